@@ -1,0 +1,56 @@
+package weir
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// NonceSize is the length in bytes of the random part of an id: 80 bits cannot be guessed.
+const NonceSize = 10
+
+// ID is a message's public name. It tells where the message is filed, so that reading
+// its status is one point read, and a nonce that is also in the row, so that it cannot be guessed.
+type ID struct {
+	Epoch int
+	Lane  int
+	Seq   int64
+	Nonce string // hex, 2×NonceSize characters
+}
+
+// IsZero reports whether the message has not been filed.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String gives the opaque form: unpadded base64url of three varints and the nonce.
+func (id ID) String() string {
+	nonce, err := hex.DecodeString(id.Nonce)
+	if err != nil || id.IsZero() {
+		return ""
+	}
+	b := binary.AppendUvarint(nil, uint64(id.Epoch))
+	b = binary.AppendUvarint(b, uint64(id.Lane))
+	b = binary.AppendUvarint(b, uint64(id.Seq))
+	return base64.RawURLEncoding.EncodeToString(append(b, nonce...))
+}
+
+// ParseID reads what String wrote, and nothing else: each id has one spelling.
+func ParseID(s string) (ID, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil {
+		return ID{}, fmt.Errorf("parse id: %w", err)
+	}
+	var parts [3]uint64
+	for i := range parts {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v > 1<<62 {
+			return ID{}, fmt.Errorf("parse id: bad number")
+		}
+		parts[i], b = v, b[n:]
+	}
+	id := ID{Epoch: int(parts[0]), Lane: int(parts[1]), Seq: int64(parts[2]), Nonce: hex.EncodeToString(b)}
+	if len(b) != NonceSize || id.String() != s {
+		return ID{}, fmt.Errorf("parse id: not an id of ours")
+	}
+	return id, nil
+}

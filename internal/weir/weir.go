@@ -1,0 +1,96 @@
+// Package weir is the vocabulary: messages, stages, outcomes, ids and error kinds.
+// It does no I/O and imports nothing of ours; every other package speaks in its words.
+package weir
+
+import "time"
+
+// Stage says where a message stands.
+type Stage string
+
+// The stages of a message. The last four are final.
+const (
+	Scheduled  Stage = "scheduled"
+	Queued     Stage = "queued"
+	Retrying   Stage = "retrying"
+	Delivered  Stage = "delivered"
+	Dead       Stage = "dead"
+	Cancelled  Stage = "cancelled"
+	Superseded Stage = "superseded"
+)
+
+// Final reports whether nothing more happens to a message of this stage by itself.
+func (s Stage) Final() bool {
+	return s == Delivered || s == Dead || s == Cancelled || s == Superseded
+}
+
+// Message is what an upstream sent, and where it was filed. Once filed it never changes.
+type Message struct {
+	ID          ID        // set when filed
+	Contract    string    // name of the contract it matched
+	Key         string    // ordering key; empty for contracts without one
+	Version     string    // as found in the message; empty when the contract names none
+	Skip        bool      // while it waits for a retry, later messages of its key go ahead
+	ContentType string    // sent on as accepted
+	TraceParent string    // W3C trace context of the upstream's request; empty or valid
+	DueAt       time.Time // zero = now
+	AcceptedAt  time.Time
+	Body        []byte // byte for byte as accepted; nil where only the rest was read
+	Size        int    // bytes of the body
+}
+
+// Outcome is what an attempt came to.
+type Outcome string
+
+// The outcomes of an attempt.
+const (
+	OutcomeDelivered   Outcome = "delivered"
+	OutcomeRetry       Outcome = "retry"       // the attempt counts, try again later
+	OutcomeRejected    Outcome = "rejected"    // trying again will not help
+	OutcomeUnavailable Outcome = "unavailable" // the CMS, not this message: nobody's attempt counts
+	OutcomeNone        Outcome = "none"        // cut off by us: counts for nothing
+)
+
+// Delivery is one attempt to be made.
+type Delivery struct {
+	Message *Message
+	Fence   int64 // rises each time the lane changes hands
+	Attempt int   // from 1
+}
+
+// Result is what came of an attempt.
+type Result struct {
+	Outcome    Outcome
+	Status     int           // the CMS's HTTP status, 0 when it gave none
+	Reason     string        // one line for people: the CMS's words or the error
+	Body       string        // the first 2 KB of the answer
+	RetryAfter time.Duration // as the CMS asked, 0 when it did not
+	Unanswered bool          // sent, and it may still be at work inside the CMS: settle
+	StartedAt  time.Time
+	Duration   time.Duration
+}
+
+// Attempt is the record of one attempt.
+type Attempt struct {
+	Number   int           `json:"number"`
+	At       time.Time     `json:"at"`
+	Duration time.Duration `json:"duration"` // nanoseconds
+	Outcome  Outcome       `json:"outcome"`
+	Status   int           `json:"status,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Body     string        `json:"body,omitempty"`
+	Fence    int64         `json:"fence,omitempty"`
+}
+
+// Status is a message with all that has happened to it.
+type Status struct {
+	Message       Message
+	Stage         Stage
+	Attempts      []Attempt // the first and the last ten
+	AttemptCount  int
+	LastError     string // of the last attempt that failed; the reason when dead
+	CMSStatus     int    // of the last attempt
+	NextAttemptAt time.Time
+	FinishedAt    time.Time // when the stage became final
+	SupersededBy  string    // id
+	Version       string    // of this state, for ETags
+}
