@@ -1,0 +1,176 @@
+package lane
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Receipt says where a submission was filed.
+type Receipt struct {
+	Message   weir.Message // with its ID; without body
+	Stage     weir.Stage
+	Duplicate bool // it is one message with an earlier submission
+}
+
+// Appender files messages. While one transaction of a lane is in flight, arriving
+// messages gather; the next takes them all. So a lane alone has the latency of one
+// transaction, and a burst shares them, without a timer. Safe for concurrent use.
+type Appender struct {
+	store *Store
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	lanes map[int]*gather
+}
+
+// gather is what one lane of this process is about to append.
+type gather struct {
+	waiting  []*submission
+	inFlight bool
+	head     Head      // as last seen; zero = not known
+	careful  time.Time // until then, read head before each try: others write it too
+}
+
+// submission is one message on its way into the log.
+type submission struct {
+	ctx      context.Context
+	message  weir.Message
+	idem     string // row key of its idempotency key; empty = none
+	bodyHash string
+	nonce    string
+	columns  map[string]any // of its body
+	size     int            // bytes it adds to a transaction, about
+	done     chan result
+
+	followers []*submission // repeats of it in the same gather
+}
+
+type result struct {
+	receipt Receipt
+	err     error
+}
+
+// NewAppender makes an Appender over a store.
+func NewAppender(s *Store, log *slog.Logger) *Appender {
+	return &Appender{store: s, log: log, lanes: map[int]*gather{}}
+}
+
+// Append files a message under its key's lane and returns when it is durable. The same
+// idempotency key (scope: the ordering key) with the same body names the earlier message;
+// with another body it is Invalid. An Unavailable error means that it may or may not have
+// been filed. When ctx ends early the message may still be filed.
+func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
+	sub, lane, err := a.prepare(ctx, m, idempotencyKey)
+	if err != nil {
+		return Receipt{}, err
+	}
+	a.submit(lane, sub)
+	select {
+	case r := <-sub.done:
+		if r.err == nil && !r.receipt.Duplicate {
+			a.mark(sub)
+		}
+		return r.receipt, r.err
+	case <-ctx.Done():
+		return Receipt{}, &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
+	}
+}
+
+func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey string) (*submission, int, error) {
+	lane := Of(m.Key, a.store.Lanes)
+	nonce := make([]byte, weir.NonceSize)
+	rand.Read(nonce) // never fails: crypto/rand ends the program instead
+	bodySum := sha256.Sum256(m.Body)
+	sub := &submission{ctx: ctx, message: m, nonce: hex.EncodeToString(nonce), bodyHash: hex.EncodeToString(bodySum[:]), done: make(chan result, 1)}
+	if idempotencyKey != "" {
+		sub.idem = idemKey(m.Key, idempotencyKey)
+	}
+	var err error
+	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce))
+	if err != nil {
+		return nil, 0, unavailable("append: store body", err)
+	}
+	inline, _ := sub.columns["Body"].([]byte)
+	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
+	sub.size = len(inline)*4/3 + 6*len(m.Key) + 2048
+	sub.message.Size, sub.message.Body = len(m.Body), nil
+	return sub, lane, nil
+}
+
+// submit adds to the lane's gather, and starts the lane's flusher if none is at work.
+func (a *Appender) submit(lane int, sub *submission) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.lanes[lane]
+	if g == nil {
+		g = &gather{}
+		a.lanes[lane] = g
+	}
+	g.waiting = append(g.waiting, sub)
+	if !g.inFlight {
+		g.inFlight = true
+		go a.flush(lane, g)
+	}
+}
+
+// flush appends group after group until nothing waits.
+func (a *Appender) flush(lane int, g *gather) {
+	for {
+		group := a.take(g)
+		if group == nil {
+			return
+		}
+		t := &try{a: a, lane: lane, gather: g, group: group}
+		t.run()
+	}
+}
+
+// maxGroupBytes keeps a transaction well under storage.MaxPayloadBytes.
+const maxGroupBytes = 3 << 20
+
+// take removes the next group: as many as one transaction holds, none of them split.
+func (a *Appender) take(g *gather) []*submission {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ops, bytes, n := 1, 0, 0
+	for _, sub := range g.waiting {
+		ops += 2
+		bytes += sub.size
+		if n > 0 && (ops > storage.MaxOps || bytes > maxGroupBytes) {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		g.inFlight = false
+		return nil
+	}
+	group := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	if len(g.waiting) == 0 {
+		g.waiting = nil
+	}
+	return group
+}
+
+// mark says of large bodies that their message is filed. One that stays unmarked by a
+// failure here is looked up in the log before it would be removed, so nothing is lost.
+func (a *Appender) mark(sub *submission) {
+	name, _ := sub.columns["Blob"].(string)
+	if name == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), 10*time.Second)
+	defer cancel()
+	if err := a.store.Bodies.Mark(ctx, name); err != nil {
+		a.log.Warn("append: body not marked", "err", err)
+	}
+}

@@ -1,0 +1,285 @@
+package lane
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+const (
+	// appendPatience bounds what one group waits for storage or for its turn at head.
+	appendPatience = 5 * time.Second
+	// readFirst is how long after a conflict head is read before it is written.
+	readFirst = 2 * time.Second
+	// conflictPause is the longest pause after a lost race, drawn anew each time.
+	conflictPause = 20 * time.Millisecond
+	// trialPause is the pause before storage is asked again that could not answer.
+	trialPause = 100 * time.Millisecond
+)
+
+// try appends one group: it settles repeats, builds the transaction, and finds out what
+// became of it.
+type try struct {
+	a      *Appender
+	lane   int
+	gather *gather
+	group  []*submission
+
+	ops      []storage.Op  // as last sent
+	filed    []*submission // whose rows are in ops, in order
+	first    int64         // sequence number of the first of them
+	deadline time.Time
+}
+
+func (t *try) run() {
+	store := t.a.store
+	t.deadline = store.Now().Add(appendPatience)
+	// A transaction may be sent at the last moment, and is then waited for.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*appendPatience)
+	defer cancel()
+	t.settleRepeats()
+	var err error
+	for len(t.group) > 0 && store.Now().Before(t.deadline) {
+		if err = t.once(ctx); err != nil {
+			pause(ctx, trialPause)
+		}
+	}
+	t.fail(err)
+}
+
+// once makes one round: know head, send, see. A nil error with a group still waiting
+// asks for another round at once; an error asks for one after a pause.
+func (t *try) once(ctx context.Context) error {
+	if t.ops == nil {
+		if err := t.knowHead(ctx); err != nil {
+			return err
+		}
+		t.build()
+	}
+	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partition(t.lane), t.ops)
+	switch {
+	case err == nil:
+		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), Touched: t.gather.head.Touched})
+		return nil
+	case storage.FailedAt(err) == 0 && (storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound)):
+		return t.headMoved(ctx)
+	case storage.Is(err, storage.Conflict):
+		return t.repeatsFiled(ctx, err)
+	case storage.Is(err, storage.Ambiguous):
+		return err // sent again unchanged: at most one copy can succeed
+	case storage.Is(err, storage.Throttled), storage.Is(err, storage.Unavailable):
+		return err
+	default:
+		t.fail(err)
+		return nil
+	}
+}
+
+// knowHead reads head when it is not known, or when others have lately been faster.
+func (t *try) knowHead(ctx context.Context) error {
+	g := t.gather
+	if g.head.ETag != "" && t.a.store.Now().After(g.careful) {
+		return nil
+	}
+	c, err := t.a.store.Control(ctx, t.lane)
+	if err != nil {
+		return err
+	}
+	g.head = c.Head
+	return nil
+}
+
+// build makes the transaction: head first, then each message's rows.
+func (t *try) build() {
+	head := t.gather.head
+	t.first, t.filed = head.Next, t.group
+	t.ops = append(t.ops[:0], storage.Op{Kind: storage.Merge, Key: headKey, IfMatch: head.ETag,
+		Values: map[string]any{"Next": head.Next + int64(len(t.group))}})
+	now := t.a.store.Now().UTC().Truncate(time.Microsecond)
+	for i, sub := range t.group {
+		seq := head.Next + int64(i)
+		sub.message.AcceptedAt = now
+		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
+		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: sub.messageValues()})
+		if sub.idem != "" {
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: map[string]any{
+				"Seq": seq, "Nonce": sub.nonce, "BodyHash": sub.bodyHash}})
+		}
+	}
+}
+
+func (sub *submission) messageValues() map[string]any {
+	m := sub.message
+	v := map[string]any{
+		"Nonce": sub.nonce, "Stage": string(weir.Queued), "Contract": m.Contract, "Key": m.Key, "Version": m.Version,
+		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent,
+		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
+	}
+	for name, value := range sub.columns {
+		v[name] = value
+	}
+	return v
+}
+
+// headMoved finds out who moved head. If it was our own transaction, arrived unnoticed,
+// its first row carries our nonce; if not, it can never arrive any more, and the group
+// goes on behind what is there now.
+func (t *try) headMoved(ctx context.Context) error {
+	store, g := t.a.store, t.gather
+	c, err := store.Control(ctx, t.lane)
+	if err != nil {
+		return err // ops stay: asked again, refused again, looked up again
+	}
+	e, err := store.ReadMessage(ctx, t.lane, t.first)
+	switch {
+	case err == nil && e.Message.ID.Nonce == t.filed[0].nonce:
+		t.succeed(c.Head)
+		return nil
+	case err != nil && !storage.Is(err, storage.NotFound):
+		return err
+	}
+	t.ops, g.head = nil, c.Head
+	g.careful = store.Now().Add(readFirst)
+	pause(ctx, rand.N(conflictPause))
+	return nil
+}
+
+// repeatsFiled handles the refusal of an idempotency row: repeats are answered with the
+// message that was first, and the rest is tried again.
+func (t *try) repeatsFiled(ctx context.Context, cause error) error {
+	found, err := t.lookUp(ctx)
+	if err != nil {
+		return err
+	}
+	var rest []*submission
+	for i, sub := range t.group {
+		if found[i] == nil {
+			rest = append(rest, sub)
+			continue
+		}
+		t.answerRepeat(ctx, sub, *found[i])
+	}
+	if len(rest) == len(t.group) {
+		// No idempotency row stands in the way, so a message row does: head is not what
+		// we think it is.
+		t.gather.head = Head{}
+		t.ops = nil
+		return cause
+	}
+	t.group, t.ops = rest, nil
+	return nil
+}
+
+// lookUp reads all idempotency rows of the group at once.
+func (t *try) lookUp(ctx context.Context) ([]*storage.Row, error) {
+	found := make([]*storage.Row, len(t.group))
+	errs := make([]error, len(t.group))
+	var wg sync.WaitGroup
+	for i, sub := range t.group {
+		if sub.idem == "" {
+			continue
+		}
+		wg.Go(func() {
+			row, err := t.a.store.Table.Get(ctx, t.a.store.partition(t.lane), sub.idem)
+			if err == nil {
+				found[i] = &row
+			} else if !storage.Is(err, storage.NotFound) {
+				errs[i] = err
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// answerRepeat answers a submission whose idempotency key is filed already.
+func (t *try) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
+	v := values{row.Values}
+	if v.string("BodyHash") != sub.bodyHash {
+		sub.answer(result{err: errOtherBody()})
+		return
+	}
+	id := weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}
+	st, err := t.a.store.Status(ctx, id)
+	if err != nil {
+		sub.answer(result{err: err})
+		return
+	}
+	sub.answer(result{receipt: Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}})
+}
+
+// settleRepeats answers, in memory, submissions of one gather with equal idempotency keys:
+// the first is filed, the others share what comes of it.
+func (t *try) settleRepeats() {
+	firsts := map[string]*submission{}
+	var group []*submission
+	for _, sub := range t.group {
+		first := firsts[sub.idem]
+		switch {
+		case sub.idem == "" || first == nil:
+			firsts[sub.idem] = sub
+			group = append(group, sub)
+		case first.bodyHash != sub.bodyHash:
+			sub.done <- result{err: errOtherBody()}
+		default:
+			first.followers = append(first.followers, sub)
+		}
+	}
+	t.group = group
+}
+
+func errOtherBody() error {
+	return &weir.Error{Kind: weir.Invalid, Op: "append", Message: "this Idempotency-Key was used for another body of the same ordering key"}
+}
+
+// succeed answers the whole group: it is durable.
+func (t *try) succeed(head Head) {
+	t.gather.head = head
+	for _, sub := range t.filed {
+		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: weir.Queued}})
+	}
+	t.group = nil
+}
+
+// fail answers what is left of the group.
+func (t *try) fail(cause error) {
+	if len(t.group) == 0 {
+		return
+	}
+	t.gather.head = Head{}
+	err := unavailable("append", cause)
+	if cause == nil {
+		err = &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
+	}
+	for _, sub := range t.group {
+		sub.answer(result{err: err})
+	}
+	t.group = nil
+}
+
+// answer passes a result to the submission and to its repeats in the same gather.
+func (sub *submission) answer(r result) {
+	sub.done <- r
+	r.receipt.Duplicate = true
+	for _, f := range sub.followers {
+		f.done <- r
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

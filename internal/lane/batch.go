@@ -1,0 +1,193 @@
+package lane
+
+import (
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Change is what one decision of the holder does to the lane's rows and to tail. Changes
+// are committed in the order in which they were decided.
+type Change struct {
+	Key  string // hash of the ordering key that is closed until this is committed; "" = none
+	ops  []storage.Op
+	tail []func(*Tail)
+}
+
+// Tail adds a change of the control row.
+func (c *Change) Tail(f func(*Tail)) { c.tail = append(c.tail, f) }
+
+// Apply makes the changes to a tail.
+func (c *Change) Apply(t *Tail) {
+	for _, f := range c.tail {
+		f(t)
+	}
+}
+
+// keepAttempts is how many of the first and of the last attempts a message's row keeps.
+const keepAttempts = 10
+
+// Record adds an attempt to the entry: counted unless the outcome says that it counts for
+// nobody. The row keeps the first and the last ten.
+func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
+	if counted {
+		e.Count++
+	}
+	a := weir.Attempt{Number: e.Count, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome, Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence}
+	e.Attempts = append(e.Attempts, a)
+	if len(e.Attempts) > 2*keepAttempts {
+		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts], e.Attempts[len(e.Attempts)-keepAttempts:]...)
+	}
+	e.status.CMSStatus = r.Status
+	if r.Outcome != weir.OutcomeDelivered {
+		e.status.LastError = r.Reason
+	}
+}
+
+// Finish makes the message final.
+func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
+	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
+	c.Tail(func(t *Tail) { t.Counts.add(stage) })
+	if stage == weir.Dead {
+		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: map[string]any{
+			"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}})
+	}
+	return c.merge(e)
+}
+
+// Fail gives a dead message its reason when no attempt did.
+func (e *Entry) Fail(reason string) { e.status.LastError = reason }
+
+// LastError is the reason of the last failure.
+func (e *Entry) LastError() string { return e.status.LastError }
+
+// Retry writes that the message waits for another try.
+func (c *Change) Retry(e *Entry, next time.Time) error {
+	e.Stage, e.status.NextAttemptAt = weir.Retrying, next
+	return c.merge(e)
+}
+
+// merge writes what changes in a message's row.
+func (c *Change) merge(e *Entry) error {
+	attempts, err := packAttempts(e.Attempts)
+	if err != nil {
+		return err
+	}
+	next := timeValue(e.status.NextAttemptAt)
+	if next == nil {
+		next = time.Unix(0, 0).UTC() // a merge cannot take a value away
+	}
+	v := map[string]any{
+		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.Count),
+		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next,
+	}
+	if e.Stage.Final() {
+		v["FinishedAt"] = e.status.FinishedAt
+	}
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v})
+	return nil
+}
+
+// Hold puts the message among the held ones of a block.
+func (c *Change) Hold(block string, e *Entry) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: map[string]any{"Seq": e.Seq()}})
+}
+
+// Unhold takes it away; it must stand there in storage.
+func (c *Change) Unhold(block string, e *Entry) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, Place(e.Seq()))})
+}
+
+// Block writes a block's row.
+func (c *Change) Block(b Block) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: map[string]any{"Next": b.Next, "Held": b.Held, "Key": b.KeyHash}})
+}
+
+// Unblock removes a block's row; it must stand there in storage.
+func (c *Change) Unblock(id string) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: blockKey(id)})
+}
+
+func (c *Counts) add(stage weir.Stage) {
+	switch stage {
+	case weir.Delivered:
+		c.Delivered++
+	case weir.Dead:
+		c.Dead++
+	case weir.Cancelled:
+		c.Cancelled++
+	case weir.Superseded:
+		c.Superseded++
+	}
+}
+
+// Batch is as many changes as one transaction can take.
+type Batch struct {
+	rows    map[string]int
+	ops     []storage.Op
+	changes []*Change
+	bytes   int
+}
+
+// maxBatchOps leaves room for the control row.
+const maxBatchOps = storage.MaxOps - 1
+
+// Add takes the change if there is room for it. Of several writes of one row the last
+// counts: they write whole states, and no row is both made and removed in one batch,
+// since a key's next outcome waits for the commit of its last one.
+func (b *Batch) Add(c *Change) bool {
+	if b.rows == nil {
+		b.rows = map[string]int{}
+	}
+	fresh := 0
+	for _, op := range c.ops {
+		if _, ok := b.rows[op.Key]; !ok {
+			fresh++
+		}
+	}
+	size := changeBytes(c)
+	if len(b.changes) > 0 && (len(b.ops)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
+		return false
+	}
+	for _, op := range c.ops {
+		if i, ok := b.rows[op.Key]; ok {
+			b.ops[i] = op
+			continue
+		}
+		b.rows[op.Key] = len(b.ops)
+		b.ops = append(b.ops, op)
+	}
+	b.changes = append(b.changes, c)
+	b.bytes += size
+	return true
+}
+
+func changeBytes(c *Change) int {
+	n := 0
+	for _, op := range c.ops {
+		n += 1024
+		for _, v := range op.Values {
+			switch v := v.(type) {
+			case []byte:
+				n += len(v) * 4 / 3
+			case string:
+				n += 2 * len(v)
+			}
+		}
+	}
+	return n
+}
+
+// Changes are those taken.
+func (b *Batch) Changes() []*Change { return b.changes }
+
+// Apply makes all changes to a tail, in order.
+func (b *Batch) Apply(t *Tail) {
+	for _, c := range b.changes {
+		c.Apply(t)
+	}
+}
+
+// Ops are the rows' operations, without the control row's.
+func (b *Batch) Ops() []storage.Op { return b.ops }

@@ -1,0 +1,80 @@
+package lane
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// inlineLimit is the size up to which a compressed body stands in its row. A row's
+// property holds 64 KiB; the rest is kept free.
+const inlineLimit = 60 << 10
+
+// bodies is what the store asks of blob storage.
+type bodies interface {
+	storage.Blobs
+	storage.BlobMarks
+}
+
+func compress(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func decompress(data []byte) ([]byte, error) {
+	r := flate.NewReader(bytes.NewReader(data))
+	out, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	return out, r.Close()
+}
+
+// blobName holds the day, so that a look for forgotten blobs lists one old day only, and
+// the lane, so that it knows which rows could refer to them.
+func blobName(at time.Time, partition, nonce string) string {
+	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
+}
+
+// storeBody gives the columns that keep a body. A large one is put into a blob first,
+// because a row must never name a blob that is not there.
+func (s *Store) storeBody(ctx context.Context, body []byte, blob string) (map[string]any, error) {
+	packed, err := compress(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(packed) <= inlineLimit {
+		return map[string]any{"Body": packed}, nil
+	}
+	if err := s.Bodies.Put(ctx, blob, packed); err != nil {
+		return nil, err
+	}
+	return map[string]any{"Blob": blob}, nil
+}
+
+// loadBody reads a body from where its row says it is.
+func (s *Store) loadBody(ctx context.Context, v values) ([]byte, error) {
+	packed := v.bytes("Body")
+	if blob := v.string("Blob"); blob != "" {
+		var err error
+		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
+			return nil, err
+		}
+	}
+	return decompress(packed)
+}

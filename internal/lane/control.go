@@ -1,0 +1,147 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// Head is the receivers' control row.
+type Head struct {
+	ETag    storage.ETag
+	Next    int64 // next sequence number, from 1
+	Touched int64 // raised by every wish
+}
+
+// Counts says how many messages have come to each end.
+type Counts struct {
+	Delivered, Dead, Cancelled, Superseded int64
+}
+
+// Sum is the number of messages that are final.
+func (c Counts) Sum() int64 { return c.Delivered + c.Dead + c.Cancelled + c.Superseded }
+
+// Tail is the holder's control row.
+type Tail struct {
+	ETag   storage.ETag
+	Nonce  string // of the holder that wrote last
+	Fence  int64  // rises each time the lane changes hands
+	Commit int64  // rises with each commit
+	Cursor int64  // the next sequence number delivery will look at
+	Counts Counts
+
+	NextDue     time.Time // of all that waits below the cursor; zero = nothing does
+	TouchedSeen int64     // head.Touched up to which wishes were granted
+	PausedUntil time.Time // the CMS is unavailable: nothing is sent before
+	PauseReason string
+	Pauses      int64     // pauses in a row
+	SettleUntil time.Time // something unanswered may still be at work in the CMS
+	Rate        string    // kept for rate limits
+
+	Open          bool  // a holder is at work, or died at it
+	Crashes       int64 // takeovers in a row that found Open
+	Trying        int64 // in careful running: the message about to be sent
+	TryingCrashes int64 // crashes it stood in Trying at
+}
+
+// Control is one snapshot of both control rows.
+type Control struct {
+	Head Head
+	Tail Tail
+}
+
+// Waiting is the number of messages not final yet.
+func (c Control) Waiting() int64 { return c.Head.Next - 1 - c.Tail.Counts.Sum() }
+
+// Work says whether a holder would find something to do at this moment.
+func (c Control) Work(now time.Time) bool {
+	return c.Head.Next > c.Tail.Cursor || c.Head.Touched != c.Tail.TouchedSeen || dueBy(c.Tail.NextDue, now)
+}
+
+// WorkAt gives the moment from which there is work that may be sent, and false when
+// there is none in sight. A pause or a settling CMS puts it off.
+func (c Control) WorkAt(now time.Time) (time.Time, bool) {
+	at := now
+	if !c.Work(now) {
+		if c.Tail.NextDue.IsZero() {
+			return time.Time{}, false
+		}
+		at = c.Tail.NextDue
+	}
+	if c.Tail.PausedUntil.After(at) {
+		at = c.Tail.PausedUntil
+	}
+	return at, true
+}
+
+func dueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
+
+func (h Head) values() map[string]any {
+	return map[string]any{"Next": h.Next, "Touched": h.Touched}
+}
+
+func headFrom(r storage.Row) Head {
+	v := values{r.Values}
+	return Head{ETag: r.ETag, Next: v.int("Next"), Touched: v.int("Touched")}
+}
+
+func (t Tail) values() map[string]any {
+	return map[string]any{
+		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.Commit, "Cursor": t.Cursor,
+		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
+		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded,
+		"NextDue": timeValue(t.NextDue), "TouchedSeen": t.TouchedSeen,
+		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
+		"SettleUntil": timeValue(t.SettleUntil), "Rate": t.Rate,
+		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
+	}
+}
+
+func tailFrom(r storage.Row) Tail {
+	v := values{r.Values}
+	return Tail{
+		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), Commit: v.int("Commit"), Cursor: v.int("Cursor"),
+		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded")},
+		NextDue: v.time("NextDue"), TouchedSeen: v.int("TouchedSeen"),
+		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
+		SettleUntil: v.time("SettleUntil"), Rate: v.string("Rate"),
+		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
+	}
+}
+
+// Control reads both control rows of a lane in one snapshot.
+func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: headKey, To: controlAfter})
+	if err != nil {
+		return Control{}, err
+	}
+	var c Control
+	for _, r := range page.Rows {
+		switch r.Key {
+		case headKey:
+			c.Head = headFrom(r)
+		case tailKey:
+			c.Tail = tailFrom(r)
+		}
+	}
+	if c.Head.ETag == "" || c.Tail.ETag == "" {
+		return Control{}, &storage.Error{Op: "lane control", Kind: storage.NotFound, Index: -1}
+	}
+	return c, nil
+}
+
+// Ensure makes the lane's control rows where they are missing.
+func (s *Store) Ensure(ctx context.Context, lane int) error {
+	if _, err := s.Control(ctx, lane); !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
+		{Kind: storage.Insert, Key: headKey, Values: Head{Next: 1}.values()},
+		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1}.values()},
+	})
+	if err != nil && !storage.Is(err, storage.Conflict) {
+		return err
+	}
+	return nil
+}

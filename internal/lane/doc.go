@@ -1,0 +1,42 @@
+// Package lane keeps the log: it appends messages, reads them, and commits what came
+// of them.
+//
+// # State
+//
+// A lane is one partition of one table, so one transaction changes together what must
+// change together. Its rows, by key:
+//
+//	!head                  next sequence number, touched: written by receivers and the API
+//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, …
+//	b_<block>              a blocked key: when it is tried again, how many it holds
+//	i_<hash>               an idempotency key of an ordering key → the message it named
+//	k_<keyhash>            (kept free) last delivered version of a key
+//	m_<seq>                the message, its stage and its attempts; never moves
+//	r_<block>_<place>      a held message of a blocked key, in order
+//	s_<due>_<seq>          (kept free) a scheduled message, by time
+//	w_…                    (kept free) a wish: somebody asks the holder for a change
+//	x_<seq>                a dead message, for listing
+//
+// A sequence number is padded with zeros, so the order of rows is the order of the log.
+// Numbers begin at 1. The two control rows are neighbours: one range query reads both in
+// one snapshot.
+//
+// # Invariants
+//
+//   - head.next grows by one for each message, in the transaction that files it; above
+//     the cursor the log has no gaps.
+//   - A message below the cursor is final, or stands in exactly one r_ row.
+//   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
+//     every state a reader can see, because counters move with the rows they count.
+//   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.
+//
+// # Failure
+//
+// A transaction's answer can be lost, and a lost transaction can still arrive. Both
+// sides of the lane rely on one fact: operation 0 is the control row under If-Match, so
+// of all copies of a transaction at most one can succeed, and once the control row's
+// ETag has moved, no copy that named the old ETag ever can. So an unanswered transaction
+// is sent again unchanged, and "it is not there" is believed only when the ETag has
+// moved. How to know one's own work again: the appender looks for its nonce in the first
+// row it tried; the holder looks for its nonce and commit number in tail.
+package lane

@@ -1,0 +1,79 @@
+package lane
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Row keys of a lane; doc.go says what each row is for.
+const (
+	headKey       = "!head"
+	tailKey       = "!tail"
+	sweptKey      = "!swept"
+	controlAfter  = "!tail~" // first key behind the control rows
+	prefixBlock   = "b_"
+	prefixIdem    = "i_"
+	prefixMessage = "m_"
+	prefixHeld    = "r_"
+	prefixDead    = "x_"
+)
+
+// seqDigits is enough for every positive int64.
+const seqDigits = 19
+
+// Place is a message's position among the held ones of its key: it sorts as a string.
+// A message that came through the log has its padded sequence number as place.
+func Place(seq int64) string { return fmt.Sprintf("%0*d", seqDigits, seq) }
+
+func messageKey(seq int64) string          { return prefixMessage + Place(seq) }
+func deadKey(seq int64) string             { return prefixDead + Place(seq) }
+func blockKey(block string) string         { return prefixBlock + block }
+func heldKey(block, place string) string   { return prefixHeld + block + "_" + place }
+func partition(epoch, lane int) string     { return fmt.Sprintf("%d.%d", epoch, lane) }
+func parseSeq(place string) (int64, error) { return strconv.ParseInt(place, 10, 64) }
+
+func seqOfMessageKey(key string) (int64, error) {
+	return parseSeq(strings.TrimPrefix(key, prefixMessage))
+}
+
+// after gives the first key behind all keys that begin with prefix.
+func after(prefix string) string { return prefix + "~" }
+
+// hash shortens parts to 128 bits in hex: too many for two of a lane ever to collide.
+// Each part goes in with its length, so ("a", "bc") and ("ab", "c") differ.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// KeyHash names an ordering key in row keys.
+func KeyHash(key string) string { return hash("key", key) }
+
+// blockOf names the block a failed message of this key makes: the key's own, or, when the
+// later ones may go ahead, one for this message alone.
+func blockOf(key string, seq int64, skip bool) string {
+	if skip {
+		return hash("skip", key, Place(seq))
+	}
+	return KeyHash(key)
+}
+
+func idemKey(key, idempotencyKey string) string {
+	return prefixIdem + hash("idempotency", key, idempotencyKey)
+}
+
+// Of gives the lane of an ordering key. It must never change for a number of lanes.
+func Of(key string, lanes int) int {
+	sum := sha256.Sum256([]byte(key))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(lanes))
+}

@@ -1,0 +1,158 @@
+package lane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Store reads and writes the lanes of one epoch. Its methods may be called concurrently.
+type Store struct {
+	Table  storage.Table
+	Bodies bodies
+	Epoch  int
+	Lanes  int
+	Now    func() time.Time
+}
+
+func (s *Store) partition(lane int) string { return partition(s.Epoch, lane) }
+
+// Entry is a message as the log has it.
+type Entry struct {
+	Message  weir.Message // Body is nil until LoadBody
+	Stage    weir.Stage
+	Attempts []weir.Attempt // the first and the last ten
+	Count    int            // attempts that count
+	status   weir.Status
+	row      values
+}
+
+// Seq is the message's place in the log.
+func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
+
+// Block names the block that this message makes when it has to wait for a retry.
+func (e *Entry) Block() string { return blockOf(e.Message.Key, e.Seq(), e.Message.Skip) }
+
+// LoadBody fills in the body, which for a large one means reading a blob.
+func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
+	body, err := s.loadBody(ctx, e.row)
+	if err != nil {
+		return err
+	}
+	e.Message.Body, e.row.m = body, nil
+	return nil
+}
+
+// entryFrom reads an m_ row.
+func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
+	seq, err := seqOfMessageKey(r.Key)
+	if err != nil {
+		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	v := values{r.Values}
+	m := weir.Message{
+		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: v.string("Nonce")},
+		Contract: v.string("Contract"), Key: v.string("Key"), Version: v.string("Version"),
+		Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"),
+		DueAt: v.time("DueAt"), AcceptedAt: v.time("AcceptedAt"), Size: int(v.int("Size")),
+	}
+	attempts, err := unpackAttempts(v.bytes("Attempts"))
+	if err != nil {
+		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	st := weir.Status{
+		Message: m, Stage: weir.Stage(v.string("Stage")), Attempts: attempts, AttemptCount: int(v.int("AttemptCount")),
+		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
+		FinishedAt: v.time("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
+	}
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, status: st, row: v}, nil
+}
+
+// Status tells all about a message. NotFound covers ids of other epochs, lanes that do
+// not exist and wrong nonces alike: an id that was not given out names nothing.
+func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
+	notFound := &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
+	if id.Epoch != s.Epoch || id.Lane < 0 || id.Lane >= s.Lanes || id.Seq < 1 {
+		return weir.Status{}, notFound
+	}
+	r, err := s.Table.Get(ctx, s.partition(id.Lane), messageKey(id.Seq))
+	if storage.Is(err, storage.NotFound) {
+		return weir.Status{}, notFound
+	}
+	if err != nil {
+		return weir.Status{}, unavailable("status", err)
+	}
+	e, err := s.entryFrom(id.Lane, r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	if e.Message.ID.Nonce != id.Nonce {
+		return weir.Status{}, notFound
+	}
+	return e.status, nil
+}
+
+// ReadLog reads up to limit messages from seq on, final ones too, without a gap: where a
+// page shows one (a snapshot that is not one), what follows it is left for the next read.
+func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
+	page, err := s.Table.Range(ctx, storage.Query{
+		Partition: s.partition(lane), From: messageKey(seq), To: after(prefixMessage), Limit: limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var entries []*Entry
+	for _, r := range page.Rows {
+		e, err := s.entryFrom(lane, r)
+		if err != nil {
+			return nil, err
+		}
+		if e.Seq() != seq+int64(len(entries)) {
+			break
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// ReadMessage reads one message of the log.
+func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
+	r, err := s.Table.Get(ctx, s.partition(lane), messageKey(seq))
+	if err != nil {
+		return nil, err
+	}
+	return s.entryFrom(lane, r)
+}
+
+func packAttempts(a []weir.Attempt) ([]byte, error) {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	return compress(data)
+}
+
+func unpackAttempts(packed []byte) ([]weir.Attempt, error) {
+	if len(packed) == 0 {
+		return nil, nil
+	}
+	data, err := decompress(packed)
+	if err != nil {
+		return nil, err
+	}
+	var a []weir.Attempt
+	return a, json.Unmarshal(data, &a)
+}
+
+// unavailable is what a caller of the API sees of a storage error.
+func unavailable(op string, err error) error {
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

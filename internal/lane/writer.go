@@ -1,0 +1,118 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// ErrFenced says that another holder has taken the lane: nothing of ours can be
+// committed any more.
+var ErrFenced = errors.New("fenced: another holder has the lane")
+
+// resendPause is the pause before an unanswered commit is asked about again.
+const resendPause = 100 * time.Millisecond
+
+// Writer commits to a lane as its holder. It is for one goroutine at a time.
+type Writer struct {
+	store *Store
+	lane  int
+	tail  Tail
+}
+
+// Take raises the fence: it writes tail under nonce on behalf of a new holder, who must
+// have the lane's lease. From then on every commit of an earlier holder is refused.
+// change adapts the tail that was found (count a crash, say). It tries until ctx, which
+// is the lease's, ends.
+func (s *Store) Take(ctx context.Context, lane int, nonce string, change func(*Tail)) (*Writer, error) {
+	for {
+		c, err := s.Control(ctx, lane)
+		if err != nil {
+			return nil, err
+		}
+		w := &Writer{store: s, lane: lane, tail: c.Tail}
+		next := c.Tail
+		next.Fence++
+		next.Commit = 0
+		change(&next)
+		next.Nonce = nonce
+		err = w.write(ctx, next, nil)
+		if !errors.Is(err, ErrFenced) {
+			return w, err
+		}
+		// Somebody wrote tail between our read and our write: a former holder's last
+		// commit. The lease is ours, so it cannot go on doing so.
+		if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// Tail is the control row as last committed.
+func (w *Writer) Tail() Tail { return w.tail }
+
+// Commit writes the rows and the tail that change makes of the last one, in one
+// transaction. ErrFenced: another holder is at work, and nothing was written. Any other
+// error: not known to be written; the caller must not go on as if it were or were not.
+func (w *Writer) Commit(ctx context.Context, change func(*Tail), ops []storage.Op) error {
+	next := w.tail
+	next.Commit++
+	change(&next)
+	return w.write(ctx, next, ops)
+}
+
+// write sends one transaction until its fate is known: my nonce and this commit's number
+// in tail mean done; the tail it was built on means send it again unchanged; anything
+// else means fenced.
+func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
+	all := append([]storage.Op{{Kind: storage.Replace, Key: tailKey, IfMatch: w.tail.ETag, Values: next.values()}}, ops...)
+	for {
+		etags, err := w.store.Table.Transact(ctx, w.store.partition(w.lane), all)
+		if err == nil {
+			next.ETag = etags[0]
+			w.tail = next
+			return nil
+		}
+		if !uncertain(err) {
+			return err
+		}
+		done, err := w.settle(ctx, next)
+		if done || err != nil {
+			return err
+		}
+		pause(ctx, resendPause)
+	}
+}
+
+// uncertain errors are those after which reading tail tells what happened.
+func uncertain(err error) bool {
+	switch storage.KindOf(err) {
+	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
+		return true
+	case storage.Precondition:
+		return storage.FailedAt(err) <= 0
+	}
+	return false
+}
+
+// settle reads tail until it can say whether next was written.
+func (w *Writer) settle(ctx context.Context, next Tail) (done bool, err error) {
+	for {
+		c, err := w.store.Control(ctx, w.lane)
+		switch {
+		case err == nil && c.Tail.Nonce == next.Nonce && c.Tail.Commit == next.Commit:
+			next.ETag = c.Tail.ETag
+			w.tail = next
+			return true, nil
+		case err == nil && c.Tail.ETag == w.tail.ETag:
+			return false, nil
+		case err == nil:
+			return false, ErrFenced
+		case ctx.Err() != nil:
+			return false, err
+		}
+		pause(ctx, resendPause)
+	}
+}
