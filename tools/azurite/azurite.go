@@ -1,0 +1,143 @@
+// Package azurite runs Azurite, the storage emulator, as a child process: for local
+// runs, the benchmark and the tests. It listens on loopback only.
+package azurite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Account and key are Azurite's well-known development account; they guard nothing.
+const (
+	Account = "devstoreaccount1"
+	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+const (
+	readyTimeout = 60 * time.Second // a cold start on a busy machine takes several seconds
+	stopTimeout  = 10 * time.Second
+)
+
+// ErrNotInstalled says that the emulator's npm package is not there.
+var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
+
+// Options say how to run Azurite.
+type Options struct {
+	Dir       string // workspace, made when missing; empty = everything in memory
+	BlobPort  int    // 0 = a free port, for each of the three
+	QueuePort int
+	TablePort int
+	Log       io.Writer // the emulator's own output; nil = nowhere
+}
+
+// Ports are the ports that a process listens on.
+type Ports struct {
+	Blob, Queue, Table int
+}
+
+// Process is a running Azurite.
+type Process struct {
+	cmd   *exec.Cmd
+	ports Ports
+	done  chan struct{} // closed when the child has ended and its output is read
+	err   error         // how it ended; read after done
+}
+
+// Start runs Azurite and returns once all three services listen. ctx bounds the
+// starting, not the life of the process: that ends with Stop or with this process.
+// After Stop, the same Dir and ports may be started again and find their data.
+func Start(ctx context.Context, o Options) (*Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	script, err := script()
+	if err != nil {
+		return nil, err
+	}
+	out := newOutput(o.Log)
+	p := &Process{cmd: exec.Command("node", o.args(script)...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.launch(); err != nil {
+		return nil, fmt.Errorf("start azurite: %w", err)
+	}
+	select {
+	case p.ports = <-out.ready:
+		return p, nil
+	case <-p.done:
+		return nil, fmt.Errorf("start azurite: %w", out.failure(p.err))
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("start azurite: %w", ctx.Err()), p.Stop())
+	}
+}
+
+func (o Options) args(script string) []string {
+	args := []string{
+		script, "--disableTelemetry", "--skipApiVersionCheck", "--silent",
+		"--blobHost", "127.0.0.1", "--blobPort", strconv.Itoa(o.BlobPort),
+		"--queueHost", "127.0.0.1", "--queuePort", strconv.Itoa(o.QueuePort),
+		"--tableHost", "127.0.0.1", "--tablePort", strconv.Itoa(o.TablePort),
+	}
+	if o.Dir == "" {
+		return append(args, "--inMemoryPersistence")
+	}
+	return append(args, "--location", o.Dir)
+}
+
+// Ports tells where the process listens.
+func (p *Process) Ports() Ports { return p.ports }
+
+// Done is closed when the process has ended, by Stop or by itself.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ConnectionString is the account's, with its endpoints spelled out.
+func (p *Process) ConnectionString() string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
+		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;TableEndpoint=http://127.0.0.1:%d/%s;",
+		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
+}
+
+// Stop ends the process by SIGTERM, on which Azurite saves its data, and waits for it;
+// after ten seconds it is killed and that is an error. Stopping twice is allowed.
+func (p *Process) Stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop azurite: %w", err)
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		err := p.cmd.Process.Kill()
+		<-p.done
+		return errors.Join(errors.New("stop azurite: killed, it did not end by itself"), err)
+	}
+}
+
+// script finds the emulator below the repository's root, going up from the working directory.
+func script() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find azurite: no go.mod above the working directory")
+		}
+	}
+	path := filepath.Join(dir, "tools", "azurite", "node_modules", "azurite", "dist", "src", "azurite.js")
+	if _, err := os.Stat(path); err != nil {
+		return "", ErrNotInstalled
+	}
+	return path, nil
+}

@@ -1,0 +1,116 @@
+package azurite_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/tools/azurite"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+func start(t *testing.T, o azurite.Options) *azurite.Process {
+	t.Helper()
+	p, err := azurite.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func TestStart_FreePorts(t *testing.T) {
+	t.Parallel()
+	p := start(t, azurite.Options{})
+	ports := p.Ports()
+	for _, port := range []int{ports.Blob, ports.Queue, ports.Table} {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s?comp=list", port, azurite.Account))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if got := resp.Header.Get("Server"); !strings.HasPrefix(got, "Azurite") {
+			t.Errorf("port %d: Server = %q, want Azurite", port, got)
+		}
+		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port, azurite.Account); !strings.Contains(p.ConnectionString(), want) {
+			t.Errorf("connection string lacks %s", want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestStart_SameDirAndPortsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	first := start(t, azurite.Options{Dir: dir})
+	ports := first.Ports()
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	<-first.Done()
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
+		t.Fatalf("nothing was saved: %v", err)
+	}
+	again := start(t, azurite.Options{Dir: dir, BlobPort: ports.Blob, QueuePort: ports.Queue, TablePort: ports.Table})
+	if again.Ports() != ports {
+		t.Errorf("ports = %v, want %v", again.Ports(), ports)
+	}
+}
+
+func TestStart_PortTaken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = azurite.Start(t.Context(), azurite.Options{QueuePort: l.Addr().(*net.TCPAddr).Port})
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("err = %v, want one that names %s", err, l.Addr())
+	}
+}
+
+func TestStart_NotInstalled(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	_, err := azurite.Start(t.Context(), azurite.Options{})
+	if err == nil || !strings.Contains(err.Error(), "make azurite") {
+		t.Errorf("err = %v, want one that says what to run", err)
+	}
+}
+
+func TestProcess_Stop(t *testing.T) {
+	t.Parallel()
+	p := start(t, azurite.Options{})
+	for range 2 {
+		if err := p.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.Ports().Table))
+	if err == nil {
+		_ = c.Close()
+		t.Error("still listening")
+	}
+}
+
+func TestShared_OneProcess(t *testing.T) {
+	t.Parallel()
+	if a, b := azurite.Shared(t), azurite.Shared(t); a != b {
+		t.Errorf("two processes: %s and %s", a, b)
+	}
+}

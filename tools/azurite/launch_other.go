@@ -1,0 +1,9 @@
+//go:build !linux
+
+package azurite
+
+import "os/exec"
+
+// endWithParent does nothing: other systems have no death signal, so a killed parent
+// leaves the emulator running.
+func endWithParent(*exec.Cmd) {}
