@@ -1,0 +1,152 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"weir/internal/storage"
+)
+
+// Config says which account to use and under which names.
+type Config struct {
+	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" is a local emulator
+	// on its usual ports.
+	ConnectionString string
+	// AccountName is used when there is no connection string: the process's identity
+	// (managed identity, environment, developer login) signs in to its public endpoints.
+	AccountName string
+	// Prefix begins every name, so that several installations share an account:
+	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
+	Prefix    string
+	Counter   *Counter          // counts the requests sent; nil = nobody counts
+	Transport http.RoundTripper // nil = one made for storage, HTTP/1.1 with many idle connections
+	Now       func() time.Time  // nil = time.Now
+}
+
+var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]{2,39}$`)
+
+// Account is a storage account with our names in it.
+type Account struct {
+	table   *Table
+	tickets *Queue
+	poison  *Queue
+	bodies  *Blobs
+	leases  *Leases
+	now     func() time.Time
+	idle    interface{ CloseIdleConnections() }
+}
+
+// Open prepares the clients; it sends nothing.
+func Open(c Config) (*Account, error) {
+	if !prefixPattern.MatchString(c.Prefix) {
+		return nil, fmt.Errorf("open storage: prefix %q: want 3 to 40 of a-z and 0-9, a letter first", c.Prefix)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Transport == nil {
+		c.Transport = newTransport()
+	}
+	clients, err := newClients(c)
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	a := &Account{
+		table:   &Table{client: clients.table.NewClient(c.Prefix + "lanes")},
+		tickets: &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets")},
+		poison:  &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets-poison")},
+		bodies:  &Blobs{container: clients.blob.NewContainerClient(c.Prefix + "-bodies")},
+		leases:  &Leases{container: clients.blob.NewContainerClient(c.Prefix + "-leases")},
+		now:     c.Now,
+	}
+	a.idle, _ = c.Transport.(interface{ CloseIdleConnections() })
+	return a, nil
+}
+
+// Table keeps the lanes.
+func (a *Account) Table() *Table { return a.table }
+
+// Tickets is the queue whose messages trigger.
+func (a *Account) Tickets() *Queue { return a.tickets }
+
+// Poison is the queue where the host puts what it gave up.
+func (a *Account) Poison() *Queue { return a.poison }
+
+// Bodies keeps large bodies.
+func (a *Account) Bodies() *Blobs { return a.bodies }
+
+// Leases are the lanes' leases.
+func (a *Account) Leases() *Leases { return a.leases }
+
+// Close lets go of idle connections. The account may still be used.
+func (a *Account) Close() {
+	if a.idle != nil {
+		a.idle.CloseIdleConnections()
+	}
+}
+
+// Ensure creates whatever of table, queues and containers is missing. Several processes
+// may do so at once.
+func (a *Account) Ensure(ctx context.Context) error {
+	creates := []struct {
+		op     string
+		create func(context.Context) error
+	}{
+		{"table create", func(ctx context.Context) error { _, err := a.table.client.CreateTable(ctx, nil); return err }},
+		{"queue create", func(ctx context.Context) error { _, err := a.tickets.client.Create(ctx, nil); return err }},
+		{"queue create", func(ctx context.Context) error { _, err := a.poison.client.Create(ctx, nil); return err }},
+		{"blob create", createContainer(a.bodies.container)},
+		{"blob create", createContainer(a.leases.container)},
+	}
+	for _, c := range creates {
+		err := read(ctx, c.op, c.create)
+		if err != nil && !alreadyThere(err) {
+			return fmt.Errorf("ensure storage: %w", err)
+		}
+	}
+	return nil
+}
+
+func createContainer(c *container.Client) func(context.Context) error {
+	return func(ctx context.Context) error { _, err := c.Create(ctx, nil); return err }
+}
+
+func alreadyThere(err error) bool {
+	var r *azcore.ResponseError
+	if !errors.As(err, &r) {
+		return false
+	}
+	switch r.ErrorCode {
+	case "TableAlreadyExists", "QueueAlreadyExists", "ContainerAlreadyExists":
+		return true
+	}
+	return false
+}
+
+// Skew tells how far storage's clock is ahead of ours, to about half a second: storage
+// tells the time in whole seconds.
+func (a *Account) Skew(ctx context.Context) (time.Duration, error) {
+	var date *time.Time
+	var before, after time.Time
+	err := once(ctx, "blob properties", func(ctx context.Context) error {
+		before = a.now()
+		r, err := a.leases.container.GetProperties(ctx, nil)
+		after, date = a.now(), r.Date
+		return err
+	})
+	if err == nil && date == nil {
+		err = &storage.Error{Op: "blob properties", Kind: storage.Other, Index: -1, Err: errors.New("no Date in the answer")}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("compare clocks: %w", err)
+	}
+	ours := before.Add(after.Sub(before) / 2)
+	return date.Add(time.Second / 2).Sub(ours), nil
+}

@@ -1,0 +1,188 @@
+package azure_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+	"weir/tools/azurite"
+)
+
+func TestOpen_Prefix(t *testing.T) {
+	t.Parallel()
+	good := []string{"abc", "weir01", strings.Repeat("a", 40)}
+	bad := []string{"", "ab", "1abc", "Abc", "a-b", "a_b", strings.Repeat("a", 41), "abc\n"}
+	for _, p := range good {
+		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"), Prefix: p}); err != nil {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+	for _, p := range bad {
+		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"), Prefix: p}); err == nil {
+			t.Errorf("%q: accepted", p)
+		}
+	}
+}
+
+func TestOpen_Connection(t *testing.T) {
+	t.Parallel()
+	for s, ok := range map[string]bool{
+		"UseDevelopmentStorage=true":  true,
+		"UseDevelopmentStorage=true;": true,
+		"":                            false,
+		"AccountName=a;secret":        false,
+	} {
+		_, err := azure.Open(azure.Config{ConnectionString: s, Prefix: "abc"})
+		if (err == nil) != ok {
+			t.Errorf("%q: err = %v", s, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows the string: %v", err)
+		}
+	}
+	if _, err := azure.Open(azure.Config{AccountName: "acct", Prefix: "abc"}); err != nil {
+		t.Errorf("by identity: %v", err)
+	}
+}
+
+func TestAccount_Ensure(t *testing.T) {
+	t.Parallel()
+	c := azure.Config{ConnectionString: azurite.Shared(t), Prefix: newPrefix()}
+	var starts sync.WaitGroup
+	for range 4 {
+		a := open(t, c)
+		starts.Go(func() {
+			if err := a.Ensure(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	a := open(t, c)
+	if _, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"}); err != nil {
+		t.Error(err)
+	}
+	for _, q := range []*azure.Queue{a.Tickets(), a.Poison()} {
+		if n, err := q.Length(t.Context()); err != nil || n != 0 {
+			t.Errorf("length = %d, %v", n, err)
+		}
+	}
+	if err := a.Bodies().Put(t.Context(), "b", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAccount_NotSetUp(t *testing.T) {
+	t.Parallel()
+	a := open(t, azure.Config{ConnectionString: azurite.Shared(t)})
+	ctx := t.Context()
+	_, get := a.Table().Get(ctx, "p", "k")
+	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
+	_, body := a.Bodies().Get(ctx, "b")
+	for name, err := range map[string]error{
+		"get": get, "transact": transact, "body": body,
+		"put":   a.Tickets().Put(ctx, "lane 1", 0),
+		"lease": a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second),
+	} {
+		if err == nil || storage.KindOf(err) != storage.Other {
+			t.Errorf("%s: err = %v, want kind other: what is missing is not the row", name, err)
+		}
+	}
+}
+
+func TestAccount_Skew(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	a := open(t, azure.Config{
+		ConnectionString: connectTo("http://storage.test"),
+		Now:              func() time.Time { return at },
+		Transport: transport(func(*http.Request) (*http.Response, error) {
+			h := http.Header{"Date": {at.Add(90 * time.Second).Format(http.TimeFormat)}}
+			return &http.Response{StatusCode: 200, Header: h, Body: http.NoBody}, nil
+		}),
+	})
+	skew, err := a.Skew(t.Context())
+	if want := 90*time.Second + time.Second/2; err != nil || skew != want {
+		t.Errorf("skew = %v, %v, want %v", skew, err, want)
+	}
+}
+
+func TestAccount_SkewSameMachine(t *testing.T) {
+	t.Parallel()
+	skew, err := onAzurite(t, azure.Config{}).Skew(t.Context())
+	if err != nil || skew.Abs() > 2*time.Second {
+		t.Errorf("skew = %v, %v, want about none", skew, err)
+	}
+}
+
+func TestCounter_Names(t *testing.T) {
+	t.Parallel()
+	c := new(azure.Counter)
+	a := onAzurite(t, azure.Config{Counter: c})
+	ctx := t.Context()
+	_, err := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
+	must(t, err)
+	_, err = a.Table().Get(ctx, "p", "k")
+	must(t, err)
+	_, err = a.Table().Range(ctx, storage.Query{Partition: "p"})
+	must(t, err)
+	must(t, a.Tickets().Put(ctx, "lane 1", 0))
+	got, err := a.Tickets().Get(ctx, 1, time.Minute)
+	must(t, err)
+	got[0].PopReceipt, err = a.Tickets().Update(ctx, got[0], "lane 1", 0)
+	must(t, err)
+	must(t, a.Tickets().Delete(ctx, got[0]))
+	_, err = a.Tickets().Length(ctx)
+	must(t, err)
+	must(t, a.Bodies().Put(ctx, "b", nil))
+	must(t, a.Bodies().Mark(ctx, "b"))
+	_, err = a.Bodies().List(ctx, "", "")
+	must(t, err)
+	_, err = a.Bodies().Get(ctx, "b")
+	must(t, err)
+	must(t, a.Bodies().Delete(ctx, "b"))
+	must(t, a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second))
+	must(t, a.Leases().Renew(ctx, "l", leaseID))
+	must(t, a.Leases().Release(ctx, "l", leaseID))
+	_, err = a.Skew(ctx)
+	must(t, err)
+
+	want := map[string]int64{
+		"table create": 1, "table transact": 1, "table get": 1, "table query": 1,
+		"queue create": 2, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1, "queue length": 1,
+		"blob create": 2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1, "blob delete": 1, "blob properties": 1,
+		"blob lease-acquire": 2, "blob lease-renew": 1, "blob lease-release": 1,
+	}
+	if s := c.Snapshot(); !maps.Equal(s, want) {
+		t.Errorf("counted %v\nwant %v", s, want)
+	}
+}
+
+const leaseID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func keys(rows []storage.Row) []string {
+	return slices.Collect(func(yield func(string) bool) {
+		for _, r := range rows {
+			if !yield(r.Key) {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"weir/internal/storage"
+)
+
+// markName is the metadata that marks a blob; storage may give names back in another case.
+const markName = "filed"
+
+const maxBlobs = 1000 // of one listing
+
+// Blobs is storage.Blobs on a container of the account.
+type Blobs struct {
+	container *container.Client
+}
+
+var (
+	_ storage.Blobs     = (*Blobs)(nil)
+	_ storage.BlobMarks = (*Blobs)(nil)
+)
+
+// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark.
+func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
+	return rewrite(ctx, "blob put", func(ctx context.Context) error {
+		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), nil)
+		return err
+	})
+}
+
+// Get implements storage.Blobs.
+func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
+	err = read(ctx, "blob get", func(ctx context.Context) error {
+		r, err := b.container.NewBlobClient(name).DownloadStream(ctx, nil)
+		if err != nil {
+			return err
+		}
+		body := r.NewRetryReader(ctx, nil)
+		defer body.Close()
+		data, err = io.ReadAll(body)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Delete implements storage.Blobs. It is sent once: a repeat would find nothing and say so.
+func (b *Blobs) Delete(ctx context.Context, name string) error {
+	return once(ctx, "blob delete", func(ctx context.Context) error {
+		_, err := b.container.NewBlobClient(name).Delete(ctx, nil)
+		return err
+	})
+}
+
+// Mark implements storage.BlobMarks.
+func (b *Blobs) Mark(ctx context.Context, name string) error {
+	return rewrite(ctx, "blob mark", func(ctx context.Context) error {
+		_, err := b.container.NewBlobClient(name).SetMetadata(ctx, map[string]*string{markName: new("1")}, nil)
+		return err
+	})
+}
+
+// List implements storage.BlobMarks. Storage's markers are opaque and a place to start
+// from is not known everywhere, so what comes before is left out here as well.
+func (b *Blobs) List(ctx context.Context, prefix, after string) (found []storage.BlobInfo, err error) {
+	o := &container.ListBlobsFlatOptions{
+		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)), Prefix: &prefix,
+	}
+	err = read(ctx, "blob list", func(ctx context.Context) error {
+		pager := b.container.NewListBlobsFlatPager(o)
+		for pager.More() && len(found) == 0 {
+			r, err := pager.NextPage(ctx)
+			if err != nil {
+				return err
+			}
+			found = infosAfter(r.Segment, after)
+		}
+		return nil
+	})
+	return found, err
+}
+
+func infosAfter(s *container.BlobFlatListSegment, after string) (found []storage.BlobInfo) {
+	if s == nil {
+		return nil
+	}
+	for _, item := range s.BlobItems {
+		if name := value(item.Name); name > after {
+			found = append(found, infoOf(name, item))
+		}
+	}
+	return found
+}
+
+func infoOf(name string, item *container.BlobItem) storage.BlobInfo {
+	info := storage.BlobInfo{Name: name}
+	if item.Properties != nil {
+		info.ModifiedAt = value(item.Properties.LastModified).UTC()
+	}
+	for k, v := range item.Metadata {
+		info.Marked = info.Marked || (strings.EqualFold(k, markName) && value(v) != "")
+	}
+	return info
+}

@@ -1,0 +1,102 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// The emulator's well-known account, for the abbreviation that stands for it.
+const developmentStorage = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
+	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
+	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;" +
+	"TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"
+
+type clients struct {
+	table *aztables.ServiceClient
+	queue *azqueue.ServiceClient
+	blob  *service.Client
+}
+
+func newClients(c Config) (clients, error) {
+	switch {
+	case c.ConnectionString != "":
+		return clientsByString(c)
+	case c.AccountName != "":
+		return clientsByIdentity(c)
+	}
+	return clients{}, errors.New("neither connection string nor account name")
+}
+
+func clientsByString(c Config) (clients, error) {
+	s := strings.TrimSpace(c.ConnectionString)
+	if strings.TrimRight(s, ";") == "UseDevelopmentStorage=true" {
+		s = developmentStorage
+	}
+	table, err1 := aztables.NewServiceClientFromConnectionString(s, &aztables.ClientOptions{ClientOptions: options(c, "table")})
+	queue, err2 := azqueue.NewServiceClientFromConnectionString(s, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
+	blobs, err3 := service.NewClientFromConnectionString(s, &service.ClientOptions{ClientOptions: options(c, "blob")})
+	if errors.Join(err1, err2, err3) != nil {
+		// The SDK's own error might show a part of the string.
+		return clients{}, errors.New("connection string is malformed")
+	}
+	return clients{table, queue, blobs}, nil
+}
+
+func clientsByIdentity(c Config) (clients, error) {
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return clients{}, fmt.Errorf("identity: %w", err)
+	}
+	url := func(service string) string {
+		return "https://" + c.AccountName + "." + service + ".core.windows.net/"
+	}
+	table, err1 := aztables.NewServiceClient(url("table"), credential, &aztables.ClientOptions{ClientOptions: options(c, "table")})
+	queue, err2 := azqueue.NewServiceClient(url("queue"), credential, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
+	blobs, err3 := service.NewClient(url("blob"), credential, &service.ClientOptions{ClientOptions: options(c, "blob")})
+	return clients{table, queue, blobs}, errors.Join(err1, err2, err3)
+}
+
+// options turn retries off; retrying asks for them where they do no harm.
+func options(c Config, service string) policy.ClientOptions {
+	o := policy.ClientOptions{
+		Retry:            policy.RetryOptions{MaxRetries: -1},
+		Transport:        roundTrip{c.Transport},
+		Telemetry:        policy.TelemetryOptions{ApplicationID: "weir"},
+		PerRetryPolicies: []policy.Policy{&wire{service: service, counter: c.Counter}},
+	}
+	if service == "table" {
+		o.PerCallPolicies = []policy.Policy{takeBatch{}}
+	}
+	return o
+}
+
+// roundTrip sends without http.Client, which would follow redirects.
+type roundTrip struct{ http.RoundTripper }
+
+func (r roundTrip) Do(req *http.Request) (*http.Response, error) { return r.RoundTrip(req) }
+
+// newTransport keeps a connection for everything that may be under way at once: making
+// new ones under load costs more than the requests. HTTP/1.1 only, see the package.
+func newTransport() *http.Transport {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       time.Minute,
+		Protocols:             new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}

@@ -1,0 +1,68 @@
+package azure_test
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weir/internal/storage/azure"
+	"weir/tools/azurite"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+// newPrefix keeps a test's names apart from all others.
+func newPrefix() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return "t" + hex.EncodeToString(b[:])
+}
+
+func open(t *testing.T, c azure.Config) *azure.Account {
+	t.Helper()
+	if c.Prefix == "" {
+		c.Prefix = newPrefix()
+	}
+	a, err := azure.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+// onAzurite gives an account of the test's own.
+func onAzurite(t *testing.T, c azure.Config) *azure.Account {
+	t.Helper()
+	c.ConnectionString = azurite.Shared(t)
+	a := open(t, c)
+	if err := a.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// onServer gives an account whose three services are h.
+func onServer(t *testing.T, h http.HandlerFunc) *azure.Account {
+	t.Helper()
+	s := httptest.NewServer(h)
+	a := open(t, azure.Config{ConnectionString: connectTo(s.URL)})
+	t.Cleanup(func() { a.Close(); s.Close() })
+	return a
+}
+
+func connectTo(url string) string {
+	return strings.ReplaceAll("AccountName=acct;AccountKey=a2V5;BlobEndpoint=URL/acct;QueueEndpoint=URL/acct;TableEndpoint=URL/acct", "URL", url)
+}
+
+// refuse answers with an error in storage's way.
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("X-Ms-Error-Code", code)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"no"}}}`, code)
+}

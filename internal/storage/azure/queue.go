@@ -1,0 +1,103 @@
+package azure
+
+import (
+	"context"
+	"encoding/base64"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"weir/internal/storage"
+)
+
+const maxDequeue = 32
+
+// Queue is storage.Queue on a queue of the account.
+type Queue struct {
+	client *azqueue.QueueClient
+}
+
+var (
+	_ storage.Queue       = (*Queue)(nil)
+	_ storage.QueueLength = (*Queue)(nil)
+)
+
+// Put implements storage.Queue. A message never expires: the default of seven days would
+// not allow a delay of seven days.
+func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
+	return once(ctx, "queue put", func(ctx context.Context) error {
+		_, err := q.client.EnqueueMessage(ctx, encodeText(text), &azqueue.EnqueueMessageOptions{
+			TimeToLive: new(int32(-1)), VisibilityTimeout: new(seconds(delay)),
+		})
+		return err
+	})
+}
+
+// Get implements storage.Queue.
+func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
+	err = once(ctx, "queue get", func(ctx context.Context) error {
+		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
+			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(seconds(hide)), //nolint:gosec // at most 32
+		})
+		for _, m := range r.Messages {
+			got = append(got, storage.QueueMessage{
+				ID: value(m.MessageID), PopReceipt: value(m.PopReceipt), Text: decodeText(value(m.MessageText)),
+				DequeueCount: value(m.DequeueCount), InsertedAt: value(m.InsertionTime).UTC(),
+			})
+		}
+		return err
+	})
+	return got, err
+}
+
+// Update implements storage.Queue.
+func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (receipt string, err error) {
+	err = once(ctx, "queue update", func(ctx context.Context) error {
+		r, err := q.client.UpdateMessage(ctx, m.ID, m.PopReceipt, encodeText(text), &azqueue.UpdateMessageOptions{
+			VisibilityTimeout: new(seconds(hide)),
+		})
+		receipt = value(r.PopReceipt)
+		return err
+	})
+	return receipt, err
+}
+
+// Delete implements storage.Queue.
+func (q *Queue) Delete(ctx context.Context, m storage.QueueMessage) error {
+	return once(ctx, "queue delete", func(ctx context.Context) error {
+		_, err := q.client.DeleteMessage(ctx, m.ID, m.PopReceipt, nil)
+		return err
+	})
+}
+
+// Length implements storage.QueueLength.
+func (q *Queue) Length(ctx context.Context) (n int64, err error) {
+	err = read(ctx, "queue length", func(ctx context.Context) error {
+		r, err := q.client.GetProperties(ctx, nil)
+		n = int64(value(r.ApproximateMessagesCount))
+		return err
+	})
+	return n, err
+}
+
+func encodeText(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// decodeText leaves a text as it is that somebody put without encoding it.
+func decodeText(s string) string {
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return string(b)
+	}
+	return s
+}
+
+// seconds rounds up, as storage knows whole seconds only and early would be wrong.
+func seconds(d time.Duration) int32 {
+	return int32((max(d, 0) + time.Second - 1) / time.Second) //nolint:gosec // at most seven days
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

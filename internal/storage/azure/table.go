@@ -1,0 +1,114 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"weir/internal/storage"
+)
+
+const maxRows = 1000 // of one answer, by storage's limits
+
+// Table is storage.Table on a table of the account.
+type Table struct {
+	client *aztables.Client
+}
+
+var _ storage.Table = (*Table)(nil)
+
+// Get implements storage.Table.
+func (t *Table) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
+	err = read(ctx, "table get", func(ctx context.Context) error {
+		r, err := t.client.GetEntity(ctx, partition, key, &aztables.GetEntityOptions{Format: new(aztables.MetadataFormatFull)})
+		if err != nil {
+			return err
+		}
+		if row, err = decodeEntity(r.Value); err == nil && r.ETag != "" {
+			row.ETag = storage.ETag(r.ETag)
+		}
+		return malformed("table get", err)
+	})
+	return row, err
+}
+
+// Range implements storage.Table. Storage may answer with no rows and a token to go on
+// from (it has looked long enough); such answers are followed, so that none of them
+// comes out as the end or as an empty page.
+func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
+	err = read(ctx, "table query", func(ctx context.Context) error {
+		pager := t.client.NewListEntitiesPager(listOptions(q))
+		for {
+			r, err := pager.NextPage(ctx)
+			if err != nil {
+				return err
+			}
+			page.More = pager.More()
+			if page.Rows, err = decodeRows(r.Entities); err != nil || len(page.Rows) > 0 || !page.More {
+				return malformed("table query", err)
+			}
+		}
+	})
+	if err != nil {
+		return storage.Page{}, err
+	}
+	return page, nil
+}
+
+// listOptions ask for full metadata because only that is documented to bring the rows' ETags.
+func listOptions(q storage.Query) *aztables.ListEntitiesOptions {
+	limit := q.Limit
+	if limit <= 0 || limit > maxRows {
+		limit = maxRows
+	}
+	o := &aztables.ListEntitiesOptions{
+		Filter: new(filter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), //nolint:gosec // at most 1000
+	}
+	if q.Columns != nil {
+		columns := append(slices.Clone(q.Columns), "PartitionKey", "RowKey")
+		o.Select = new(strings.Join(columns, ","))
+	}
+	return o
+}
+
+func filter(q storage.Query) string {
+	f := "PartitionKey eq " + quote(q.Partition)
+	if q.From != "" {
+		f += " and RowKey ge " + quote(q.From)
+	}
+	if q.After != "" {
+		f += " and RowKey gt " + quote(q.After)
+	}
+	if q.To != "" {
+		f += " and RowKey lt " + quote(q.To)
+	}
+	return f
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+func decodeRows(entities [][]byte) ([]storage.Row, error) {
+	rows := make([]storage.Row, len(entities))
+	for i, e := range entities {
+		row, err := decodeEntity(e)
+		if err != nil {
+			return nil, err
+		}
+		if row.ETag == "" {
+			return nil, errors.New("an entity without an ETag")
+		}
+		rows[i] = row
+	}
+	return rows, nil
+}
+
+// malformed marks an error as a defect rather than a failed call.
+func malformed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Op: op, Kind: storage.Other, Index: -1, Err: err}
+}

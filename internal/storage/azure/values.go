@@ -1,0 +1,117 @@
+package azure
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// timeLayout has the seven digits that storage keeps.
+const timeLayout = "2006-01-02T15:04:05.0000000Z"
+
+const typeSuffix = "@odata.type"
+
+// encodeEntity writes the JSON of a row. Whatever JSON cannot tell apart is annotated.
+func encodeEntity(partition, key string, values map[string]any) ([]byte, error) {
+	m := map[string]any{"PartitionKey": partition, "RowKey": key}
+	for name, v := range values {
+		if v == nil {
+			continue
+		}
+		text, edm, err := encodeValue(v)
+		if err != nil {
+			return nil, fmt.Errorf("value %s: %w", name, err)
+		}
+		m[name] = text
+		if edm != "" {
+			m[name+typeSuffix] = edm
+		}
+	}
+	return json.Marshal(m)
+}
+
+func encodeValue(v any) (value any, edm string, err error) {
+	switch v := v.(type) {
+	case string, bool:
+		return v, "", nil
+	case int64:
+		return strconv.FormatInt(v, 10), "Edm.Int64", nil
+	case float64:
+		return encodeFloat(v), "Edm.Double", nil
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v), "Edm.Binary", nil
+	case time.Time:
+		return v.UTC().Truncate(100 * time.Nanosecond).Format(timeLayout), "Edm.DateTime", nil
+	}
+	return nil, "", fmt.Errorf("a %T cannot be stored", v)
+}
+
+func encodeFloat(f float64) any {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 1):
+		return "Infinity"
+	case math.IsInf(f, -1):
+		return "-Infinity"
+	}
+	return f
+}
+
+// decodeEntity reads the JSON of a row as storage gives it.
+func decodeEntity(data []byte) (storage.Row, error) {
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		return storage.Row{}, fmt.Errorf("decode entity: %w", err)
+	}
+	r := storage.Row{Values: make(map[string]any)}
+	r.Partition, _ = m["PartitionKey"].(string)
+	r.Key, _ = m["RowKey"].(string)
+	etag, _ := m["odata.etag"].(string)
+	r.ETag = storage.ETag(etag)
+	for name, raw := range m {
+		if raw == nil || isSystem(name) {
+			continue
+		}
+		edm, _ := m[name+typeSuffix].(string)
+		v, err := decodeValue(raw, edm)
+		if err != nil {
+			return storage.Row{}, fmt.Errorf("decode value %s: %w", name, err)
+		}
+		r.Values[name] = v
+	}
+	return r, nil
+}
+
+func isSystem(name string) bool {
+	switch name {
+	case "PartitionKey", "RowKey", "Timestamp":
+		return true
+	}
+	return strings.HasPrefix(name, "odata.") || strings.Contains(name, "@odata.")
+}
+
+func decodeValue(raw any, edm string) (any, error) {
+	text, ok := raw.(string)
+	if !ok {
+		return raw, nil // a bool, or a number without annotation: we store no Edm.Int32
+	}
+	switch edm {
+	case "Edm.Int64":
+		return strconv.ParseInt(text, 10, 64)
+	case "Edm.Double":
+		return strconv.ParseFloat(text, 64)
+	case "Edm.Binary":
+		return base64.StdEncoding.DecodeString(text)
+	case "Edm.DateTime":
+		t, err := time.Parse(time.RFC3339Nano, text)
+		return t.UTC(), err
+	}
+	return text, nil
+}
