@@ -26,6 +26,10 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
+// keepAliveSeconds is longer than a client keeps an idle connection, as with the real
+// service; by default the emulator closes after 5 s, and a request just then is lost.
+const keepAliveSeconds = "120"
+
 // ErrNotInstalled says that the emulator's npm package is not there.
 var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
 
@@ -83,6 +87,9 @@ func (o Options) args(script string) []string {
 		"--blobHost", "127.0.0.1", "--blobPort", strconv.Itoa(o.BlobPort),
 		"--queueHost", "127.0.0.1", "--queuePort", strconv.Itoa(o.QueuePort),
 		"--tableHost", "127.0.0.1", "--tablePort", strconv.Itoa(o.TablePort),
+	}
+	for _, service := range []string{"blob", "queue", "table"} {
+		args = append(args, "--"+service+"KeepAliveTimeout", keepAliveSeconds)
 	}
 	if o.Dir == "" {
 		return append(args, "--inMemoryPersistence")

@@ -96,6 +96,14 @@ func TestStart_NotInstalled(t *testing.T) {
 func TestProcess_Stop(t *testing.T) {
 	t.Parallel()
 	p := start(t, azurite.Options{})
+	idle := &http.Transport{}
+	defer idle.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: idle}).Get(fmt.Sprintf("http://127.0.0.1:%d/", p.Ports().Table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close() // kept open, which must not hold up the end
 	for range 2 {
 		if err := p.Stop(); err != nil {
 			t.Fatal(err)

@@ -123,9 +123,12 @@ func (p part) failure(ops int) error {
 	// A body that is no JSON leaves status and no index, which is all there is.
 	_ = json.Unmarshal(p.body, &doc)
 	e := &storage.Error{
-		Op: opTransact, Kind: kindOf(writing, p.status, doc.Error.Code), Index: indexOf(doc.Error.Message.Value, ops),
+		Op: opTransact, Kind: kindOf(writing, p.status, doc.Error.Code), Index: -1,
 		RetryAfter: retryAfter(&http.Response{Header: p.header}),
 		Err:        fmt.Errorf("%d %s", p.status, doc.Error.Code),
+	}
+	if p.status < 500 && e.Kind != storage.Throttled {
+		e.Index = indexOf(doc.Error.Message.Value, ops) // above, it is storage's fault and no operation's
 	}
 	return e
 }
