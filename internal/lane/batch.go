@@ -62,9 +62,13 @@ func (e *Entry) Fail(reason string) { e.status.LastError = reason }
 // LastError is the reason of the last failure.
 func (e *Entry) LastError() string { return e.status.LastError }
 
-// Retry writes that the message waits for another try.
-func (c *Change) Retry(e *Entry, next time.Time) error {
+// Retry writes that the message waits for another try, held in a block.
+func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	e.Stage, e.status.NextAttemptAt = weir.Retrying, next
+	if !e.Held {
+		c.Hold(block, e)
+		c.ops = c.ops[:len(c.ops)-1] // merge below writes the message's row
+	}
 	return c.merge(e)
 }
 
@@ -80,7 +84,7 @@ func (c *Change) merge(e *Entry) error {
 	}
 	v := map[string]any{
 		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.Count),
-		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next,
+		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next, "Held": e.Held && !e.Stage.Final(),
 	}
 	if e.Stage.Final() {
 		v["FinishedAt"] = e.status.FinishedAt
@@ -89,9 +93,13 @@ func (c *Change) merge(e *Entry) error {
 	return nil
 }
 
-// Hold puts the message among the held ones of a block.
+// Hold puts a message that was not tried among the held ones of a block. The message's
+// own row says so too, for whoever reads the log from a cursor below it.
 func (c *Change) Hold(block string, e *Entry) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: map[string]any{"Seq": e.Seq()}})
+	e.Held = true
+	c.ops = append(c.ops,
+		storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: map[string]any{"Seq": e.Seq()}},
+		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
 }
 
 // Unhold takes it away; it must stand there in storage.

@@ -69,8 +69,10 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 		}
 		at = c.Tail.NextDue
 	}
-	if c.Tail.PausedUntil.After(at) {
-		at = c.Tail.PausedUntil
+	for _, shut := range []time.Time{c.Tail.PausedUntil, c.Tail.SettleUntil} {
+		if shut.After(at) {
+			at = shut
+		}
 	}
 	return at, true
 }

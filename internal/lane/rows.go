@@ -77,3 +77,6 @@ func Of(key string, lanes int) int {
 	sum := sha256.Sum256([]byte(key))
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(lanes))
 }
+
+// LeaseName is the name of the lane's lease.
+func (s *Store) LeaseName(lane int) string { return "lane-" + s.partition(lane) }

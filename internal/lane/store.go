@@ -27,6 +27,7 @@ type Entry struct {
 	Stage    weir.Stage
 	Attempts []weir.Attempt // the first and the last ten
 	Count    int            // attempts that count
+	Held     bool           // it stands in a row of held messages
 	status   weir.Status
 	row      values
 }
@@ -69,7 +70,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
 		FinishedAt: v.time("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, status: st, row: v}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), status: st, row: v}, nil
 }
 
 // Status tells all about a message. NotFound covers ids of other epochs, lanes that do

@@ -1,0 +1,131 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// attempt sends one message and hands what came of it to the committer.
+func (r *run) attempt(ctx context.Context, c *candidate) error {
+	if err := r.committer.waitBelow(ctx, maxUncommitted); err != nil {
+		return err
+	}
+	if err := r.announce(ctx, c.entry.Seq()); err != nil {
+		return err
+	}
+	result, err := r.send(ctx, c.entry)
+	if err != nil {
+		return err
+	}
+	outcome := r.gate.judge(c.entry, result, r.Now())
+	r.log.Info("drain: attempt", "message_id", c.entry.Message.ID.String(), "seq", c.entry.Seq(), "fence", r.fence,
+		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result))
+	change, err := r.conclude(c, result, outcome)
+	if err != nil {
+		return err
+	}
+	r.committer.add(change, outcome != weir.OutcomeDelivered || r.careful > 0)
+	if r.careful > 0 {
+		r.careful--
+		return r.committer.waitBelow(ctx, 1)
+	}
+	return nil
+}
+
+// quiet is the reason of a failure, for the log.
+func quiet(r weir.Result) string {
+	if r.Outcome == weir.OutcomeDelivered {
+		return ""
+	}
+	return r.Reason
+}
+
+// announce writes, in careful running, which message is about to be sent: if the process
+// dies of it, the next holder knows.
+func (r *run) announce(ctx context.Context, seq int64) error {
+	if r.careful == 0 || seq == r.condemned {
+		return nil
+	}
+	same := r.trying == seq
+	r.trying = seq
+	ch := &lane.Change{}
+	ch.Tail(func(t *lane.Tail) {
+		t.Trying = seq
+		if !same {
+			t.TryingCrashes = 0
+		}
+	})
+	r.committer.add(ch, true)
+	return r.committer.waitBelow(ctx, 1)
+}
+
+// send makes the attempt, unless the message has been the end of too many processes.
+func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
+	if e.Seq() == r.condemned {
+		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("the process ended %d times while it delivered this message", carefulAfter), StartedAt: r.Now()}, nil
+	}
+	err := r.Store.LoadBody(ctx, e)
+	if storage.Is(err, storage.NotFound) {
+		return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the message's body is gone from storage", StartedAt: r.Now()}, nil
+	}
+	if err != nil {
+		return weir.Result{}, err
+	}
+	if !r.trusted() {
+		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
+	}
+	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1})
+	e.Message.Body = nil
+	return result, nil
+}
+
+// sendSafely turns a panic inside a delivery into that message's rejection: it would come
+// again with each attempt.
+func (r *run) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("drain: panic in delivery", "message_id", d.Message.ID.String(), "err", fmt.Sprint(p))
+			result = weir.Result{Outcome: weir.OutcomeRejected, Reason: "internal error while building the request", StartedAt: r.Now()}
+		}
+	}()
+	return r.Sender.Send(ctx, d)
+}
+
+// conclude makes the change of an outcome.
+func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (*lane.Change, error) {
+	ch := &lane.Change{}
+	var err error
+	switch outcome {
+	case weir.OutcomeDelivered, weir.OutcomeRejected:
+		err = r.finish(c, ch, result, outcome)
+	case weir.OutcomeRetry:
+		if c.entry.Count+1 >= r.Attempts {
+			err = r.finish(c, ch, result, outcome)
+			break
+		}
+		c.entry.Record(result, r.fence, true)
+		ch.Key = lane.KeyHash(c.entry.Message.Key)
+		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Count, result.RetryAfter)))
+	case weir.OutcomeUnavailable:
+		r.log.Warn("drain: cms unavailable, lane pauses", "delay", r.gate.pausedUntil.Sub(r.Now()), "err", result.Reason)
+	}
+	r.position(ch)
+	ch.Tail(func(t *lane.Tail) { t.Trying, t.TryingCrashes = 0, 0 })
+	r.trying = 0
+	return ch, err
+}
+
+// finish makes the message final.
+func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
+	c.entry.Record(result, r.fence, true)
+	ch.Key = lane.KeyHash(c.entry.Message.Key)
+	r.release(c, ch)
+	delete(r.gate.blamed, c.entry.Seq())
+	return ch.Finish(c.entry, finalStage(outcome), r.Now().UTC().Truncate(time.Microsecond))
+}

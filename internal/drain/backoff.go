@@ -1,0 +1,45 @@
+package drain
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// maxDelay is the longest a message or a lane waits, whatever the CMS asks for.
+const maxDelay = time.Hour
+
+// Backoff says how long to wait after the n-th failure in a row. With 1s and 5m:
+//
+//	n        1   2   3   4   5    6    7     8     9     10
+//	ceiling  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
+type Backoff struct {
+	Min, Max time.Duration
+}
+
+// ceiling is the longest wait after the n-th failure, n from 1.
+func (b Backoff) ceiling(n int) time.Duration {
+	d := b.Min
+	for range n - 1 {
+		if d *= 2; d >= b.Max {
+			return b.Max
+		}
+	}
+	return min(d, b.Max)
+}
+
+// retryDelay draws a message's wait: full jitter, so that messages that failed together
+// do not come back together; the CMS's own wish when that is longer.
+func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
+	return clamp(time.Duration(rand.Float64()*float64(b.ceiling(n))), asked)
+}
+
+// pauseDelay draws a lane's pause: never under half the ceiling, for it is there to leave
+// the CMS alone.
+func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
+	c := float64(b.ceiling(n))
+	return clamp(time.Duration(c/2+rand.Float64()*c/2), asked)
+}
+
+func clamp(d, asked time.Duration) time.Duration {
+	return min(max(d, asked), maxDelay)
+}

@@ -1,0 +1,252 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+func TestDrainer_Crash(t *testing.T) {
+	t.Run("AnotherTakesOverWithinALeaseAndRepeatsOnlyTheUncommitted", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			for i := range 100 {
+				w.post(fmt.Sprint("k", i%10), fmt.Sprint(i))
+			}
+			a, b := w.start(), w.start()
+			a.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			b.Wake(0)
+			a.kill()
+			killed := time.Now()
+			c := w.settled(time.Minute)
+			log := w.cms.requests()
+			next := slices.IndexFunc(log, func(s sent) bool { return s.fence == 2 })
+			if next < 0 || log[next].at.Sub(killed) > 15*time.Second+2*time.Second+2*time.Second {
+				t.Errorf("taken over at %v", log[next].at.Sub(killed))
+			}
+			repeats := len(log) - 100
+			if repeats < 0 || repeats > 64 {
+				t.Errorf("%d requests for 100 messages", len(log))
+			}
+			w.noOverlap()
+			if c.Tail.Counts.Delivered != 100 {
+				t.Errorf("books: %+v", c)
+			}
+			w.neverBackwards(10)
+		})
+	})
+	t.Run("APausedProcessThatWakesAfterItsLeaseIsRefused", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			stuck := make(chan struct{})
+			var first atomic.Bool
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if first.CompareAndSwap(false, true) {
+					<-stuck // the process stands still: it does not even notice its context
+					return answer(200)
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			id := w.post("a", "x")
+			a, b := w.start(), w.start()
+			a.Wake(0)
+			time.Sleep(10 * time.Millisecond)
+			a.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if c.Op == "Renew" {
+					return storagetest.Fault{Kind: storagetest.FailBefore}
+				}
+				return storagetest.Fault{}
+			})
+			b.Wake(0)
+			w.settled(time.Minute)
+			before := w.control()
+			close(stuck)
+			time.Sleep(10 * time.Second)
+			after := w.control()
+			if after.Tail.Counts != before.Tail.Counts || after.Tail.Fence < 2 {
+				t.Errorf("the former holder wrote: %+v → %+v", before.Tail, after.Tail)
+			}
+			if st := w.status(id); st.AttemptCount != 1 || st.Attempts[0].Fence != 2 {
+				t.Errorf("status: %+v", st)
+			}
+		})
+	})
+	t.Run("ACommitThatLandsUnansweredIsNotRepeated", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			n := 0
+			p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if isTail(c) {
+					if n++; n%2 == 0 {
+						return storagetest.Fault{Kind: storagetest.FailAfter}
+					}
+				}
+				return storagetest.Fault{}
+			})
+			for i := range 30 {
+				w.post("a", fmt.Sprint(i))
+			}
+			p.Wake(0)
+			c := w.settled(time.Minute)
+			if len(w.cms.requests()) != 30 || c.Tail.Counts.Delivered != 30 {
+				t.Errorf("%d requests, books %+v", len(w.cms.requests()), c)
+			}
+		})
+	})
+	t.Run("AClosedKeyWaitsForItsCommit", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			commits := 0
+			p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if isTail(c) && len(c.Ops) > 1 {
+					if commits++; commits <= 3 {
+						return storagetest.Fault{Kind: storagetest.FailBefore}
+					}
+				}
+				return storagetest.Fault{}
+			})
+			w.post("a", "0")
+			w.post("a", "1")
+			p.Wake(0)
+			w.settled(time.Minute)
+			log := w.cms.requests()
+			if len(log) != 2 || log[1].at.Sub(log[0].end) < 300*time.Millisecond {
+				t.Errorf("the second of the key did not wait for three failed commits: %v", log)
+			}
+		})
+	})
+	t.Run("AMessageThatEndsTheProcessGoesDeadAndOthersDoNot", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			var current atomic.Pointer[process]
+			crash := make(chan struct{}, 1)
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Key == "killer" {
+					current.Load().kill()
+					crash <- struct{}{}
+					<-ctx.Done()
+					return weir.Result{Outcome: weir.OutcomeNone}
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			id := w.post("killer", "x")
+			good := w.post("good", "y")
+			for crashes := 0; ; crashes++ {
+				if crashes > 12 {
+					t.Fatal("the killer goes on killing")
+				}
+				p := w.start()
+				current.Store(p)
+				p.Wake(0)
+				died := false
+				for range 240 {
+					select {
+					case <-crash:
+						died = true
+					case <-time.After(250 * time.Millisecond):
+					}
+					if died || w.control().Waiting() == 0 {
+						break
+					}
+				}
+				if !died {
+					break
+				}
+			}
+			w.settled(time.Minute)
+			if st := w.status(id); st.Stage != weir.Dead {
+				t.Errorf("killer: %+v", st)
+			}
+			if st := w.status(good); st.Stage != weir.Delivered {
+				t.Errorf("good: %+v", st)
+			}
+		})
+	})
+	t.Run("CloseCutsOffHandsOnAndReleases", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(5*time.Second, 200))
+			w.post("a", "x")
+			w.post("b", "y")
+			a := w.start()
+			a.Wake(0)
+			time.Sleep(time.Second)
+			a.close(t)
+			c := w.control()
+			if c.Tail.Open || !c.Tail.SettleUntil.After(time.Now()) {
+				t.Errorf("tail after a graceful stop with a request cut off: %+v", c.Tail)
+			}
+			if a.bell.rings() != 1 {
+				t.Errorf("rang %d times for the work left", a.bell.rings())
+			}
+			b := w.start()
+			b.Wake(0)
+			w.settled(time.Minute)
+			for _, s := range w.cms.requests()[1:] {
+				if s.fence != 2 {
+					t.Errorf("fence %d", s.fence)
+				}
+			}
+		})
+	})
+	t.Run("JoinTellsWorkingAtItsLimitAndBusyElsewhere", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(10*time.Second, 200))
+			w.post("a", "x")
+			a, b := w.start(), w.start()
+			limited, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if r := a.Join(limited, 0); r.State != drain.Working {
+				t.Errorf("holder: %+v", r)
+			}
+			if r := b.Join(t.Context(), 0); r.State != drain.Busy {
+				t.Errorf("other: %+v", r)
+			}
+			if r := a.Join(t.Context(), 0); r.State != drain.Idle {
+				t.Errorf("after the end: %+v", r)
+			}
+		})
+	})
+	t.Run("StorageAwayForAWhileLosesNothing", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			for i := range 100 {
+				w.post(fmt.Sprint("k", i%10), fmt.Sprint(i))
+			}
+			p.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+			time.Sleep(time.Minute)
+			p.faults.Set(nil)
+			c := w.settled(2 * time.Minute)
+			if c.Tail.Counts.Delivered != 100 {
+				t.Errorf("books: %+v", c)
+			}
+			w.noOverlap()
+			w.neverBackwards(10)
+		})
+	})
+}
+
+// neverBackwards checks that no repeat of a key's message came after a newer one's.
+func (w *world) neverBackwards(keys int) {
+	w.t.Helper()
+	for k := range keys {
+		last := -1
+		for _, s := range w.cms.requests() {
+			if s.key != fmt.Sprint("k", k) || s.result.Outcome != weir.OutcomeDelivered {
+				continue
+			}
+			var n int
+			fmt.Sscan(s.body, &n)
+			if n < last {
+				w.t.Errorf("key k%d: %d was delivered after %d", k, n, last)
+			}
+			last = n
+		}
+	}
+}

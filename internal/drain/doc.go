@@ -1,0 +1,39 @@
+// Package drain delivers the messages of a lane: whoever holds the lane's lease empties it.
+//
+// # The story of one lane
+//
+// A tender looks after a lane in one process. It looks at the control rows; where there
+// is work that may be sent it takes the lane's lease, and a run holds the lane:
+//
+//	look ── no work ──────────────▶ rest until woken
+//	  │  ── paused or not due ────▶ rest until then
+//	  │  ── lease busy ───────────▶ watch: look again each second
+//	  ▼
+//	take the fence ▶ choose ▶ send ▶ judge ▶ commit (beside the next send)
+//	                   ▲                        │
+//	                   └──── linger ◀── empty ──┘ ──▶ hand over, release, look again
+//
+// # State
+//
+// window is the part of the log that was read and is not settled; blocks are the keys
+// that wait for a retry with the messages held behind; gate knows whether the CMS may be
+// sent something and whether a failure is the message's or the CMS's; committer writes
+// decisions in order, in batches.
+//
+// # Invariants
+//
+//   - One message is in flight at a time per lane, under the lease's context.
+//   - A key is closed from the moment an outcome of it is decided until that is committed:
+//     so a crash never repeats a delivery across a newer one of the same key.
+//   - Of one key only the first unsettled message is ever chosen.
+//   - At most 64 outcomes are uncommitted: that is all a crash can repeat.
+//
+// # Failure
+//
+// Losing the lease cancels the run's context, and with it the request in flight. A commit
+// after that is refused if another holder has taken the fence, and true if none has. An
+// attempt that got no answer may still be at work in the CMS, so nothing is sent for the
+// settle time, by this holder or the next. A holder that crashed leaves tail open; the
+// third crash in a row makes the next holder careful: one message at a time, named in
+// tail before it is sent, so that a message that ends the process is found.
+package drain

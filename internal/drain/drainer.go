@@ -1,0 +1,128 @@
+package drain
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Sender makes one attempt. It returns when the attempt is over or ctx ends, and never
+// sends the same delivery twice once a byte of it was written.
+type Sender interface {
+	Send(ctx context.Context, d weir.Delivery) weir.Result
+}
+
+// Bell rings a lane: somebody, anybody, should look at it soon.
+type Bell interface {
+	Ring(ctx context.Context, lane int) error
+}
+
+// Config is what a Drainer works with. All fields are needed.
+type Config struct {
+	Store    *lane.Store
+	Leases   storage.Leases
+	Sender   Sender
+	Bell     Bell
+	Lease    time.Duration // 15 to 60 s
+	Settle   time.Duration // how long the CMS may still work on what it did not answer
+	Attempts int           // that count, until a message is dead
+	Backoff  Backoff
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// State is what a look at a lane found.
+type State string
+
+// The states of a lane, as this process sees it.
+const (
+	Idle    State = "idle"    // there is nothing to do
+	Waiting State = "waiting" // there is, but not before Report.Until
+	Busy    State = "busy"    // there is, and another process holds the lane
+	Working State = "working" // this process holds the lane
+)
+
+// Report is a State with its moment.
+type Report struct {
+	State  State
+	Until  time.Time // for Waiting
+	Paused bool      // Waiting because the CMS is unavailable
+	Err    error     // storage could not be asked, or the lane was lost; tried again soon
+}
+
+// Drainer drains the lanes of one process: at most one goroutine per lane, whatever the
+// number of wakes, tickets and sweeps. Safe for concurrent use.
+type Drainer struct {
+	Config
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	tenders map[int]*tender
+	wg      sync.WaitGroup
+}
+
+// New makes a Drainer. Close it.
+func New(cfg Config) *Drainer {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Drainer{Config: cfg, ctx: ctx, cancel: cancel, tenders: map[int]*tender{}}
+}
+
+// Wake says that the lane may have work. It returns at once.
+func (d *Drainer) Wake(number int) {
+	if t := d.tender(number); t != nil {
+		t.nudge()
+	}
+}
+
+// Join starts the lane's drain or joins it, and returns when the drain has ended, when
+// the lane turns out to be idle, waiting or busy, or when ctx ends (Working).
+func (d *Drainer) Join(ctx context.Context, number int) Report {
+	t := d.tender(number)
+	if t == nil {
+		return Report{State: Idle}
+	}
+	return t.join(ctx)
+}
+
+// Close ends all drains: attempts are cut off, what was decided is committed, leases are
+// released. When ctx ends first, the leases run out by themselves.
+func (d *Drainer) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel()
+	done := make(chan struct{})
+	go func() { d.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tender gives the lane's tender, starting one if there is none; nil after Close.
+func (d *Drainer) tender(number int) *tender {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	t := d.tenders[number]
+	if t == nil {
+		t = newTender(d, number)
+		d.tenders[number] = t
+		d.wg.Go(t.tend)
+	}
+	return t
+}
+
+func jitter(d time.Duration) time.Duration { return rand.N(d) }

@@ -1,0 +1,114 @@
+package drain
+
+import (
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+const (
+	// After this many retries in a row, over this many keys, with no verdict between, it
+	// is the CMS that fails and not the messages.
+	suspectRetries = 5
+	suspectKeys    = 3
+)
+
+// gate knows whether the CMS may be sent something now, and whether a failure is the
+// message's or the CMS's. It is a state machine without clock or I/O.
+type gate struct {
+	backoff Backoff
+	settle  time.Duration // how long something unanswered may be at work in the CMS
+
+	settleUntil time.Time
+	pausedUntil time.Time
+	reason      string
+	pauses      int // in a row
+
+	streak     int             // retries in a row without a verdict between
+	streakKeys map[string]bool // their keys
+	verdicts   int             // answers that judged a message
+	blamed     map[int64]int   // by message: verdicts when it last found the CMS unavailable
+	avoid      map[string]bool // key hashes probed since the last verdict: others have their turn
+}
+
+// maxBlamed bounds what a gate remembers of messages; past it, it begins to learn anew.
+const maxBlamed = 1000
+
+// newGate makes the gate of one lane in one process. It outlives the process's runs: which
+// keys had their turn, and which message failed where another passed, is learnt over pauses.
+func newGate(b Backoff, settle time.Duration) *gate {
+	return &gate{backoff: b, settle: settle, streakKeys: map[string]bool{}, blamed: map[int64]int{}, avoid: map[string]bool{}}
+}
+
+// adopt takes over what the last holder, here or elsewhere, wrote into tail.
+func (g *gate) adopt(t lane.Tail) {
+	g.settleUntil, g.pausedUntil, g.reason, g.pauses = t.SettleUntil, t.PausedUntil, t.PauseReason, int(t.Pauses)
+	if len(g.blamed) > maxBlamed {
+		clear(g.blamed)
+	}
+}
+
+// opensAt is the moment before which nothing is sent.
+func (g *gate) opensAt() time.Time {
+	if g.settleUntil.After(g.pausedUntil) {
+		return g.settleUntil
+	}
+	return g.pausedUntil
+}
+
+// judge takes in a result and says what it is to the message.
+func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
+	if r.Unanswered {
+		g.settleUntil = now.Add(g.settle)
+	}
+	switch r.Outcome {
+	case weir.OutcomeDelivered:
+		g.verdict(e)
+	case weir.OutcomeRejected:
+		if r.Status != 0 { // else it was us who could not send it
+			g.verdict(e)
+		}
+	case weir.OutcomeRetry:
+		g.streak++
+		g.streakKeys[e.Message.Key] = true
+		if g.streak >= suspectRetries && len(g.streakKeys) >= suspectKeys {
+			return g.unavailable(e, r, now)
+		}
+	case weir.OutcomeUnavailable:
+		return g.unavailable(e, r, now)
+	}
+	return r.Outcome
+}
+
+// verdict notes that the CMS works: it has judged a message.
+func (g *gate) verdict(e *lane.Entry) {
+	g.verdicts++
+	g.streak = 0
+	g.pauses, g.pausedUntil, g.reason = 0, time.Time{}, ""
+	clear(g.streakKeys)
+	clear(g.avoid)
+	delete(g.blamed, e.Seq())
+}
+
+// unavailable pauses the lane, unless the CMS has judged another message between two
+// tries of this one: then it is the message after all.
+func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
+	seen, blamedBefore := g.blamed[e.Seq()]
+	if blamedBefore && g.verdicts > seen {
+		g.blamed[e.Seq()] = g.verdicts
+		return weir.OutcomeRetry
+	}
+	g.blamed[e.Seq()] = g.verdicts
+	g.avoid[lane.KeyHash(e.Message.Key)] = true
+	g.pauses++
+	g.pausedUntil = now.Add(g.backoff.pauseDelay(g.pauses, r.RetryAfter))
+	g.reason = r.Reason
+	return weir.OutcomeUnavailable
+}
+
+// write puts what must outlive this holder into tail.
+func (g *gate) write(t *lane.Tail) {
+	t.PausedUntil, t.PauseReason, t.Pauses = g.pausedUntil, g.reason, int64(g.pauses)
+	t.SettleUntil = g.settleUntil
+}

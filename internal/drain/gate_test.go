@@ -1,0 +1,134 @@
+package drain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+
+func newTestGate() *gate {
+	return newGate(Backoff{Min: time.Second, Max: time.Minute}, 3*time.Second)
+}
+
+func entry(seq int64, key string) *lane.Entry {
+	return &lane.Entry{Message: weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key}}
+}
+
+func outcome(o weir.Outcome, status int) weir.Result {
+	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprint(status)}
+}
+
+func TestGate_Judge(t *testing.T) {
+	t.Parallel()
+	down := outcome(weir.OutcomeUnavailable, 503)
+	flaky := outcome(weir.OutcomeRetry, 500)
+	fine := outcome(weir.OutcomeDelivered, 200)
+
+	t.Run("UnavailableIsNobodysFault", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for range 20 {
+			if got := g.judge(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+				t.Fatalf("got %s", got)
+			}
+		}
+		if wait := g.opensAt().Sub(noon); wait < 30*time.Second || wait > time.Minute {
+			t.Errorf("pause after 20 in a row: %s, want it grown to 30s..1m", wait)
+		}
+	})
+	t.Run("ChargedOnceAnotherGotAVerdictBetween", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		g.judge(entry(1, "a"), down, noon)
+		g.judge(entry(2, "b"), fine, noon)
+		if got := g.judge(entry(1, "a"), down, noon); got != weir.OutcomeRetry {
+			t.Errorf("second time, with a verdict between: %s, want retry", got)
+		}
+		if got := g.judge(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+			t.Errorf("third time, with none since: %s, want unavailable", got)
+		}
+	})
+	t.Run("RetriesInARowOverKeysAreTheCMS", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		var got []weir.Outcome
+		for i := range 6 {
+			got = append(got, g.judge(entry(int64(i), string(rune('a'+i%3))), flaky, noon))
+		}
+		want := []weir.Outcome{"retry", "retry", "retry", "retry", "unavailable", "unavailable"}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		g.judge(entry(9, "z"), fine, noon)
+		if o := g.judge(entry(7, "b"), flaky, noon); o != weir.OutcomeRetry {
+			t.Errorf("after a verdict: %s, want retry", o)
+		}
+	})
+	t.Run("RetriesOfTwoKeysAreTheMessages", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for i := range 20 {
+			if o := g.judge(entry(int64(i), string(rune('a'+i%2))), flaky, noon); o != weir.OutcomeRetry {
+				t.Fatalf("try %d: %s", i, o)
+			}
+		}
+	})
+	t.Run("ARequestThatCannotBeBuiltIsNoVerdict", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		g.judge(entry(1, "a"), down, noon)
+		g.judge(entry(2, "b"), outcome(weir.OutcomeRejected, 0), noon)
+		if got := g.judge(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+			t.Errorf("got %s", got)
+		}
+	})
+	t.Run("UnansweredSettles", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		r := flaky
+		r.Unanswered = true
+		g.judge(entry(1, "a"), r, noon)
+		if got := g.opensAt(); !got.Equal(noon.Add(3 * time.Second)) {
+			t.Errorf("opens at %s, want 3s on", got)
+		}
+	})
+	t.Run("RetryAfterIsHonouredUpToAnHour", func(t *testing.T) {
+		t.Parallel()
+		for asked, want := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 5 * time.Hour: time.Hour} {
+			g := newTestGate()
+			r := down
+			r.RetryAfter = asked
+			g.judge(entry(1, "a"), r, noon)
+			if got := g.opensAt().Sub(noon); got != want {
+				t.Errorf("asked %s: paused for %s, want %s", asked, got, want)
+			}
+		}
+	})
+}
+
+func TestBackoff_Ceiling(t *testing.T) {
+	t.Parallel()
+	b := Backoff{Min: time.Second, Max: 5 * time.Minute}
+	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
+	for i, w := range want {
+		if got := b.ceiling(i + 1); got != w*time.Second {
+			t.Errorf("ceiling(%d) = %s, want %s", i+1, got, w*time.Second)
+		}
+	}
+	for range 1000 {
+		if d := b.retryDelay(3, 0); d < 0 || d > 4*time.Second {
+			t.Fatalf("retryDelay(3) = %s", d)
+		}
+		if d := b.pauseDelay(3, 0); d < 2*time.Second || d > 4*time.Second {
+			t.Fatalf("pauseDelay(3) = %s", d)
+		}
+	}
+	if d := b.retryDelay(1, 40*time.Second); d != 40*time.Second {
+		t.Errorf("Retry-After longer than the backoff: %s", d)
+	}
+}

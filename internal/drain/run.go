@@ -1,0 +1,248 @@
+package drain
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/weir"
+)
+
+const (
+	// carefulAfter is the number of crashes in a row from which the lane runs carefully,
+	// and the number a message must have stood in trying at to go dead.
+	carefulAfter = 3
+	// carefulLength is how many messages go well before careful running ends.
+	carefulLength = 32
+	// closeTimeout bounds the last flush and the release, which outlive the lease's context.
+	closeTimeout = 5 * time.Second
+)
+
+// run is one holder's time with a lane, from taking the fence to giving it back. Its
+// methods are for one goroutine; only the committer works beside it.
+type run struct {
+	*Drainer
+	lane int
+	wake <-chan struct{}
+	log  *slog.Logger
+
+	trusted func() bool // the lease may be relied on at this moment
+
+	committer *committer
+	fence     int64
+	window    window
+	blocks    blocks
+	gate      *gate
+	logNext   bool // whose turn it is: the log's or the held ones'
+
+	careful   int   // messages still to be run carefully
+	trying    int64 // as last written to tail
+	condemned int64 // the message that stood in trying at too many crashes
+	loaded    bool  // blocks are known, so a position can be written
+}
+
+// hold takes the fence and drains until nothing can be sent any more, under the lease's
+// context: when trust ends, so does everything that may write.
+func (t *tender) hold(l *lease.Lease) error {
+	ctx, cancel := context.WithCancelCause(l.Context())
+	defer cancel(nil)
+	d := t.d
+	r := &run{Drainer: d, lane: t.number, wake: t.wake, gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
+	writer, err := r.take(ctx)
+	if err != nil {
+		return err
+	}
+	// The last flush outlives ctx, so the committer has a context of its own.
+	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCommits()
+	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) })
+	err = r.load(ctx, writer.Tail())
+	if err == nil {
+		err = r.drain(ctx)
+	}
+	return errors.Join(err, r.close(ctx, stopCommits))
+}
+
+// take raises the fence. A tail that is open was left by a holder that crashed: it is
+// counted, and what it may have sent is given time to settle.
+func (r *run) take(ctx context.Context) (*lane.Writer, error) {
+	return r.Store.Take(ctx, r.lane, rand.Text(), func(t *lane.Tail) {
+		if t.Open {
+			t.Crashes++
+			t.SettleUntil = r.Now().Add(r.Settle)
+			if t.Trying != 0 {
+				t.TryingCrashes++
+			}
+		}
+		t.Open = true
+	})
+}
+
+// load prepares what the holder keeps in memory.
+func (r *run) load(ctx context.Context, t lane.Tail) error {
+	r.fence = t.Fence
+	r.gate.adopt(t)
+	r.window = window{store: r.Store, lane: r.lane, nextRead: t.Cursor}
+	r.trying = t.Trying
+	if t.Crashes >= carefulAfter {
+		r.careful = carefulLength
+		r.log.Warn("drain: running carefully after crashes", "fence", t.Fence)
+	}
+	if t.TryingCrashes >= carefulAfter {
+		r.condemned = t.Trying
+	}
+	r.blocks = blocks{}
+	var held []lane.Block
+	if !t.NextDue.IsZero() { // else nothing is held
+		var err error
+		if held, err = r.Store.Blocks(ctx, r.lane); err != nil {
+			return err
+		}
+	}
+	for _, b := range held {
+		r.blocks[b.ID] = &b
+	}
+	r.loaded = true
+	return nil
+}
+
+// drain is the loop: choose, deliver, settle, until idle, paused or cut off.
+func (r *run) drain(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if wait := r.gate.opensAt().Sub(r.Now()); wait > 0 {
+			if wait > lingerMax {
+				return nil
+			}
+			r.committer.flush()
+			sleep(ctx, wait)
+			continue
+		}
+		c, err := r.choose(ctx)
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			if err := r.attempt(ctx, c); err != nil {
+				return err
+			}
+			continue
+		}
+		if n := r.committer.load(); n > 0 {
+			// Keys may be closed, and what is idle is committed at once.
+			if err := r.committer.waitBelow(ctx, n); err != nil {
+				return err
+			}
+			continue
+		}
+		if more, err := r.linger(ctx); err != nil || !more {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+const (
+	lingerMin  = 2 * time.Second
+	lingerMax  = 3 * time.Second
+	lingerLook = 500 * time.Millisecond
+)
+
+// linger waits a while for more: another instance may append, and cannot wake us. It
+// says whether there is something to do.
+func (r *run) linger(ctx context.Context) (bool, error) {
+	until := r.Now().Add(lingerMin + jitter(lingerMax-lingerMin))
+	for r.Now().Before(until) {
+		step := lingerLook
+		if due := r.blocks.nextDue(); !due.IsZero() {
+			step = min(step, due.Sub(r.Now()))
+		}
+		if woken := step > 0 && r.sleepOrWake(ctx, step); woken {
+			r.window.more()
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if due := r.blocks.nextDue(); !due.IsZero() && !due.After(r.Now()) {
+			return true, nil
+		}
+		control, err := r.Store.Control(ctx, r.lane)
+		if err != nil {
+			return false, err
+		}
+		if control.Head.Next > r.window.nextRead {
+			r.window.more()
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// sleepOrWake waits for d, the end of ctx, or a wake, when it says true.
+func (r *run) sleepOrWake(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.wake:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// close hands the lane over in order: everything decided is committed, open is cleared.
+// It runs on a context of its own, for the lease's may have ended.
+func (r *run) close(ctx context.Context, stopCommits context.CancelFunc) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	r.committer.add(r.handover(), true)
+	err := r.committer.close(limited)
+	stopCommits()
+	<-r.committer.done
+	return err
+}
+
+// handover is the last change: tail as the next holder should find it.
+func (r *run) handover() *lane.Change {
+	ch := &lane.Change{}
+	if r.loaded {
+		r.position(ch)
+	}
+	ch.Tail(func(t *lane.Tail) {
+		t.Open, t.Crashes, t.Trying, t.TryingCrashes = false, 0, 0, 0
+	})
+	return ch
+}
+
+// position writes into a change how far delivery has come and when it goes on.
+func (r *run) position(ch *lane.Change) {
+	cursor, due := r.window.cursor(), r.blocks.nextDue()
+	g := *r.gate
+	ch.Tail(func(t *lane.Tail) {
+		t.Cursor, t.NextDue = cursor, due
+		g.write(t)
+	})
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// final stages of an outcome.
+func finalStage(o weir.Outcome) weir.Stage {
+	if o == weir.OutcomeDelivered {
+		return weir.Delivered
+	}
+	return weir.Dead
+}

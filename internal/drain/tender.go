@@ -1,0 +1,212 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/internal/lease"
+)
+
+const (
+	// watchInterval is how often a lane that another holds is tried, for one lease
+	// length; then the pauses grow up to watchMax.
+	watchInterval = time.Second
+	watchMax      = 10 * time.Second
+	// fresh is how long a look at a waiting or busy lane is good for: rings in between
+	// cost nothing.
+	fresh = time.Second
+	// lookRetry is the pause after storage could not be asked.
+	lookRetry = time.Second
+)
+
+// tender looks after one lane in this process: it looks, takes the lease, drains,
+// watches, waits for due times, and rests when there is nothing to do. It lives as long
+// as the Drainer; at rest it costs a goroutine and nothing else.
+type tender struct {
+	d      *Drainer
+	number int
+	wake   chan struct{}
+	gate   *gate // of this process, over all its runs
+	held   bool  // this process has held the lane
+
+	mu      sync.Mutex
+	round   int           // looks begun
+	report  Report        // of the last look
+	at      time.Time     // when it was made
+	settled chan struct{} // closed and replaced at each report
+}
+
+func newTender(d *Drainer, number int) *tender {
+	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle), wake: make(chan struct{}, 1), settled: make(chan struct{})}
+}
+
+func (t *tender) nudge() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join waits for the report of a look that begins after now, unless a fresh one says
+// that the lane waits or is busy.
+func (t *tender) join(ctx context.Context) Report {
+	t.mu.Lock()
+	known := (t.report.State == Waiting || t.report.State == Busy) && t.d.Now().Sub(t.at) < fresh
+	if known {
+		defer t.mu.Unlock()
+		return t.report
+	}
+	round, settled := t.round, t.settled
+	t.mu.Unlock()
+	t.nudge()
+	for {
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return Report{State: Working}
+		case <-t.d.ctx.Done():
+			return Report{State: Idle}
+		}
+		t.mu.Lock()
+		report, current := t.report, t.round
+		settled = t.settled
+		t.mu.Unlock()
+		if current > round {
+			return report
+		}
+	}
+}
+
+func (t *tender) publish(r Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.report, t.at = r, t.d.Now()
+	close(t.settled)
+	t.settled = make(chan struct{})
+}
+
+// tend is the tender's goroutine.
+func (t *tender) tend() {
+	var busySince time.Time
+	for t.d.ctx.Err() == nil {
+		t.mu.Lock()
+		t.round++
+		t.mu.Unlock()
+		report := t.look()
+		if report.State == Working {
+			busySince = time.Time{}
+			continue // drained: look once more
+		}
+		t.publish(report)
+		if report.State != Busy {
+			busySince = time.Time{}
+		} else if busySince.IsZero() {
+			busySince = t.d.Now()
+		}
+		t.rest(report, busySince)
+	}
+	t.handOn()
+}
+
+// handOn rings for a lane that this process leaves with work, so that another instance
+// takes it up before the sweep would.
+func (t *tender) handOn() {
+	if !t.held {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.d.ctx), closeTimeout)
+	defer cancel()
+	control, err := t.d.Store.Control(ctx, t.number)
+	if err == nil && control.Work(t.d.Now()) {
+		err = t.d.Bell.Ring(ctx, t.number)
+	}
+	if err != nil {
+		t.d.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)
+	}
+}
+
+// look is one round: is there work, may it be sent, is the lane free? When all are so it
+// drains, and says Working when it has.
+func (t *tender) look() Report {
+	ctx := t.d.ctx
+	control, err := t.d.Store.Control(ctx, t.number)
+	if err != nil {
+		return t.trouble(err)
+	}
+	now := t.d.Now()
+	at, work := control.WorkAt(now)
+	switch {
+	case !work:
+		return Report{State: Idle}
+	case at.After(now):
+		return Report{State: Waiting, Until: at, Paused: control.Tail.PausedUntil.After(now)}
+	}
+	l, err := lease.Acquire(ctx, lease.Config{Leases: t.d.Leases, Length: t.d.Lease, Now: t.d.Now, Log: t.d.Log}, t.d.Store.LeaseName(t.number))
+	switch {
+	case errors.Is(err, lease.ErrBusy):
+		return Report{State: Busy}
+	case err != nil:
+		return t.trouble(err)
+	}
+	t.held = true
+	err = t.hold(l)
+	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
+		t.d.Log.Warn("drain: lease not released", "lane", t.number, "err", releaseErr)
+	}
+	if err != nil && ctx.Err() == nil {
+		return t.trouble(err)
+	}
+	return Report{State: Working}
+}
+
+// trouble is storage that does not answer, or a lease that was lost: try again soon.
+func (t *tender) trouble(err error) Report {
+	if t.d.ctx.Err() == nil {
+		t.d.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
+	}
+	return Report{State: Waiting, Until: t.d.Now().Add(lookRetry + jitter(lookRetry)), Err: err}
+}
+
+// rest waits for the next reason to look.
+func (t *tender) rest(r Report, busySince time.Time) {
+	until := r.Until.Sub(t.d.Now())
+	switch {
+	case r.Err != nil:
+		sleep(t.d.ctx, until)
+	case r.State == Busy:
+		sleep(t.d.ctx, watchPause(t.d.Now().Sub(busySince), t.d.Lease))
+	case r.State == Waiting && r.Paused:
+		// Rings of a paused lane must cost next to nothing: one look a second at most.
+		sleep(t.d.ctx, min(fresh, until))
+		t.await(until - fresh)
+	case r.State == Waiting:
+		t.await(until)
+	default:
+		t.await(forever)
+	}
+}
+
+// forever is longer than anything waits; the sweep looks each minute.
+const forever = 24 * time.Hour
+
+// await waits for a wake, for at most d.
+func (t *tender) await(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-t.wake:
+	case <-timer.C:
+	case <-t.d.ctx.Done():
+	}
+}
+
+// watchPause is the pause between two tries of a lane that another holds: a second while
+// its lease may run out any moment, then growing.
+func watchPause(watched, length time.Duration) time.Duration {
+	if watched < length+watchInterval {
+		return watchInterval
+	}
+	return min(watchInterval+(watched-length)/4, watchMax)
+}

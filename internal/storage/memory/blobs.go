@@ -1,0 +1,101 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// listMax is the number of names in one listing.
+const listMax = 1000
+
+// Blobs is a container of blobs.
+type Blobs struct {
+	now   func() time.Time
+	mu    sync.Mutex
+	blobs map[string]*blob
+}
+
+type blob struct {
+	data   []byte
+	at     time.Time
+	marked bool
+}
+
+var (
+	_ storage.Blobs     = (*Blobs)(nil)
+	_ storage.BlobMarks = (*Blobs)(nil)
+)
+
+// Put implements storage.Blobs.
+func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return fail("blob put", storage.Unavailable, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blobs[name] = &blob{data: slices.Clone(data), at: b.now()}
+	return nil
+}
+
+// Get implements storage.Blobs.
+func (b *Blobs) Get(ctx context.Context, name string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fail("blob get", storage.Unavailable, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found := b.blobs[name]; found != nil {
+		return slices.Clone(found.data), nil
+	}
+	return nil, fail("blob get", storage.NotFound, nil)
+}
+
+// Delete implements storage.Blobs.
+func (b *Blobs) Delete(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return fail("blob delete", storage.Unavailable, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blobs[name] == nil {
+		return fail("blob delete", storage.NotFound, nil)
+	}
+	delete(b.blobs, name)
+	return nil
+}
+
+// Mark implements storage.BlobMarks.
+func (b *Blobs) Mark(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return fail("blob mark", storage.Unavailable, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blobs[name] == nil {
+		return fail("blob mark", storage.NotFound, nil)
+	}
+	b.blobs[name].marked = true
+	return nil
+}
+
+// List implements storage.BlobMarks.
+func (b *Blobs) List(ctx context.Context, prefix, after string) ([]storage.BlobInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fail("blob list", storage.Unavailable, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var infos []storage.BlobInfo
+	for _, name := range slices.Sorted(maps.Keys(b.blobs)) {
+		if strings.HasPrefix(name, prefix) && name > after && len(infos) < listMax {
+			infos = append(infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].at, Marked: b.blobs[name].marked})
+		}
+	}
+	return infos, nil
+}

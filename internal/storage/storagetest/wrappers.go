@@ -1,0 +1,162 @@
+package storagetest
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// Table wraps a table.
+func (f *Faults) Table(inner storage.Table) storage.Table { return &table{f, inner} }
+
+// Queue wraps a queue.
+func (f *Faults) Queue(inner storage.Queue) storage.Queue { return &queue{f, inner} }
+
+// Blobs wraps blobs.
+func (f *Faults) Blobs(inner BlobPort) BlobPort { return &blobs{f, inner} }
+
+// Leases wraps leases.
+func (f *Faults) Leases(inner storage.Leases) storage.Leases { return &leases{f, inner} }
+
+type table struct {
+	f     *Faults
+	inner storage.Table
+}
+
+func (t *table) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
+	err = t.f.read(ctx, Call{Port: "table", Op: "Get", Partition: partition, Key: key}, func() error {
+		row, err = t.inner.Get(ctx, partition, key)
+		return err
+	})
+	return row, err
+}
+
+func (t *table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
+	err = t.f.read(ctx, Call{Port: "table", Op: "Range", Partition: q.Partition, Key: q.From}, func() error {
+		page, err = t.inner.Range(ctx, q)
+		return err
+	})
+	return page, err
+}
+
+func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	// A late transaction must not write what its caller has since made of the slice.
+	ops = append([]storage.Op(nil), ops...)
+	answer := make(chan []storage.ETag, 1)
+	err := t.f.write(ctx, Call{Port: "table", Op: "Transact", Partition: partition, Ops: ops}, func(ctx context.Context) error {
+		etags, err := t.inner.Transact(ctx, partition, ops)
+		answer <- etags
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-answer, nil
+}
+
+type queue struct {
+	f     *Faults
+	inner storage.Queue
+}
+
+func (q *queue) Put(ctx context.Context, text string, delay time.Duration) error {
+	return q.f.write(ctx, Call{Port: "queue", Op: "Put", Key: text}, func(ctx context.Context) error {
+		return q.inner.Put(ctx, text, delay)
+	})
+}
+
+func (q *queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
+	err = q.f.read(ctx, Call{Port: "queue", Op: "Get"}, func() error {
+		got, err = q.inner.Get(ctx, max, hide)
+		return err
+	})
+	return got, err
+}
+
+func (q *queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string, error) {
+	receipt := make(chan string, 1)
+	err := q.f.write(ctx, Call{Port: "queue", Op: "Update", Key: m.ID}, func(ctx context.Context) error {
+		r, err := q.inner.Update(ctx, m, text, hide)
+		receipt <- r
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return <-receipt, nil
+}
+
+func (q *queue) Delete(ctx context.Context, m storage.QueueMessage) error {
+	return q.f.write(ctx, Call{Port: "queue", Op: "Delete", Key: m.ID}, func(ctx context.Context) error {
+		return q.inner.Delete(ctx, m)
+	})
+}
+
+// BlobPort is all that can be done to blobs.
+type BlobPort interface {
+	storage.Blobs
+	storage.BlobMarks
+}
+
+type blobs struct {
+	f     *Faults
+	inner BlobPort
+}
+
+func (b *blobs) Put(ctx context.Context, name string, data []byte) error {
+	return b.f.write(ctx, Call{Port: "blobs", Op: "Put", Key: name}, func(ctx context.Context) error {
+		return b.inner.Put(ctx, name, data)
+	})
+}
+
+func (b *blobs) Get(ctx context.Context, name string) (data []byte, err error) {
+	err = b.f.read(ctx, Call{Port: "blobs", Op: "Get", Key: name}, func() error {
+		data, err = b.inner.Get(ctx, name)
+		return err
+	})
+	return data, err
+}
+
+func (b *blobs) Delete(ctx context.Context, name string) error {
+	return b.f.write(ctx, Call{Port: "blobs", Op: "Delete", Key: name}, func(ctx context.Context) error {
+		return b.inner.Delete(ctx, name)
+	})
+}
+
+func (b *blobs) Mark(ctx context.Context, name string) error {
+	return b.f.write(ctx, Call{Port: "blobs", Op: "Mark", Key: name}, func(ctx context.Context) error {
+		return b.inner.Mark(ctx, name)
+	})
+}
+
+func (b *blobs) List(ctx context.Context, prefix, after string) (infos []storage.BlobInfo, err error) {
+	err = b.f.read(ctx, Call{Port: "blobs", Op: "List", Key: prefix}, func() error {
+		infos, err = b.inner.List(ctx, prefix, after)
+		return err
+	})
+	return infos, err
+}
+
+type leases struct {
+	f     *Faults
+	inner storage.Leases
+}
+
+func (l *leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
+	return l.f.write(ctx, Call{Port: "leases", Op: "Acquire", Key: name}, func(ctx context.Context) error {
+		return l.inner.Acquire(ctx, name, id, length)
+	})
+}
+
+func (l *leases) Renew(ctx context.Context, name, id string) error {
+	return l.f.write(ctx, Call{Port: "leases", Op: "Renew", Key: name}, func(ctx context.Context) error {
+		return l.inner.Renew(ctx, name, id)
+	})
+}
+
+func (l *leases) Release(ctx context.Context, name, id string) error {
+	return l.f.write(ctx, Call{Port: "leases", Op: "Release", Key: name}, func(ctx context.Context) error {
+		return l.inner.Release(ctx, name, id)
+	})
+}
