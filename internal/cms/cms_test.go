@@ -1,0 +1,232 @@
+package cms_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/weir"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+	ok := regexp.MustCompile("<ok/>")
+	for _, c := range []struct {
+		status     int
+		header     http.Header
+		body       string
+		want       weir.Outcome
+		unanswered bool
+		retryAfter time.Duration
+	}{
+		{status: 200, body: "<ok/>", want: weir.OutcomeDelivered},
+		{status: 201, body: "<ok/>", want: weir.OutcomeDelivered},
+		{status: 204, body: "<ok/>", want: weir.OutcomeDelivered},
+		{status: 200, body: "<error/>", want: weir.OutcomeRetry},
+		{status: 301, want: weir.OutcomeUnavailable},
+		{status: 302, header: http.Header{"Location": {"/login"}}, want: weir.OutcomeUnavailable},
+		{status: 304, want: weir.OutcomeUnavailable},
+		{status: 400, want: weir.OutcomeRejected},
+		{status: 401, want: weir.OutcomeUnavailable},
+		{status: 403, want: weir.OutcomeUnavailable},
+		{status: 404, want: weir.OutcomeRejected},
+		{status: 407, want: weir.OutcomeUnavailable},
+		{status: 408, want: weir.OutcomeRetry, unanswered: true},
+		{status: 409, want: weir.OutcomeRetry},
+		{status: 413, want: weir.OutcomeRejected},
+		{status: 422, want: weir.OutcomeRejected},
+		{status: 423, want: weir.OutcomeRetry},
+		{status: 425, want: weir.OutcomeRetry},
+		{status: 429, header: http.Header{"Retry-After": {"7"}}, want: weir.OutcomeUnavailable, retryAfter: 7 * time.Second},
+		{status: 500, want: weir.OutcomeRetry},
+		{status: 501, want: weir.OutcomeRetry},
+		{status: 502, want: weir.OutcomeUnavailable},
+		{status: 503, header: http.Header{"Retry-After": {now.Add(90 * time.Second).Format(http.TimeFormat)}}, want: weir.OutcomeUnavailable, retryAfter: 90 * time.Second},
+		{status: 503, header: http.Header{"Retry-After": {"999999"}}, want: weir.OutcomeUnavailable, retryAfter: time.Hour},
+		{status: 503, header: http.Header{"Retry-After": {"soon"}}, want: weir.OutcomeUnavailable},
+		{status: 504, want: weir.OutcomeUnavailable, unanswered: true},
+		{status: 507, want: weir.OutcomeRetry},
+		{status: 500, header: http.Header{"Weir-Retry": {"never"}}, want: weir.OutcomeRejected},
+	} {
+		header := c.header
+		if header == nil {
+			header = http.Header{}
+		}
+		got := cms.Classify(c.status, header, []byte(c.body), ok, now)
+		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter || got.Reason == "" {
+			t.Errorf("%d %v: %+v", c.status, c.header, got)
+		}
+	}
+}
+
+func newClient(t *testing.T, url string, change ...func(*cms.Config)) *cms.Client {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg := cms.Config{URL: url, Method: http.MethodPost, Timeout: 5 * time.Second, Now: time.Now, Transport: transport}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := cms.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func delivery() weir.Delivery {
+	return weir.Delivery{Fence: 7, Attempt: 2, Message: &weir.Message{
+		ID:       weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"},
+		Contract: "article", Key: "/news/ä b?", ContentType: "application/xml; charset=utf-8",
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Body: []byte("<a>\r\n</a>"),
+	}}
+}
+
+func TestClient_Send(t *testing.T) {
+	t.Parallel()
+	t.Run("Request", func(t *testing.T) {
+		t.Parallel()
+		var got *http.Request
+		var body []byte
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = r
+			body, _ = io.ReadAll(r.Body)
+		}))
+		defer server.Close()
+		d := delivery()
+		c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}", func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
+		if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
+			t.Fatalf("%+v", r)
+		}
+		if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" || got.URL.Query().Get("k") != d.Message.Key {
+			t.Errorf("address %s", got.URL)
+		}
+		if string(body) != string(d.Message.Body) {
+			t.Errorf("body %q", body)
+		}
+		for name, want := range map[string]string{
+			"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(), "Weir-Key": "%2Fnews%2F%C3%A4%20b%3F",
+			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent, "X-Api-Key": "s3cret",
+		} {
+			if v := got.Header.Get(name); v != want {
+				t.Errorf("%s: %q, want %q", name, v, want)
+			}
+		}
+	})
+	t.Run("ARedirectToALoginPageIsNotFollowed", func(t *testing.T) {
+		t.Parallel()
+		var logins atomic.Int32
+		mux := http.NewServeMux()
+		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { logins.Add(1) })
+		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+		server := httptest.NewServer(mux)
+		defer server.Close()
+		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable || logins.Load() != 0 {
+			t.Errorf("%+v, %d logins", r, logins.Load())
+		}
+	})
+	t.Run("AnAnswerAfterTheTimeoutIsARetryThatSettles", func(t *testing.T) {
+		t.Parallel()
+		release := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+		defer server.Close()
+		defer close(release)
+		c := newClient(t, server.URL, func(c *cms.Config) { c.Timeout = 100 * time.Millisecond })
+		if r := c.Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("CutOffIsNone", func(t *testing.T) {
+		t.Parallel()
+		arrived, release := make(chan struct{}), make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(arrived); <-release }))
+		defer server.Close()
+		defer close(release)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-arrived; cancel() }()
+		if r := newClient(t, server.URL).Send(ctx, delivery()); r.Outcome != weir.OutcomeNone || !r.Unanswered {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("RefusedIsUnavailable", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("LostAfterItWasSentIsARetryThatSettles", func(t *testing.T) {
+		t.Parallel()
+		address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
+		if r := newClient(t, address).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered || requests.Load() != 1 {
+			t.Errorf("%+v, %d connections", r, requests.Load())
+		}
+	})
+	t.Run("TLSFailureIsUnavailable", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.StartTLS()
+		defer server.Close()
+		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("AHugeAnswerIsNotReadWhole", func(t *testing.T) {
+		t.Parallel()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, strings.Repeat("no\x00\n", 1<<18))
+		}))
+		defer server.Close()
+		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRejected || len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
+			t.Errorf("%d bytes kept, reason %q", len(r.Body), r.Reason)
+		}
+	})
+}
+
+// rawServer hands each connection to f and closes it.
+func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	var n atomic.Int32
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				f(int(n.Add(1)), conn, bufio.NewReader(conn))
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String(), &n
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "cms", "ftp://x/", "http://{key}.example/", "http://{key}@x/", "http://"} {
+		if _, err := cms.New(cms.Config{URL: url}); err == nil {
+			t.Errorf("%q was accepted", url)
+		}
+	}
+}
