@@ -1,0 +1,185 @@
+// Package httpio is where errors become HTTP answers: one writer turns them into
+// problem+json (RFC 9457), and it alone logs what users must not see. It also holds the
+// middleware every route goes through, in this order: recover, identify, log.
+package httpio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// InvocationHeader carries the host's name of an invocation. A client can send one too,
+// and the host appends its own behind: the last one counts.
+const InvocationHeader = "X-Azure-Functions-InvocationId"
+
+// problem is an error as users see it.
+type problem struct {
+	Type         string         `json:"type"`
+	Title        string         `json:"title"`
+	Status       int            `json:"status"`
+	Detail       string         `json:"detail,omitempty"`
+	InvocationID string         `json:"invocationId,omitempty"`
+	Problems     []weir.Problem `json:"problems,omitempty"`
+}
+
+var statuses = map[weir.Kind]int{
+	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest, weir.NotFound: http.StatusNotFound,
+	weir.Conflict: http.StatusConflict, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
+	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict, weir.Lost: http.StatusServiceUnavailable,
+	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
+}
+
+// Status gives the HTTP status of an error.
+func Status(err error) int { return statuses[weir.KindOf(err)] }
+
+// WriteError answers with err. Internals go to the log and not to the user.
+func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+	p := problem{Type: "about:blank", Status: Status(err), InvocationID: InvocationID(r)}
+	p.Title = http.StatusText(p.Status)
+	var e *weir.Error
+	if errors.As(err, &e) && e.Kind != weir.Internal {
+		p.Detail, p.Problems = e.Message, e.Problems
+		if p.Status == http.StatusServiceUnavailable {
+			seconds := max(1, math.Ceil(e.RetryAfter.Seconds()))
+			w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+		}
+	}
+	if p.Status >= http.StatusInternalServerError {
+		log.Error("http: failed", "invocation_id", p.InvocationID, "status", p.Status, "err", err)
+	}
+	write(w, "application/problem+json", p.Status, p)
+}
+
+// WriteJSON answers with v.
+func WriteJSON(w http.ResponseWriter, status int, v any) { write(w, "application/json", status, v) }
+
+func write(w http.ResponseWriter, contentType string, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"title":"Internal Server Error","status":500}`)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	w.Write(append(data, '\n')) // the client is gone when this fails, and nobody is left to tell
+}
+
+// NotModified answers 304 when the client has the version already. It sets the ETag.
+func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
+	tag := strconv.Quote(strings.NewReplacer(`"`, "", `\`, "", "W/", "").Replace(version))
+	w.Header().Set("ETag", tag)
+	for given := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
+			w.WriteHeader(http.StatusNotModified)
+			return true
+		}
+	}
+	return false
+}
+
+// ReadBody reads a request's body of up to limit bytes.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body broke off", Err: err}
+	}
+	return body, nil
+}
+
+// NotFound answers what no route matches.
+func NotFound(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		WriteError(w, r, log, &weir.Error{Kind: weir.NotFound, Op: "route", Message: "there is nothing at this address"})
+	})
+}
+
+// Only lets the methods given through to next, and answers 405 to others.
+func Only(next http.Handler, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, m := range methods {
+			if r.Method == m {
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		write(w, "application/problem+json", http.StatusMethodNotAllowed, problem{
+			Type: "about:blank", Title: http.StatusText(http.StatusMethodNotAllowed), Status: http.StatusMethodNotAllowed,
+			Detail: "this address takes " + strings.Join(methods, ", "), InvocationID: InvocationID(r),
+		})
+	})
+}
+
+// InvocationID is the host's name of this invocation, for the log and for the user's call
+// to whoever reads the log.
+func InvocationID(r *http.Request) string {
+	ids := r.Header.Values(InvocationHeader)
+	if len(ids) == 0 {
+		return ""
+	}
+	last := ids[len(ids)-1]
+	if i := strings.LastIndex(last, ","); i >= 0 {
+		last = last[i+1:]
+	}
+	return strings.TrimSpace(last)
+}
+
+// Wrap puts the middleware around the routes of a function.
+func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := now()
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler {
+					panic(p)
+				}
+				err := fmt.Errorf("panic: %v", p)
+				if rec.status == 0 {
+					WriteError(rec, r, log, err)
+				} else {
+					log.Error("http: failed", "invocation_id", InvocationID(r), "err", err)
+				}
+			}
+			log.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelInfo, "http: answered", slog.String("function", function),
+				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status), slog.Duration("duration", now().Sub(began)))
+		}()
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// recorder remembers the status.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(p)
+}

@@ -1,0 +1,101 @@
+package httpio_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+func answerTo(t *testing.T, err error) (*httptest.ResponseRecorder, map[string]any, string) {
+	t.Helper()
+	var logged bytes.Buffer
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Add(httpio.InvocationHeader, "spoofed")
+	r.Header.Add(httpio.InvocationHeader, "inv-1")
+	httpio.WriteError(w, r, slog.New(slog.NewJSONHandler(&logged, nil)), err)
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatal(err)
+	}
+	return w, body, logged.String()
+}
+
+func TestWriteError(t *testing.T) {
+	t.Parallel()
+	t.Run("AForeignErrorShowsNothing", func(t *testing.T) {
+		t.Parallel()
+		w, body, logged := answerTo(t, errors.New("password=hunter2 refused"))
+		if w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") || !strings.Contains(logged, "hunter2") || body["invocationId"] != "inv-1" {
+			t.Errorf("%d %s, log %s", w.Code, w.Body, logged)
+		}
+	})
+	t.Run("UnavailableSaysWhenToComeBack", func(t *testing.T) {
+		t.Parallel()
+		w, body, _ := answerTo(t, fmt.Errorf("append: %w", &weir.Error{Kind: weir.Unavailable, Message: "storage is away", RetryAfter: 1500 * time.Millisecond, Err: errors.New("dial 10.0.0.1")}))
+		if w.Code != 503 || w.Header().Get("Retry-After") != "2" || body["detail"] != "storage is away" || strings.Contains(w.Body.String(), "10.0.0.1") {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+	})
+	t.Run("ProblemsAreListed", func(t *testing.T) {
+		t.Parallel()
+		w, body, logged := answerTo(t, &weir.Error{Kind: weir.Invalid, Message: "two problems", Problems: []weir.Problem{{Path: "./a", Rule: "required", Message: "is missing"}, {Path: "./b", Message: "x"}}})
+		if list, _ := body["problems"].([]any); w.Code != 422 || len(list) != 2 || w.Header().Get("Content-Type") != "application/problem+json" || logged != "" {
+			t.Errorf("%d %s, log %q", w.Code, w.Body, logged)
+		}
+	})
+}
+
+func TestNotModified(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]bool{"": false, `"12"`: true, `W/"12"`: true, `"11", "12"`: true, "*": true, `"1"`: false} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("If-None-Match", given)
+		if got := httpio.NotModified(w, r, `W/"12"`); got != want || w.Header().Get("ETag") != `"12"` {
+			t.Errorf("%q: %v, ETag %s", given, got, w.Header().Get("ETag"))
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&logged, nil))
+	h := httpio.Wrap("receive", log, time.Now, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?code=s3cret", nil))
+	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(logged.String(), "boom") || strings.Contains(logged.String(), "s3cret") {
+		t.Errorf("%d %s, log %s", w.Code, w.Body, &logged)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	httpio.Only(http.NotFoundHandler(), "POST").ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != 405 || w.Header().Get("Allow") != "POST" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+func TestReadBody(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345"))
+	if _, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); weir.KindOf(err) != weir.TooLarge {
+		t.Errorf("%v", err)
+	}
+	r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1234"))
+	if body, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); err != nil || string(body) != "1234" {
+		t.Errorf("%q %v", body, err)
+	}
+}
