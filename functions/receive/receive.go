@@ -1,0 +1,146 @@
+// Package receive is the function that takes a message: POST /api/messages. It answers
+// 202 once the message is durable, and never before.
+package receive
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Accepter turns a body into a message, or says every problem.
+type Accepter interface {
+	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
+}
+
+// Appender files a message.
+type Appender interface {
+	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+}
+
+// Bell rings a lane through the queue, Waker in this process.
+type (
+	Bell interface {
+		Ring(ctx context.Context, lane int) error
+	}
+	Waker interface{ Wake(lane int) }
+)
+
+// Function takes messages. All fields are needed.
+type Function struct {
+	Contracts Accepter
+	Log       Appender
+	Bell      Bell
+	Waker     Waker
+	MaxBody   int64
+	Logger    *slog.Logger
+}
+
+// receipt is the answer.
+type receipt struct {
+	ID         string     `json:"id"`
+	Stage      weir.Stage `json:"stage"`
+	Key        string     `json:"key"`
+	Lane       int        `json:"lane"`
+	Sequence   int64      `json:"sequence"`
+	AcceptedAt time.Time  `json:"acceptedAt"`
+	Duplicate  bool       `json:"duplicate"`
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	filed, err := f.receive(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	m := filed.Message
+	w.Header().Set("Location", location(r, m.ID.String()))
+	httpio.WriteJSON(w, http.StatusAccepted, receipt{
+		ID: m.ID.String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate,
+	})
+}
+
+func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt, error) {
+	idempotencyKey, err := idempotency(r)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	body, err := httpio.ReadBody(w, r, f.MaxBody)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	m.TraceParent = traceParent(r.Header.Get("Traceparent"))
+	filed, err := f.Log.Append(r.Context(), m, idempotencyKey)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	number := filed.Message.ID.Lane
+	f.Waker.Wake(number)
+	// The message is durable. A ring that fails is made up for by the sweep.
+	if err := f.Bell.Ring(r.Context(), number); err != nil {
+		f.Logger.Warn("receive: not rung", "lane", number, "err", err)
+	}
+	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", filed.Message.ID.String(),
+		"lane", number, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
+	return filed, nil
+}
+
+// visible is what an idempotency key may be: RFC 9110's visible characters.
+var visible = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
+
+// idempotency reads the Idempotency-Key header; empty when there is none.
+func idempotency(r *http.Request) (string, error) {
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 || !visible.MatchString(values[0]) {
+		return "", &weir.Error{Kind: weir.Malformed, Op: "receive", Message: "Idempotency-Key must stand once and have 1 to 255 visible ASCII characters"}
+	}
+	return values[0], nil
+}
+
+// trace is a W3C trace context of version 00 (https://www.w3.org/TR/trace-context/).
+var trace = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$`)
+
+const (
+	noTrace = "00000000000000000000000000000000"
+	noSpan  = "0000000000000000"
+)
+
+// traceParent gives the header when it is valid, else nothing.
+func traceParent(header string) string {
+	m := trace.FindStringSubmatch(header)
+	if m == nil || m[1] == noTrace || m[2] == noSpan {
+		return ""
+	}
+	return header
+}
+
+// location is the absolute address of a message's status, as the caller reached us.
+func location(r *http.Request, id string) string {
+	scheme, host := "http", r.Host
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	if p := r.Header.Get("X-Forwarded-Proto"); p == "http" || p == "https" {
+		scheme = p
+	}
+	if h := r.Header.Get("X-Forwarded-Host"); hostName.MatchString(h) {
+		host = h
+	}
+	return scheme + "://" + host + r.URL.EscapedPath() + "/" + id
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)
