@@ -11,10 +11,12 @@ package invoke
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 )
 
 // maxPayload is far above what a queue message of 64 KiB becomes when encoded.
@@ -35,8 +37,12 @@ type Timer struct {
 // Decode reads a payload.
 func Decode(r io.Reader) (Invocation, error) {
 	var in Invocation
-	if err := json.NewDecoder(io.LimitReader(r, maxPayload)).Decode(&in); err != nil {
+	dec := json.NewDecoder(io.LimitReader(r, maxPayload))
+	if err := dec.Decode(&in); err != nil {
 		return Invocation{}, fmt.Errorf("decode invocation: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Invocation{}, errors.New("decode invocation: text after the payload")
 	}
 	return in, nil
 }
@@ -44,26 +50,32 @@ func Decode(r io.Reader) (Invocation, error) {
 // Text gives the text of a binding, however often it was encoded.
 func (in Invocation) Text(binding string) (string, error) { return text(in.Data, binding) }
 
-// Meta gives one metadata value as text; empty when it is not there.
+// Meta gives one metadata value as text; empty when it is not there or is an object. As with
+// the host, the name's case does not matter.
 func (in Invocation) Meta(name string) string {
-	s, err := text(in.Metadata, name)
-	if err != nil {
-		return ""
+	for key := range in.Metadata {
+		if strings.EqualFold(key, name) {
+			s, _ := text(in.Metadata, key)
+			return s
+		}
 	}
-	return s
+	return ""
 }
 
 // Timer gives the value of a timer binding.
 func (in Invocation) Timer(binding string) (Timer, error) {
-	var t Timer
 	raw, ok := in.Data[binding]
 	if !ok {
-		return t, fmt.Errorf("binding %q: not in the payload", binding)
+		return Timer{}, fmt.Errorf("binding %q: not in the payload", binding)
 	}
+	var t *Timer
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return t, fmt.Errorf("binding %q: %w", binding, err)
+		return Timer{}, fmt.Errorf("binding %q: %w", binding, err)
 	}
-	return t, nil
+	if t == nil {
+		return Timer{}, fmt.Errorf("binding %q: null", binding)
+	}
+	return *t, nil
 }
 
 func text(from map[string]json.RawMessage, name string) (string, error) {
@@ -71,15 +83,17 @@ func text(from map[string]json.RawMessage, name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("binding %q: not in the payload", name)
 	}
-	var once string
+	var once, twice *string // pointers: null is no text, and "null" encoded once is one
 	if err := json.Unmarshal(raw, &once); err != nil {
 		return "", fmt.Errorf("binding %q: %w", name, err)
 	}
-	var twice string
-	if err := json.Unmarshal([]byte(once), &twice); err == nil {
-		return twice, nil
+	if once == nil {
+		return "", fmt.Errorf("binding %q: null", name)
 	}
-	return once, nil
+	if err := json.Unmarshal([]byte(*once), &twice); err == nil && twice != nil {
+		return *twice, nil
+	}
+	return *once, nil
 }
 
 // answer is what the host wants to hear.
