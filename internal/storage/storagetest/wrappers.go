@@ -93,12 +93,6 @@ func (q *queue) Delete(ctx context.Context, m storage.QueueMessage) error {
 	})
 }
 
-// BlobPort is all that can be done to blobs.
-type BlobPort interface {
-	storage.Blobs
-	storage.BlobMarks
-}
-
 type blobs struct {
 	f     *Faults
 	inner BlobPort

@@ -1,0 +1,115 @@
+// Package storagetest holds the one suite that every implementation of the storage ports
+// passes, so that what a simulation on memory shows holds on the real thing; and wrappers
+// that break the ports on purpose.
+package storagetest
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// QueuePort is all that can be done to a queue.
+type QueuePort = interface {
+	storage.Queue
+	storage.QueueLength
+}
+
+// BlobPort is all that can be done to blobs.
+type BlobPort = interface {
+	storage.Blobs
+	storage.BlobMarks
+}
+
+// QueueHarness gives the suite queues, each empty and its own, and the passing of time:
+// Advance returns when their clock has moved on by at least d.
+type QueueHarness struct {
+	Open func(t *testing.T) interface {
+		storage.Queue
+		storage.QueueLength
+	}
+	Advance func(d time.Duration)
+}
+
+// LeaseHarness gives the suite leases, each time without any taken, and the passing of time.
+type LeaseHarness struct {
+	Open    func(t *testing.T) storage.Leases
+	Advance func(d time.Duration)
+}
+
+// spare is what a clock may differ from the storage's when time passes for real.
+const spare = 300 * time.Millisecond
+
+// each runs the tests in parallel, each on a port of its own.
+func each[P any](t *testing.T, open func(*testing.T) P, tests map[string]func(*testing.T, P)) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantKind wants an error of this kind that is a *storage.Error.
+func wantKind(t *testing.T, what string, err error, kind storage.Kind) {
+	t.Helper()
+	if !storage.Is(err, kind) {
+		t.Errorf("%s: err = %v, want %v", what, err, kind)
+	}
+}
+
+func insert(key string, values map[string]any) storage.Op {
+	return storage.Op{Kind: storage.Insert, Key: key, Values: values}
+}
+
+func keysOf(rows []storage.Row) []string {
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = r.Key
+	}
+	return keys
+}
+
+func wantKeys(t *testing.T, what string, rows []storage.Row, want ...string) {
+	t.Helper()
+	if !slices.Equal(keysOf(rows), want) {
+		t.Errorf("%s: rows %q, want %q", what, keysOf(rows), want)
+	}
+}
+
+// sameValues compares what was stored with what is read; order and types count.
+func sameValues(got, want map[string]any) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for name, w := range want {
+		g, there := got[name]
+		if !there || !sameValue(g, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameValue(got, want any) bool {
+	switch w := want.(type) {
+	case []byte:
+		g, ok := got.([]byte)
+		return ok && g != nil && bytes.Equal(g, w)
+	case time.Time:
+		g, ok := got.(time.Time)
+		return ok && g.Equal(w) && g.Location() == time.UTC
+	}
+	return got == want
+}
