@@ -1,0 +1,113 @@
+package lease_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/lease"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Of a lease of 15 s: the margin is 2 s, so it is trusted for 13 s; a renewal goes out
+// each 5 s and may take 2.5 s.
+const (
+	length  = 15 * time.Second
+	window  = 13 * time.Second
+	renewal = 5 * time.Second
+	instant = time.Millisecond
+)
+
+// setup is storage with faults, and the holder's wall clock, which can be set.
+type setup struct {
+	inner  *memory.Leases
+	faults *storagetest.Faults
+	ahead  atomic.Int64 // by how much the wall clock is set ahead
+	cfg    lease.Config
+}
+
+// newSetup is called inside a bubble: its clocks are the bubble's.
+func newSetup() *setup {
+	s := &setup{inner: memory.New(time.Now).Leases(), faults: storagetest.NewFaults()}
+	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.wall}
+	return s
+}
+
+// wall has no monotonic reading, as a clock read from elsewhere.
+func (s *setup) wall() time.Time { return time.Now().Round(0).Add(time.Duration(s.ahead.Load())) }
+
+func (s *setup) acquire(t *testing.T) *lease.Lease {
+	t.Helper()
+	l, err := lease.Acquire(t.Context(), s.cfg, "lane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Release(context.Background()) })
+	return l
+}
+
+// free reports whether another could take the lease now.
+func (s *setup) free(t *testing.T) bool {
+	t.Helper()
+	const other = "00000000-0000-4000-8000-000000000000"
+	if err := s.inner.Acquire(t.Context(), "lane", other, length); err != nil {
+		if !storage.Is(err, storage.Conflict) {
+			t.Fatal(err)
+		}
+		return false
+	}
+	if err := s.inner.Release(t.Context(), "lane", other); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// breakAll lets every call of one method fail in one way.
+func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
+	s.faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if c.Op == op {
+			return storagetest.Fault{Kind: kind}
+		}
+		return storagetest.Fault{}
+	})
+}
+
+// isLost reports whether the context says so, and Trusted with it.
+func isLost(l *lease.Lease) bool {
+	return context.Cause(l.Context()) == lease.ErrLost && !l.Trusted()
+}
+
+func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
+
+// hooked counts renewals, and calls before in front of their answers.
+type hooked struct {
+	storage.Leases
+	renews atomic.Int64
+	before func(ctx context.Context)
+}
+
+func (h *hooked) Renew(ctx context.Context, name, id string) error {
+	h.renews.Add(1)
+	err := h.Leases.Renew(ctx, name, id)
+	if h.before != nil {
+		h.before(ctx)
+	}
+	return err
+}
+
+// pass lets virtual time go by.
+func pass(d time.Duration) { <-time.After(d) }
+
+// wait lets time pass and whatever it sets off come to rest.
+func wait(d time.Duration) {
+	pass(d)
+	synctest.Wait()
+}
