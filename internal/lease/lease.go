@@ -153,7 +153,6 @@ func (l *Lease) Context() context.Context { return l.ctx }
 func (l *Lease) Release(ctx context.Context) error {
 	l.release.Do(func() {
 		l.cancel(context.Canceled)
-		l.stopWatch()
 		<-l.done
 		l.releaseErr = l.giveBack(ctx)
 	})

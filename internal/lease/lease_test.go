@@ -183,6 +183,15 @@ func TestLease_Release(t *testing.T) {
 				t.Errorf("error %v after %s", err, time.Since(start))
 			}
 		},
+		"WaitsForARenewalThatHeedsNoContext": func(t *testing.T, s *setup) {
+			s.cfg.Leases = &hooked{Leases: s.cfg.Leases, before: func(context.Context) { pass(3 * time.Second) }}
+			l := s.acquire(t)
+			wait(renewal + instant)
+			start := time.Now()
+			if err := l.Release(t.Context()); err != nil || time.Since(start) != 3*time.Second-instant {
+				t.Errorf("error %v after %s", err, time.Since(start))
+			}
+		},
 		"EndsARenewalOnItsWay": func(t *testing.T, s *setup) {
 			l := s.acquire(t)
 			s.breakAll("Renew", storagetest.Hang)

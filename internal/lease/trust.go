@@ -82,7 +82,8 @@ func (l *Lease) startWatch() {
 }
 
 // watch looks at the clocks each second, and at the very moment when trust is to end. It
-// is a timer of its own because the renewing goroutine may be waiting for storage.
+// is a timer of its own because the renewing goroutine may be waiting for storage. It ends
+// by itself when the context has ended.
 func (l *Lease) watch() {
 	if !l.Trusted() {
 		return
@@ -92,11 +93,4 @@ func (l *Lease) watch() {
 	if l.ctx.Err() == nil {
 		l.timer.Reset(min(l.left(), watchInterval))
 	}
-}
-
-// stopWatch is called after the context has ended, so that watch starts no timer again.
-func (l *Lease) stopWatch() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer.Stop()
 }

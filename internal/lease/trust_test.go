@@ -150,6 +150,7 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 		},
 		"WallClockAheadEndsTheContextWithinASecond": func(t *testing.T, s *setup) {
 			l := s.acquire(t)
+			wait(2500 * time.Millisecond)
 			s.ahead.Store(int64(window))
 			wait(time.Second)
 			if context.Cause(l.Context()) != lease.ErrLost {
@@ -176,6 +177,16 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			wait(window)
 			if !isLost(l) {
 				t.Error("still trusted")
+			}
+		},
+		"AnAnswerAfterASleepBringsNothingBack": func(t *testing.T, s *setup) {
+			// It was asked before the end and would be worth something; nobody may use it.
+			sleepy := &hooked{Leases: s.cfg.Leases, before: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
+			s.cfg.Leases = sleepy
+			l := s.acquire(t)
+			wait(renewal)
+			if !isLost(l) {
+				t.Errorf("trusted again until %s", l.TrustUntil())
 			}
 		},
 		"LostStaysLostWhenTheClockIsPutRight": func(t *testing.T, s *setup) {
