@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"weir/internal/storage"
@@ -12,6 +13,9 @@ const (
 	metaPartition = "meta"
 	lanesKey      = "lanes"
 )
+
+// ErrLanes says that the setting names another number of lanes than storage.
+var ErrLanes = errors.New("the number of lanes differs from storage's")
 
 // Open makes the store ready: it records the number of lanes when storage is first used,
 // and refuses another number later, because a key's lane depends on it. Control rows that
@@ -32,7 +36,7 @@ func (s *Store) Open(ctx context.Context) error {
 	v := values{row.Values}
 	s.Epoch = int(v.int("Epoch"))
 	if n := int(v.int("Lanes")); n != s.Lanes {
-		return fmt.Errorf("storage was first used with lanes: %d, and the setting says %d: set it back to %d, or use another WEIR_PREFIX", n, s.Lanes, n)
+		return fmt.Errorf("%w: storage was first used with lanes: %d, and the setting says %d: set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, n)
 	}
 	for lane := range s.Lanes {
 		if err := s.Ensure(ctx, lane); err != nil {

@@ -1,0 +1,52 @@
+# Weir. `make help` lists what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+APP := build/app
+FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
+AZURITE := tools/azurite/node_modules/.bin/azurite
+
+.PHONY: help run start demo test lint build bench clean azurite tools
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+run: azurite build tools ## start storage, demo CMS and host; Ctrl-C ends all
+	@build/tools/run
+
+start: build ## the same handler under Azure Functions Core Tools (func), where they are installed
+	@command -v func >/dev/null || { echo "func (Azure Functions Core Tools 4) is not installed: use make run"; exit 1; }
+	@test -f $(APP)/local.settings.json || cp local.settings.json.example $(APP)/local.settings.json
+	func start --script-root $(APP)
+
+demo: azurite build tools ## 300 messages straight to the CMS, then through Weir, side by side
+	@build/tools/demo
+
+test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes
+	go test -race -shuffle=on -count=1 $(TESTFLAGS) ./...
+
+lint: ## formatting, vet, staticcheck
+	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+build: ## stage the app in build/app, as Azure Functions wants it
+	@mkdir -p $(APP)
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
+	@cp host.json weir.yaml $(APP)/
+	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
+
+tools:
+	@mkdir -p build/tools
+	go build -o build/tools/ ./tools/...
+
+bench: ## Go benchmarks
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+azurite: $(AZURITE) ## install the storage emulator if it is missing
+
+$(AZURITE): tools/azurite/package-lock.json
+	cd tools/azurite && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+clean: ## remove what was built, and the local storage's data
+	rm -rf build

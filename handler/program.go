@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage/azure"
+	"weir/internal/ticket"
+)
+
+const (
+	// stopTimeout is what a graceful stop may take; the host's own limit is 10 s.
+	stopTimeout = 8 * time.Second
+	// storageRetry is the pause before storage is asked again at start.
+	storageRetry = 2 * time.Second
+)
+
+// Program is the custom handler: everything wired together.
+type Program struct {
+	settings  Settings
+	log       *slog.Logger
+	account   *azure.Account
+	contracts *contract.Set
+	client    *cms.Client
+	counter   *azure.Counter
+
+	ready   atomic.Pointer[http.Handler] // set once storage is open
+	drainer atomic.Pointer[drain.Drainer]
+}
+
+// NewProgram checks the settings and prepares everything that needs no connection. The
+// error names every problem, one a line.
+func NewProgram(env func(string) string, log *slog.Logger) (*Program, error) {
+	settings, err := loadSettings(env)
+	p := &Program{settings: settings, log: log, counter: &azure.Counter{}}
+	problems := []error{err}
+	if len(settings.Contracts) > 0 || err == nil {
+		p.contracts, err = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
+		problems = append(problems, err)
+	}
+	if settings.Storage != "" {
+		p.account, err = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
+		problems = append(problems, err)
+	}
+	if settings.Delivery.URL != "" && p.contracts != nil {
+		p.client, err = cms.New(cms.Config{
+			URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),
+			Timeout: time.Duration(settings.Delivery.Timeout), SuccessRules: p.contracts.SuccessRules(), Now: time.Now,
+		})
+		problems = append(problems, err)
+	}
+	return p, errors.Join(problems...)
+}
+
+// Run serves on the listener until ctx ends, then stops in order: no new work, drains cut
+// off and handed on, answers finished. The host itself ends the handler by SIGKILL; what
+// is not finished then is taken up by the watch and the sweep.
+func (p *Program) Run(ctx context.Context, listener net.Listener) error {
+	opening, stopOpening := context.WithCancel(ctx)
+	opened := make(chan error, 1)
+	go func() { opened <- p.open(opening) }()
+	server := &http.Server{Handler: p.front(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+	case err = <-p.fatal(opened):
+	}
+	stopOpening()
+	return errors.Join(err, p.stop(ctx, server))
+}
+
+// fatal passes on an error of opening that trying again would not mend.
+func (p *Program) fatal(opened <-chan error) <-chan error {
+	out := make(chan error, 1)
+	go func() {
+		if err := <-opened; err != nil && !errors.Is(err, context.Canceled) {
+			out <- err
+		}
+	}()
+	return out
+}
+
+func (p *Program) stop(ctx context.Context, server *http.Server) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	var err error
+	if d := p.drainer.Load(); d != nil {
+		err = d.Close(limited)
+	}
+	return errors.Join(err, server.Shutdown(limited))
+}
+
+// open connects to storage, trying until it can be reached: meanwhile every request is
+// answered with 503, so that the host does not restart us for nothing.
+func (p *Program) open(ctx context.Context) error {
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now}
+	for {
+		err := p.account.Ensure(ctx)
+		if err == nil {
+			err = store.Open(ctx)
+		}
+		if err == nil {
+			break
+		}
+		if errors.Is(err, lane.ErrLanes) {
+			return err
+		}
+		p.log.Warn("handler: storage not open yet", "err", err)
+		timer := time.NewTimer(storageRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	p.start(ctx, store)
+	return nil
+}
+
+// start wires what needs storage, and sweeps once: whatever was left by an earlier
+// process is taken up now.
+func (p *Program) start(ctx context.Context, store *lane.Store) {
+	s := p.settings
+	bell := ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
+		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now})
+	drainer := drain.New(drain.Config{
+		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
+		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Now: time.Now, Log: p.log,
+	})
+	p.drainer.Store(drainer)
+	routes, sweep := p.routes(store, bell, drainer)
+	p.ready.Store(&routes)
+	p.log.Info("handler: ready", "depth", s.Lanes)
+	if err := sweep(ctx); err != nil {
+		p.log.Warn("handler: first sweep incomplete", "err", err)
+	}
+}
+
+// listen binds the port the host names. 0, without a host, is any free one.
+func listen(env func(string) string) (net.Listener, error) {
+	port := env("FUNCTIONS_CUSTOMHANDLER_PORT")
+	if port == "" {
+		port = "0"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil, fmt.Errorf("listen on port %s: %w", port, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"weir/functions/health"
+	"weir/functions/poison"
+	"weir/functions/process"
+	"weir/functions/receive"
+	"weir/functions/status"
+	"weir/functions/sweep"
+	"weir/internal/drain"
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+// front answers / at once, as the host's readiness checks want it, and everything else
+// once storage is open.
+func (p *Program) front() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		if routes := p.ready.Load(); routes != nil {
+			(*routes).ServeHTTP(w, r)
+			return
+		}
+		httpio.WriteError(w, r, p.log, &weir.Error{Kind: weir.Unavailable, Op: "start", Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
+	})
+}
+
+// routes makes the functions. HTTP triggers arrive under /api with their own method and
+// path, the others as POST /<function>.
+func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
+	s := p.settings
+	sweeper := &sweep.Function{
+		Log: store, Waker: drainer, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
+		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
+	}
+	mux := http.NewServeMux()
+	add := func(function, pattern, method string, h http.Handler) {
+		mux.Handle(pattern, httpio.Wrap(function, p.log, time.Now, httpio.Only(h, method)))
+	}
+	add("receive", "/api/messages", http.MethodPost, &receive.Function{
+		Contracts: p.contracts, Log: lane.NewAppender(store, p.log), Bell: bell, Waker: drainer, MaxBody: int64(s.MaxBody), Logger: p.log})
+	add("status", "/api/messages/{id}", http.MethodGet, &status.Function{Log: store, Logger: p.log})
+	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
+	add("process", "/process", http.MethodPost, (&process.Function{
+		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
+	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
+	add("sweep", "/sweep", http.MethodPost, sweeper.Handler())
+	mux.Handle("/", httpio.NotFound(p.log))
+	return mux, sweeper.Sweep
+}
+
+// maxSkew is the difference of clocks from which the margin of leases is no longer enough
+// to be easy about.
+const maxSkew = 2 * time.Second
+
+// checks are what health looks at.
+func (p *Program) checks(store *lane.Store) map[string]health.Check {
+	return map[string]health.Check{
+		"storage": func(ctx context.Context) (string, error) {
+			if _, err := store.Control(ctx, 0); err != nil {
+				return "the table cannot be read", err
+			}
+			return "", nil
+		},
+		"queue": func(ctx context.Context) (string, error) {
+			if _, err := p.account.Tickets().Length(ctx); err != nil {
+				return "the queue cannot be read", err
+			}
+			return "", nil
+		},
+		"clock": func(ctx context.Context) (string, error) {
+			skew, err := p.account.Skew(ctx)
+			if err != nil {
+				return "storage's clock cannot be read", err
+			}
+			if skew.Abs() >= maxSkew {
+				return fmt.Sprintf("storage's clock differs by about %s", skew.Round(time.Second)), errors.New("clock skew")
+			}
+			return "", nil
+		},
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"weir/internal/contract"
+	"weir/internal/drain"
+	"weir/internal/lease"
+)
+
+// Settings is all that can be set. The environment says where things are, weir.yaml what
+// is done; README.md has the table.
+type Settings struct {
+	Storage secret `yaml:"-"` // AzureWebJobsStorage
+	Prefix  string `yaml:"-"` // WEIR_PREFIX
+
+	Lanes         int                   `yaml:"lanes"`
+	Lease         duration              `yaml:"lease"`
+	TicketDelay   span                  `yaml:"ticketDelay"`
+	MaxBody       size                  `yaml:"maxBody"`
+	Retention     duration              `yaml:"retention"`
+	DeadRetention duration              `yaml:"deadRetention"`
+	Delivery      delivery              `yaml:"delivery"`
+	Contracts     []contract.Definition `yaml:"contracts"`
+}
+
+type delivery struct {
+	URL      string            `yaml:"url"`
+	Method   string            `yaml:"method"`
+	Headers  map[string]secret `yaml:"headers"`
+	Timeout  duration          `yaml:"timeout"`
+	Attempts int               `yaml:"attempts"`
+	Settle   duration          `yaml:"settle"` // 0 = the lease's margin
+	Backoff  span              `yaml:"backoff"`
+}
+
+type span struct {
+	Min duration `yaml:"min"`
+	Max duration `yaml:"max"`
+}
+
+// defaults are the settings where weir.yaml says nothing.
+func defaults() Settings {
+	day := duration(24 * time.Hour)
+	return Settings{
+		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: span{0, duration(10 * time.Second)}, MaxBody: 1 << 20,
+		Retention: 7 * day, DeadRetention: 90 * day,
+		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: span{duration(time.Second), duration(5 * time.Minute)}},
+	}
+}
+
+// secret is a string that does not print itself.
+type secret string
+
+func (secret) String() string   { return "(secret)" }
+func (secret) GoString() string { return "(secret)" }
+
+// duration is a Go duration that also takes days: 7d.
+type duration time.Duration
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (d *duration) UnmarshalYAML(b []byte) error {
+	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil {
+			*d = duration(time.Duration(n) * 24 * time.Hour)
+			return nil
+		}
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 30s, 5m or 7d", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// size is a number of bytes: 1048576, 512KiB, 1MiB.
+type size int64
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (s *size) UnmarshalYAML(b []byte) error {
+	text, factor := strings.Trim(strings.TrimSpace(string(b)), `"'`), int64(1)
+	for suffix, f := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, factor = strings.TrimSpace(rest), f
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<32 {
+		return fmt.Errorf("%q is not a size such as 1048576, 512KiB or 1MiB", text)
+	}
+	*s = size(n * factor)
+	return nil
+}
+
+// loadSettings reads the environment and weir.yaml. The error names every problem, one a
+// line.
+func loadSettings(env func(string) string) (Settings, error) {
+	s := defaults()
+	s.Storage, s.Prefix = secret(env("AzureWebJobsStorage")), env("WEIR_PREFIX")
+	if s.Prefix == "" {
+		s.Prefix = "weir"
+	}
+	var problems []error
+	if s.Storage == "" {
+		problems = append(problems, errors.New("AzureWebJobsStorage is not set: it is the connection string of the storage account"))
+	}
+	path := configPath(env)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, errors.Join(append(problems, fmt.Errorf("weir.yaml cannot be read: %w", err))...)
+	}
+	filled, missing := fillIn(string(text), env)
+	for _, name := range missing {
+		problems = append(problems, fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
+	}
+	if err := yaml.UnmarshalWithOptions([]byte(filled), &s, yaml.Strict()); err != nil {
+		problems = append(problems, fmt.Errorf("%s: %s", filepath.Base(path), yaml.FormatError(err, false, true)))
+		return s, errors.Join(problems...)
+	}
+	return s, errors.Join(append(problems, s.check()...)...)
+}
+
+// configPath is WEIR_CONFIG, or weir.yaml beside host.json.
+func configPath(env func(string) string) string {
+	root := env("FUNCTIONS_APP_ROOT_PATH")
+	path := env("WEIR_CONFIG")
+	if path == "" {
+		path = "weir.yaml"
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(root, path)
+	}
+	return path
+}
+
+var placeholder = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// fillIn puts environment variables in the place of ${NAME}, outside comments, and lists
+// those that are not set. A value goes in as a quoted string, so that it cannot become
+// YAML of its own, unless it stands inside a longer text.
+func fillIn(text string, env func(string) string) (filled string, missing []string) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		lines[i] = placeholder.ReplaceAllStringFunc(line, func(m string) string {
+			name := placeholder.FindStringSubmatch(m)[1]
+			value := env(name)
+			if value == "" {
+				missing = append(missing, name)
+			}
+			if strings.HasSuffix(strings.TrimSpace(line), ": "+m) || strings.Contains(line, ": "+m+",") || strings.Contains(line, ": "+m+" }") {
+				return strconv.Quote(value)
+			}
+			return strings.NewReplacer("\n", "", "\r", "", `"`, "", "'", "").Replace(value)
+		})
+	}
+	return strings.Join(lines, "\n"), missing
+}
+
+// check gives every problem of and between the values.
+func (s *Settings) check() []error {
+	var problems []error
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	d := s.Delivery
+	must(s.Lanes >= 1 && s.Lanes <= 1024, "lanes is %d and must be 1 to 1024", s.Lanes)
+	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute), "lease is %s and must be 15s to 60s", s.Lease)
+	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max && s.TicketDelay.Max <= duration(time.Hour), "ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
+	must(s.MaxBody >= 1 && s.MaxBody <= 100<<20, "maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes", s.MaxBody)
+	must(s.Retention >= duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
+	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)", s.DeadRetention, s.Retention)
+	must(d.URL != "", "delivery.url is missing: the address of the CMS")
+	must(d.Method == "POST" || d.Method == "PUT" || d.Method == "PATCH", "delivery.method is %q and must be POST, PUT or PATCH", d.Method)
+	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour), "delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
+	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
+	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
+	must(d.Backoff.Min > 0 && d.Backoff.Min <= d.Backoff.Max && d.Backoff.Max <= duration(time.Hour), "delivery.backoff must have 0s < min ≤ max ≤ 1h")
+	return problems
+}
+
+func (d duration) String() string { return time.Duration(d).String() }
+
+// settle is how long something unanswered may be at work in the CMS.
+func (s *Settings) settle() time.Duration {
+	if s.Delivery.Settle > 0 {
+		return time.Duration(s.Delivery.Settle)
+	}
+	return lease.Margin(time.Duration(s.Lease))
+}
+
+func (s *Settings) backoff() drain.Backoff {
+	return drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min), Max: time.Duration(s.Delivery.Backoff.Max)}
+}
+
+func (s *Settings) headers() map[string]string {
+	out := map[string]string{}
+	for name, value := range s.Delivery.Headers {
+		out[name] = string(value)
+	}
+	return out
+}
