@@ -3,7 +3,6 @@ package azure_test
 import (
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,13 +175,3 @@ func must(t *testing.T, err error) {
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func keys(rows []storage.Row) []string {
-	return slices.Collect(func(yield func(string) bool) {
-		for _, r := range rows {
-			if !yield(r.Key) {
-				return
-			}
-		}
-	})
-}

@@ -55,6 +55,9 @@ func actionsOf(partition string, ops []storage.Op) ([]aztables.TransactionAction
 	case len(ops) > storage.MaxOps:
 		return nil, refused(storage.TooLarge, -1, fmt.Errorf("%d operations", len(ops)))
 	}
+	if err := checkKey(partition); err != nil {
+		return nil, refused(storage.Other, -1, fmt.Errorf("partition: %w", err))
+	}
 	actions := make([]aztables.TransactionAction, len(ops))
 	seen := make(map[string]bool, len(ops))
 	for i, op := range ops {
@@ -62,8 +65,11 @@ func actionsOf(partition string, ops []storage.Op) ([]aztables.TransactionAction
 		if err == nil && seen[op.Key] {
 			err = errors.New("a second operation on the same row")
 		}
-		if err != nil {
+		if err := errors.Join(checkKey(op.Key), err); err != nil {
 			return nil, refused(storage.Other, i, err)
+		}
+		if err := checkRow(op); err != nil {
+			return nil, refused(storage.TooLarge, i, err)
 		}
 		seen[op.Key], actions[i] = true, action
 	}

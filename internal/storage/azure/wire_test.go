@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -240,5 +241,27 @@ func TestQueue_Base64OnTheWire(t *testing.T) {
 	}
 	if got := query.Load(); got != "2" {
 		t.Errorf("delay = %v s, want it rounded up to 2", got)
+	}
+}
+
+func TestTransact_FaultOfStorageNamesNoOperation(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]storage.Kind{500: storage.Ambiguous, 503: storage.Throttled, 412: storage.Precondition} {
+		part := fmt.Sprintf("HTTP/1.1 %d No\r\nContent-Type: application/json\r\n\r\n", status) +
+			`{"odata.error":{"code":"Some","message":{"value":"0:No.\nRequestId:1"}}}`
+		a := onServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "multipart/mixed; boundary=b")
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n"+
+				"Content-Type: application/http\r\n\r\n"+part+"\r\n--c--\r\n--b--\r\n")
+		})
+		at := -1
+		if status < 500 {
+			at = 0
+		}
+		if err := writes["transact"](t.Context(), a); storage.KindOf(err) != want || storage.FailedAt(err) != at {
+			t.Errorf("%d: err = %v at %d, want %v at %d", status, err, storage.FailedAt(err), want, at)
+		}
 	}
 }
