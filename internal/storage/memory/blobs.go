@@ -39,7 +39,7 @@ func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.blobs[name] = &blob{data: slices.Clone(data), at: b.now()}
+	b.blobs[name] = &blob{data: slices.Clone(data), at: b.moment()}
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Mark implements storage.BlobMarks.
+// Mark implements storage.BlobMarks. As on Azure, it counts as a modification.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fail("blob mark", storage.Unavailable, err)
@@ -80,7 +80,7 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if b.blobs[name] == nil {
 		return fail("blob mark", storage.NotFound, nil)
 	}
-	b.blobs[name].marked = true
+	b.blobs[name].marked, b.blobs[name].at = true, b.moment()
 	return nil
 }
 
@@ -99,3 +99,6 @@ func (b *Blobs) List(ctx context.Context, prefix, after string) ([]storage.BlobI
 	}
 	return infos, nil
 }
+
+// moment is now, as the service tells it: whole seconds.
+func (b *Blobs) moment() time.Time { return b.now().UTC().Truncate(time.Second) }

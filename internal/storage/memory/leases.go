@@ -2,7 +2,9 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"time"
 
@@ -29,8 +31,8 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	if err := ctx.Err(); err != nil {
 		return fail("lease acquire", storage.Unavailable, err)
 	}
-	if length < 15*time.Second || length > time.Minute {
-		return fail("lease acquire", storage.Other, fmt.Errorf("length %s", length))
+	if err := checkLease(id, length); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,6 +40,7 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	if held != nil && held.id != "" && held.id != id && l.now().Before(held.until) {
 		return fail("lease acquire", storage.Conflict, nil)
 	}
+	length = wholeSeconds(length)
 	l.leases[name] = &lease{id: id, length: length, until: l.now().Add(length)}
 	return nil
 }
@@ -70,5 +73,18 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 		return fail("lease release", storage.Conflict, nil)
 	}
 	held.id = ""
+	return nil
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// checkLease refuses what Azure refuses, whoever has the lease.
+func checkLease(id string, length time.Duration) error {
+	if !uuid.MatchString(id) {
+		return fail("lease acquire", storage.Other, errors.New("the id is no UUID"))
+	}
+	if length < 15*time.Second || length > time.Minute {
+		return fail("lease acquire", storage.Other, fmt.Errorf("length %s", length))
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,8 +11,10 @@ import (
 	"weir/internal/storage"
 )
 
-// maxMessage is the size of a queue message on the wire; base64 makes 4 bytes of 3.
+// maxMessage is the size of a queue message on the wire, in base64.
 const maxMessage = 64 << 10
+
+const maxHide = 7 * 24 * time.Hour
 
 // Queue is a queue.
 type Queue struct {
@@ -36,17 +39,14 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 	if err := ctx.Err(); err != nil {
 		return fail("queue put", storage.Unavailable, err)
 	}
-	if (len(text)+2)/3*4 > maxMessage {
-		return fail("queue put", storage.TooLarge, nil)
-	}
-	if delay < 0 || delay > 7*24*time.Hour {
-		return fail("queue put", storage.Other, fmt.Errorf("delay %s", delay))
+	if err := checkMessage("queue put", text, delay, 0); err != nil {
+		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
 	m := &message{visible: now.Add(wholeSeconds(delay))}
-	m.ID, m.Text, m.InsertedAt = q.number("message"), text, now.UTC()
+	m.ID, m.Text, m.InsertedAt = q.number("message"), text, now.UTC().Truncate(time.Second)
 	q.messages = append(q.messages, m)
 	return nil
 }
@@ -58,6 +58,9 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 	}
 	if max < 1 || max > 32 {
 		return nil, fail("queue get", storage.Other, fmt.Errorf("%d messages", max))
+	}
+	if err := checkMessage("queue get", "", hide, time.Second); err != nil {
+		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,6 +80,9 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string, hide time.Duration) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fail("queue update", storage.Unavailable, err)
+	}
+	if err := checkMessage("queue update", text, hide, 0); err != nil {
+		return "", err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +111,10 @@ func (q *Queue) Delete(ctx context.Context, in storage.QueueMessage) error {
 }
 
 // Length implements storage.QueueLength.
-func (q *Queue) Length(context.Context) (int64, error) {
+func (q *Queue) Length(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fail("queue length", storage.Unavailable, err)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return int64(len(q.messages)), nil
@@ -118,6 +127,17 @@ func (q *Queue) find(in storage.QueueMessage) int {
 func (q *Queue) number(kind string) string {
 	q.numbers++
 	return fmt.Sprintf("%s-%d", kind, q.numbers)
+}
+
+// checkMessage refuses what Azure refuses, whatever is in the queue.
+func checkMessage(op, text string, hide, least time.Duration) error {
+	if base64.StdEncoding.EncodedLen(len(text)) > maxMessage {
+		return fail(op, storage.TooLarge, nil)
+	}
+	if hide < least || hide > maxHide {
+		return fail(op, storage.Other, fmt.Errorf("hidden for %s", hide))
+	}
+	return nil
 }
 
 // wholeSeconds rounds up, as the service has seconds only.

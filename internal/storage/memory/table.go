@@ -2,24 +2,18 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
 
 	"weir/internal/storage"
 )
 
-// Limits of a row, by Azure's documentation ("Understanding the Table service data model").
 const (
-	maxProperty = 64 << 10
-	maxRow      = 1 << 20
-	maxKey      = 1 << 10
-	pageRows    = 1000
+	opTransact = "table transact"
+	pageRows   = 1000
 )
 
 // Table is a storage.Table.
@@ -29,9 +23,8 @@ type Table struct {
 	version    int64
 }
 
-// partition keeps its rows sorted by key, so that appending at the end is cheap.
 type partition struct {
-	keys []string
+	keys keys
 	rows map[string]storage.Row
 }
 
@@ -67,25 +60,30 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	if limit <= 0 || limit > pageRows {
 		limit = pageRows
 	}
-	i, _ := slices.BinarySearch(p.keys, q.From)
-	if q.After >= q.From && q.After != "" {
-		i, _ = slices.BinarySearch(p.keys, q.After+"\x00")
+	from := q.From
+	if q.After != "" && q.After >= from {
+		from = q.After + "\x00" // the least key behind it
 	}
 	var page storage.Page
-	for ; i < len(p.keys) && (q.To == "" || p.keys[i] < q.To); i++ {
+	at, _ := p.keys.find(from)
+	for {
+		key, ok := p.keys.key(at)
+		if !ok || (q.To != "" && key >= q.To) {
+			return page, nil
+		}
 		if len(page.Rows) == limit {
 			page.More = true
-			break
+			return page, nil
 		}
-		page.Rows = append(page.Rows, clone(p.rows[p.keys[i]], q.Columns))
+		page.Rows = append(page.Rows, clone(p.rows[key], q.Columns))
+		at = p.keys.next(at)
 	}
-	return page, nil
 }
 
 // Transact implements storage.Table.
 func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]storage.ETag, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fail("table transact", storage.Unavailable, err)
+		return nil, fail(opTransact, storage.Unavailable, err)
 	}
 	if err := check(name, ops); err != nil {
 		return nil, err
@@ -99,7 +97,7 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 	}
 	for i, op := range ops {
 		if kind := p.refuses(op); kind != storage.Other {
-			return nil, &storage.Error{Op: "table transact", Kind: kind, Index: i}
+			return nil, &storage.Error{Op: opTransact, Kind: kind, Index: i}
 		}
 	}
 	etags := make([]storage.ETag, len(ops))
@@ -128,15 +126,12 @@ func (p *partition) refuses(op storage.Op) storage.Kind {
 }
 
 func (t *Table) apply(p *partition, name string, op storage.Op) storage.ETag {
-	i, found := slices.BinarySearch(p.keys, op.Key)
 	if op.Kind == storage.Delete {
-		p.keys = slices.Delete(p.keys, i, i+1)
+		p.keys.remove(op.Key)
 		delete(p.rows, op.Key)
 		return ""
 	}
-	if !found {
-		p.keys = slices.Insert(p.keys, i, op.Key)
-	}
+	p.keys.add(op.Key)
 	row := storage.Row{Partition: name, Key: op.Key, Values: map[string]any{}}
 	if op.Kind == storage.Merge {
 		maps.Copy(row.Values, p.rows[op.Key].Values)
@@ -150,74 +145,6 @@ func (t *Table) apply(p *partition, name string, op storage.Op) storage.ETag {
 	row.ETag = storage.ETag(fmt.Sprintf(`W/"%d"`, t.version))
 	p.rows[op.Key] = row
 	return row.ETag
-}
-
-// check refuses what Azure refuses whatever is in the table.
-func check(partition string, ops []storage.Op) error {
-	if len(ops) == 0 || len(ops) > storage.MaxOps {
-		return fail("table transact", storage.Other, fmt.Errorf("%d operations", len(ops)))
-	}
-	if !validKey(partition) {
-		return fail("table transact", storage.Other, fmt.Errorf("partition key %q", partition))
-	}
-	seen, total := map[string]bool{}, 0
-	for i, op := range ops {
-		if !validKey(op.Key) || seen[op.Key] {
-			return &storage.Error{Op: "table transact", Kind: storage.Other, Index: i, Err: fmt.Errorf("row key %q", op.Key)}
-		}
-		seen[op.Key] = true
-		size, err := rowSize(op.Values)
-		if err != nil {
-			return &storage.Error{Op: "table transact", Kind: kindOfSize(err), Index: i, Err: err}
-		}
-		total += size
-	}
-	if total > storage.MaxPayloadBytes {
-		return fail("table transact", storage.TooLarge, nil)
-	}
-	return nil
-}
-
-var errTooLarge = errors.New("over the limit")
-
-func kindOfSize(err error) storage.Kind {
-	if errors.Is(err, errTooLarge) {
-		return storage.TooLarge
-	}
-	return storage.Other
-}
-
-// rowSize gives about what a row adds to a request.
-func rowSize(values map[string]any) (int, error) {
-	stored, sent := 0, 600
-	for column, value := range values {
-		size := 8
-		switch v := value.(type) {
-		case nil, int64, bool, float64, time.Time:
-		case string:
-			size = 2 * len(utf16.Encode([]rune(v)))
-		case []byte:
-			size = len(v)
-			sent += len(v) / 3
-		default:
-			return 0, fmt.Errorf("value %s has type %T", column, value)
-		}
-		if size > maxProperty {
-			return 0, fmt.Errorf("value %s: %w", column, errTooLarge)
-		}
-		stored += size + 2*len(column)
-		sent += size + 2*len(column)
-	}
-	if stored > maxRow {
-		return 0, fmt.Errorf("row: %w", errTooLarge)
-	}
-	return sent, nil
-}
-
-func validKey(key string) bool {
-	return key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(r rune) bool {
-		return strings.ContainsRune(`/\#?`, r) || r < 0x20 || (r >= 0x7f && r < 0xa0)
-	})
 }
 
 func clone(row storage.Row, columns []string) storage.Row {
@@ -235,7 +162,7 @@ func clone(row storage.Row, columns []string) storage.Row {
 func copyValue(value any) any {
 	switch v := value.(type) {
 	case []byte:
-		return slices.Clone(v)
+		return append([]byte{}, v...)
 	case time.Time:
 		return v.UTC().Truncate(100 * time.Nanosecond)
 	}

@@ -27,6 +27,7 @@ func Queue(t *testing.T, h QueueHarness) {
 		"Put/LongestDelay": putLongestDelay,
 		"Update/Receipts":  updateReceipts,
 		"Delete/NotFound":  deleteNotFound,
+		"Get/Refused":      getRefused,
 		"ContextEnded":     queueContextEnded,
 	})
 }
@@ -151,6 +152,17 @@ func getHidden(t *testing.T, q QueuePort) {
 	}
 	if again := take(t, q, 32); len(again) != 1 || again[0].Text != "shown" {
 		t.Errorf("shown at once: %+v", again)
+	}
+}
+
+func getRefused(t *testing.T, q QueuePort) {
+	must(t, q.Put(t.Context(), "lane 1", 0))
+	_, err := q.Get(t.Context(), 1, 0)
+	wantKind(t, "hidden for no time", err, storage.Other)
+	_, err = q.Get(t.Context(), 0, time.Minute)
+	wantKind(t, "no messages", err, storage.Other)
+	if got := take(t, q, 1); len(got) != 1 || got[0].DequeueCount != 1 {
+		t.Errorf("after refusals: %+v", got)
 	}
 }
 

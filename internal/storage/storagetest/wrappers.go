@@ -1,7 +1,10 @@
 package storagetest
 
 import (
+	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"weir/internal/storage"
@@ -10,8 +13,14 @@ import (
 // Table wraps a table.
 func (f *Faults) Table(inner storage.Table) storage.Table { return &table{f, inner} }
 
-// Queue wraps a queue.
-func (f *Faults) Queue(inner storage.Queue) storage.Queue { return &queue{f, inner} }
+// Queue wraps a queue. What it gives implements storage.QueueLength where inner does.
+func (f *Faults) Queue(inner storage.Queue) storage.Queue {
+	q := &queue{f, inner}
+	if l, ok := inner.(storage.QueueLength); ok {
+		return &lengthQueue{q, l}
+	}
+	return q
+}
 
 // Blobs wraps blobs.
 func (f *Faults) Blobs(inner BlobPort) BlobPort { return &blobs{f, inner} }
@@ -41,8 +50,7 @@ func (t *table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 }
 
 func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	// A late transaction must not write what its caller has since made of the slice.
-	ops = append([]storage.Op(nil), ops...)
+	ops = cloneOps(ops)
 	answer := make(chan []storage.ETag, 1)
 	err := t.f.write(ctx, Call{Port: "table", Op: "Transact", Partition: partition, Ops: ops}, func(ctx context.Context) error {
 		etags, err := t.inner.Transact(ctx, partition, ops)
@@ -53,6 +61,21 @@ func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op
 		return nil, err
 	}
 	return <-answer, nil
+}
+
+// cloneOps keeps what was asked for: a late transaction must not write what its caller
+// has made of its own since.
+func cloneOps(ops []storage.Op) []storage.Op {
+	out := slices.Clone(ops)
+	for i := range out {
+		out[i].Values = maps.Clone(out[i].Values)
+		for name, value := range out[i].Values {
+			if b, ok := value.([]byte); ok {
+				out[i].Values[name] = bytes.Clone(b)
+			}
+		}
+	}
+	return out
 }
 
 type queue struct {
@@ -66,12 +89,17 @@ func (q *queue) Put(ctx context.Context, text string, delay time.Duration) error
 	})
 }
 
-func (q *queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
-	err = q.f.read(ctx, Call{Port: "queue", Op: "Get"}, func() error {
-		got, err = q.inner.Get(ctx, max, hide)
+func (q *queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
+	taken := make(chan []storage.QueueMessage, 1)
+	err := q.f.write(ctx, Call{Port: "queue", Op: "Get"}, func(ctx context.Context) error {
+		got, err := q.inner.Get(ctx, max, hide)
+		taken <- got
 		return err
 	})
-	return got, err
+	if err != nil {
+		return nil, err
+	}
+	return <-taken, nil
 }
 
 func (q *queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string, error) {
@@ -93,12 +121,26 @@ func (q *queue) Delete(ctx context.Context, m storage.QueueMessage) error {
 	})
 }
 
+type lengthQueue struct {
+	*queue
+	length storage.QueueLength
+}
+
+func (q *lengthQueue) Length(ctx context.Context) (n int64, err error) {
+	err = q.f.read(ctx, Call{Port: "queue", Op: "Length"}, func() error {
+		n, err = q.length.Length(ctx)
+		return err
+	})
+	return n, err
+}
+
 type blobs struct {
 	f     *Faults
 	inner BlobPort
 }
 
 func (b *blobs) Put(ctx context.Context, name string, data []byte) error {
+	data = bytes.Clone(data)
 	return b.f.write(ctx, Call{Port: "blobs", Op: "Put", Key: name}, func(ctx context.Context) error {
 		return b.inner.Put(ctx, name, data)
 	})

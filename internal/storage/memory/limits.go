@@ -1,0 +1,162 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"weir/internal/storage"
+)
+
+// Limits of a row, by Azure's documentation ("Understanding the Table service data model").
+const (
+	maxProperty   = 64 << 10 // of bytes, and of text at two bytes a character
+	maxRow        = 1 << 20
+	maxKey        = 1 << 10
+	maxProperties = 252
+	maxName       = 255
+	opBytes       = 600 // about what one operation adds to a transaction before its values
+)
+
+var errTooLarge = errors.New("over the limit")
+
+// check refuses what Azure refuses whatever is in the table.
+func check(partition string, ops []storage.Op) error {
+	switch {
+	case len(ops) == 0:
+		return refused(-1, errors.New("no operations"))
+	case len(ops) > storage.MaxOps:
+		return refused(-1, fmt.Errorf("%d operations: %w", len(ops), errTooLarge))
+	case !validKey(partition):
+		return refused(-1, fmt.Errorf("partition key %q", partition))
+	}
+	seen, total := make(map[string]bool, len(ops)), 0
+	for i, op := range ops {
+		sent, err := checkOp(op)
+		if err == nil && seen[op.Key] {
+			err = errors.New("a second operation on the same row")
+		}
+		if err != nil {
+			return refused(i, err)
+		}
+		seen[op.Key] = true
+		total += sent
+	}
+	if total > storage.MaxPayloadBytes {
+		return refused(-1, fmt.Errorf("%d bytes: %w", total, errTooLarge))
+	}
+	return nil
+}
+
+func refused(index int, err error) error {
+	kind := storage.Other
+	if errors.Is(err, errTooLarge) {
+		kind = storage.TooLarge
+	}
+	return &storage.Error{Op: opTransact, Kind: kind, Index: index, Err: err}
+}
+
+// checkOp gives about what an operation adds to its request.
+func checkOp(op storage.Op) (sent int, err error) {
+	switch {
+	case op.Kind < storage.Insert || op.Kind > storage.Upsert:
+		return 0, fmt.Errorf("unknown kind of operation %d", op.Kind)
+	case !validKey(op.Key):
+		return 0, fmt.Errorf("row key %q", op.Key)
+	case op.Kind == storage.Delete:
+		return opBytes, nil
+	}
+	stored, sent, err := rowSize(op.Values)
+	if err == nil && stored > maxRow {
+		err = fmt.Errorf("row of %d bytes: %w", stored, errTooLarge)
+	}
+	return opBytes + sent, err
+}
+
+// rowSize gives the size of a row as stored and about the size of its JSON.
+func rowSize(values map[string]any) (stored, sent int, err error) {
+	for name, value := range values {
+		if value == nil {
+			continue
+		}
+		if !validName(name) {
+			return 0, 0, fmt.Errorf("value name %q", name)
+		}
+		keeps, sends, err := valueSize(value)
+		if err != nil {
+			return 0, 0, fmt.Errorf("value %s: %w", name, err)
+		}
+		if keeps > maxProperty {
+			return 0, 0, fmt.Errorf("value %s of %d bytes: %w", name, keeps, errTooLarge)
+		}
+		stored += keeps + 2*len(name) + 8
+		sent += sends + 2*len(name) + 40
+	}
+	if len(values) > maxProperties {
+		return 0, 0, fmt.Errorf("%d values: %w", len(values), errTooLarge)
+	}
+	return stored, sent, nil
+}
+
+func valueSize(value any) (stored, sent int, err error) {
+	switch v := value.(type) {
+	case int64, bool, float64:
+		return 8, 20, nil
+	case time.Time:
+		// Azure keeps times from 1601 on; Go's zero time is before.
+		if y := v.UTC().Year(); y < 1601 || y > 9999 {
+			return 0, 0, fmt.Errorf("time in the year %d", y)
+		}
+		return 8, 30, nil
+	case string:
+		return 2 * utf16Len(v), jsonLen(v), nil
+	case []byte:
+		return len(v), (len(v) + 2) / 3 * 4, nil
+	}
+	return 0, 0, fmt.Errorf("a %T cannot be stored", value)
+}
+
+// utf16Len counts as Azure does: what is beyond the first plane takes two.
+func utf16Len(s string) (n int) {
+	for _, r := range s {
+		n += max(1, utf16.RuneLen(r))
+	}
+	return n
+}
+
+// jsonLen counts what Go's encoder writes: markup and control characters take six bytes.
+func jsonLen(s string) int {
+	n := len(s) + 2
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
+			n++
+		case c < 0x20, c == '<', c == '>', c == '&':
+			n += 5
+		}
+	}
+	return n
+}
+
+// validName follows Azure's rule for property names, and leaves out its own.
+func validName(name string) bool {
+	switch name {
+	case "", "PartitionKey", "RowKey", "Timestamp":
+		return false
+	}
+	for i, r := range name {
+		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
+			return false
+		}
+	}
+	return utf16Len(name) <= maxName
+}
+
+func validKey(key string) bool {
+	return key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(r rune) bool {
+		return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r)
+	})
+}
