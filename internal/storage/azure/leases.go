@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -80,7 +81,14 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 	}))
 }
 
+// leaseIDPattern is a UUID's. The emulator takes anything, and for an empty id it and
+// the SDK each make one of their own.
+var leaseIDPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
 func (l *Leases) call(ctx context.Context, op, name, id string, f func(context.Context, *lease.BlobClient) error) error {
+	if !leaseIDPattern.MatchString(id) {
+		return malformed(op, errors.New("a lease id must be a UUID"))
+	}
 	c, err := lease.NewBlobClient(l.container.NewBlobClient(name), &lease.BlobClientOptions{LeaseID: &id})
 	if err != nil {
 		return malformed(op, err)

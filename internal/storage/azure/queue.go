@@ -37,7 +37,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
 	err = once(ctx, "queue get", func(ctx context.Context) error {
 		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(seconds(hide)), //nolint:gosec // at most 32
+			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(seconds(hide)), // at most 32
 		})
 		for _, m := range r.Messages {
 			got = append(got, storage.QueueMessage{
@@ -92,7 +92,7 @@ func decodeText(s string) string {
 
 // seconds rounds up, as storage knows whole seconds only and early would be wrong.
 func seconds(d time.Duration) int32 {
-	return int32((max(d, 0) + time.Second - 1) / time.Second) //nolint:gosec // at most seven days
+	return int32((max(d, 0) + time.Second - 1) / time.Second) // at most seven days
 }
 
 func value[T any](p *T) (v T) {

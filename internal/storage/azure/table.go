@@ -65,7 +65,7 @@ func listOptions(q storage.Query) *aztables.ListEntitiesOptions {
 		limit = maxRows
 	}
 	o := &aztables.ListEntitiesOptions{
-		Filter: new(filter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), //nolint:gosec // at most 1000
+		Filter: new(filter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), // at most 1000
 	}
 	if q.Columns != nil {
 		columns := append(slices.Clone(q.Columns), "PartitionKey", "RowKey")
