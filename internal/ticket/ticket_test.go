@@ -1,139 +1,69 @@
 package ticket_test
 
 import (
-	"errors"
-	"sync"
 	"testing"
-	"time"
 
-	"weir/internal/storage"
-	"weir/internal/storage/memory"
-	"weir/internal/storage/storagetest"
 	"weir/internal/ticket"
 )
 
-type setup struct {
-	now    time.Time
-	queue  *memory.Queue
-	faults *storagetest.Faults
-	bell   *ticket.Bell
-}
-
-func newSetup(t *testing.T) *setup {
-	t.Helper()
-	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), faults: storagetest.NewFaults()}
-	now := func() time.Time { return s.now }
-	s.queue = memory.New(now).Queue("tickets")
-	s.bell = ticket.New(ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 1, MaxDelay: 10 * time.Second, Now: now})
-	return s
-}
-
-func (s *setup) length(t *testing.T) int64 {
-	t.Helper()
-	n, err := s.queue.Length(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func TestBell_Ring(t *testing.T) {
+func TestEncode(t *testing.T) {
 	t.Parallel()
-	t.Run("AHundredTimesPutsOne", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup(t)
-		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				if err := s.bell.Ring(t.Context(), 3); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if n := s.length(t); n != 1 {
-			t.Errorf("%d tickets", n)
-		}
-	})
-	t.Run("LanesAreIndependent", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup(t)
-		for lane := range 4 {
-			s.bell.Ring(t.Context(), lane)
-		}
-		if n := s.length(t); n != 4 {
-			t.Errorf("%d tickets", n)
-		}
-	})
-	t.Run("NeededEarlierPutsAnother", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup(t)
-		s.bell.RingAt(t.Context(), 0, s.now.Add(time.Minute))
-		s.bell.Ring(t.Context(), 0)
-		s.bell.RingAt(t.Context(), 0, s.now.Add(2*time.Minute)) // one comes before: enough
-		if n := s.length(t); n != 2 {
-			t.Errorf("%d tickets", n)
-		}
-	})
-	t.Run("SeenOrLongPastRingsAgain", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup(t)
-		s.bell.Ring(t.Context(), 0)
-		s.now = s.now.Add(20 * time.Second)
-		s.bell.Ring(t.Context(), 0)
-		if n := s.length(t); n != 1 {
-			t.Fatalf("visible and not taken: %d tickets", n)
-		}
-		s.bell.Seen(0)
-		s.bell.Ring(t.Context(), 0)
-		if n := s.length(t); n != 2 {
-			t.Fatalf("after it was seen: %d tickets", n)
-		}
-		s.now = s.now.Add(2 * time.Minute)
-		s.bell.Ring(t.Context(), 0)
-		if n := s.length(t); n != 3 {
-			t.Errorf("long past, so another instance has it: %d tickets", n)
-		}
-	})
-	t.Run("AFailedPutIsTriedByTheNextRing", func(t *testing.T) {
-		t.Parallel()
-		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
-			s := newSetup(t)
-			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: kind})
-			err := s.bell.Ring(t.Context(), 0)
-			var want *storage.Error
-			if !errors.As(err, &want) {
-				t.Errorf("error %v", err)
-			}
-			before := s.length(t)
-			if err := s.bell.Ring(t.Context(), 0); err != nil || s.length(t) != before+1 {
-				t.Errorf("second ring: %v, %d tickets after %d", err, s.length(t), before)
-			}
-		}
-	})
-	t.Run("PutBackIsAboutTheTimeGiven", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup(t)
-		s.bell.PutBack(t.Context(), 0, 20*time.Second)
-		s.now = s.now.Add(14 * time.Second)
-		if got, _ := s.queue.Get(t.Context(), 1, time.Second); len(got) != 0 {
-			t.Errorf("visible after 14 s")
-		}
-		s.now = s.now.Add(12 * time.Second)
-		if got, _ := s.queue.Get(t.Context(), 1, time.Second); len(got) != 1 {
-			t.Errorf("not visible after 26 s")
-		}
-	})
+	if got, want := ticket.Encode(2, 17), "weir lane 2.17"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	if e, l, err := ticket.Decode(ticket.Encode(2, 17)); e != 2 || l != 17 || err != nil {
-		t.Errorf("round trip: %d %d %v", e, l, err)
-	}
-	for _, text := range []string{"", "weir lane", "weir lane 1", "weir lane 1.x", "weir lane 1.2 ", " weir lane 1.2", "weir lane 01.2", "weir lane 1.-2", "weir lane -1.2", `{"lane":1}`, "1.2"} {
-		if _, _, err := ticket.Decode(text); err == nil {
-			t.Errorf("%q was taken for a ticket", text)
+	for _, want := range [][2]int{{0, 0}, {1, 0}, {2, 17}, {1 << 40, 1 << 30}} {
+		epoch, lane, err := ticket.Decode(ticket.Encode(want[0], want[1]))
+		if epoch != want[0] || lane != want[1] || err != nil {
+			t.Errorf("%v came back as %d, %d, %v", want, epoch, lane, err)
 		}
 	}
+	garbage := map[string]string{
+		"Empty":         "",
+		"PrefixAlone":   "weir lane ",
+		"NoPrefix":      "1.2",
+		"PrefixTwice":   "weir lane weir lane 1.2",
+		"NoLane":        "weir lane 1",
+		"EmptyLane":     "weir lane 1.",
+		"EmptyEpoch":    "weir lane .2",
+		"ThreeNumbers":  "weir lane 1.2.3",
+		"NotANumber":    "weir lane 1.x",
+		"Hexadecimal":   "weir lane 1.0x2",
+		"Underscore":    "weir lane 1.1_0",
+		"LeadingZero":   "weir lane 01.2",
+		"Plus":          "weir lane +1.2",
+		"NegativeEpoch": "weir lane -1.2",
+		"NegativeLane":  "weir lane 1.-2",
+		"MinusZero":     "weir lane 1.-0",
+		"TooLarge":      "weir lane 1.99999999999999999999",
+		"SpaceAfter":    "weir lane 1.2 ",
+		"SpaceBefore":   " weir lane 1.2",
+		"NewLine":       "weir lane 1.2\n",
+		"UpperCase":     "WEIR LANE 1.2",
+		"JSON":          `{"lane":2,"epoch":1}`,
+		"Base64":        "d2VpciBsYW5lIDEuMg==",
+		"OtherDigits":   "weir lane 1.٢",
+	}
+	for name, text := range garbage {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if epoch, lane, err := ticket.Decode(text); err == nil || epoch != 0 || lane != 0 {
+				t.Errorf("%q was taken for %d.%d, error %v", text, epoch, lane, err)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("weir lane 1.2")
+	f.Add(`{"lane":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		epoch, lane, err := ticket.Decode(text)
+		if err == nil && ticket.Encode(epoch, lane) != text {
+			t.Errorf("%q and %q are one ticket", text, ticket.Encode(epoch, lane))
+		}
+	})
 }

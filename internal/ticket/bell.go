@@ -1,0 +1,169 @@
+package ticket
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+)
+
+const (
+	// defaultMaxDelay spreads the rings of many instances without making anyone wait long.
+	defaultMaxDelay = 10 * time.Second
+
+	// consumedAfter is how long past its moment a ticket of ours is still believed to be
+	// there: the host polls at least once a minute.
+	consumedAfter = time.Minute
+
+	// grain is the exactness of a moment in the queue: it counts whole seconds, by a clock
+	// that is not ours.
+	grain = time.Second
+
+	// maxQueueDelay is the longest visibility delay the queue takes.
+	maxQueueDelay = 7 * 24 * time.Hour
+)
+
+// Config says where and how a Bell rings.
+type Config struct {
+	Queue              storage.Queue
+	Epoch              int
+	MinDelay, MaxDelay time.Duration    // of a ring, drawn between them; MaxDelay 0 = 10 s
+	Now                func() time.Time // nil = time.Now
+	Rand               func() float64   // 0 to 1, called concurrently; nil = math/rand
+	Log                *slog.Logger     // nil = no logs
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxDelay == 0 {
+		c.MaxDelay = defaultMaxDelay
+	}
+	c.MaxDelay = max(c.MaxDelay, c.MinDelay)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Bell puts tickets under the merge rule. Its methods may be called concurrently.
+type Bell struct {
+	cfg Config
+
+	mu  sync.Mutex
+	own map[int][]*note // by lane
+}
+
+// note is what we know of a ticket of ours: when it becomes visible.
+type note struct{ visibleAt time.Time }
+
+// New makes a Bell that has rung nothing yet.
+func New(cfg Config) *Bell {
+	return &Bell{cfg: cfg.withDefaults(), own: map[int][]*note{}}
+}
+
+// Ring wants a ticket to be visible within MinDelay to MaxDelay from now, and puts none
+// when one of our own comes by then anyway. After an error nothing is noted, so the next
+// ring puts one; the error is storage's, wrapped, and no reason to fail what rang.
+func (b *Bell) Ring(ctx context.Context, lane int) error {
+	now := b.cfg.Now()
+	return b.ring(ctx, lane, now, b.between(b.cfg.MinDelay, b.cfg.MaxDelay), b.cfg.MaxDelay)
+}
+
+// RingAt wants a ticket to be visible at the moment needed, or a second later; a moment
+// past is now. It puts none when one of our own is visible by then.
+func (b *Bell) RingAt(ctx context.Context, lane int, needed time.Time) error {
+	now := b.cfg.Now()
+	return b.ring(ctx, lane, now, needed.Sub(now), needed.Sub(now))
+}
+
+// PutBack is the ring of a process that got a ticket and found the lane busy: a new ticket
+// after about that long, three quarters to five quarters of it, so that those who wait for
+// one lane do not meet again. It takes the place of the one in hand, which Seen has
+// dropped and the host deletes. It puts none when one of our own comes by then anyway.
+func (b *Bell) PutBack(ctx context.Context, lane int, about time.Duration) error {
+	now := b.cfg.Now()
+	return b.ring(ctx, lane, now, b.between(about*3/4, about*5/4), about*5/4)
+}
+
+// Seen says that a ticket of the lane has arrived here: it may be our own, so those that
+// are visible by now stop counting. Call it before looking whether the lane has work:
+// what is filed after the look must be able to ring.
+func (b *Bell) Seen(lane int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(lane, b.cfg.Now().Add(grain))
+}
+
+// ring puts one ticket that becomes visible after delay, unless one of our own is there
+// when latest has passed.
+func (b *Bell) ring(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
+	delay = inWholeSeconds(delay)
+	claimed := b.claim(lane, now, now.Add(delay), now.Add(max(latest, 0)))
+	if claimed == nil {
+		return nil
+	}
+	if err := b.cfg.Queue.Put(ctx, Encode(b.cfg.Epoch, lane), delay); err != nil {
+		// Also when it may have been put: one ticket too many is cheaper than one too few.
+		b.disclaim(lane, claimed)
+		return fmt.Errorf("ring lane %d: %w", lane, err)
+	}
+	b.cfg.Log.Debug("ticket: put", "lane", lane, "delay", delay)
+	return nil
+}
+
+// claim notes a ticket before it is put, so that rings meanwhile put no other and wait for
+// nothing. It gives nil when one of our own is visible by the time needed.
+func (b *Bell) claim(lane int, now, visibleAt, needed time.Time) *note {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(lane, now.Add(-consumedAfter))
+	for _, n := range b.own[lane] {
+		// The grain: a ticket put for this very moment was itself rounded up.
+		if !n.visibleAt.After(needed.Add(grain)) {
+			return nil
+		}
+	}
+	n := &note{visibleAt: visibleAt}
+	b.own[lane] = append(b.own[lane], n)
+	return n
+}
+
+// disclaim takes back the note of a ticket that could not be put.
+func (b *Bell) disclaim(lane int, failed *note) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(lane, func(n *note) bool { return n == failed })
+}
+
+// forget drops the notes of tickets visible by the moment given. The caller holds mu.
+func (b *Bell) forget(lane int, by time.Time) {
+	b.drop(lane, func(n *note) bool { return !n.visibleAt.After(by) })
+}
+
+// drop removes notes of a lane. The caller holds mu.
+func (b *Bell) drop(lane int, match func(*note) bool) {
+	b.own[lane] = slices.DeleteFunc(b.own[lane], match)
+	if len(b.own[lane]) == 0 {
+		delete(b.own, lane)
+	}
+}
+
+// inWholeSeconds is a delay as the queue counts it, within what it takes.
+func inWholeSeconds(d time.Duration) time.Duration {
+	d = min(max(0, d), maxQueueDelay)
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+func (b *Bell) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(b.cfg.Rand()*float64(high-low))
+}

@@ -1,0 +1,334 @@
+package ticket_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/ticket"
+)
+
+// setup is one instance's bell and its queue, with a clock and a die that can be set.
+type setup struct {
+	now    time.Time
+	die    float64
+	queue  *memory.Queue
+	faults *storagetest.Faults
+	cfg    ticket.Config
+	bell   *ticket.Bell
+}
+
+func newSetup() *setup {
+	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), die: 0.5, faults: storagetest.NewFaults()}
+	now := func() time.Time { return s.now }
+	s.queue = memory.New(now).Queue("tickets")
+	s.cfg = ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 4, Now: now, Rand: func() float64 { return s.die }}
+	s.bell = ticket.New(s.cfg)
+	return s
+}
+
+func (s *setup) pass(d time.Duration) { s.now = s.now.Add(d) }
+
+func (s *setup) ring(t *testing.T, lane int) {
+	t.Helper()
+	if err := s.bell.Ring(t.Context(), lane); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *setup) ringAt(t *testing.T, needed time.Time) {
+	t.Helper()
+	if err := s.bell.RingAt(t.Context(), 0, needed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantPut checks how many tickets have been put so far, visible or not.
+func (s *setup) wantPut(t *testing.T, want int64) {
+	t.Helper()
+	if got, err := s.queue.Length(t.Context()); err != nil || got != want {
+		t.Fatalf("%d tickets, want %d (error %v)", got, want, err)
+	}
+}
+
+// take is the host's poll: it gives the visible tickets' texts, and deletes them.
+func (s *setup) take(t *testing.T) []string {
+	t.Helper()
+	got, err := s.queue.Get(t.Context(), 32, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range got {
+		texts = append(texts, m.Text)
+		if err := s.queue.Delete(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
+}
+
+func TestBell_Ring(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, s *setup){
+		"NamesTheLane": func(t *testing.T, s *setup) {
+			s.ring(t, 3)
+			s.pass(10 * time.Second)
+			if got := s.take(t); len(got) != 1 || got[0] != ticket.Encode(4, 3) {
+				t.Errorf("tickets %q", got)
+			}
+		},
+		"AHundredTimesPutsOne": func(t *testing.T, s *setup) {
+			for range 100 {
+				s.ring(t, 3)
+				s.pass(50 * time.Millisecond)
+			}
+			s.wantPut(t, 1)
+		},
+		"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
+			s.cfg.MaxDelay, s.die = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
+			s.bell = ticket.New(s.cfg)
+			for range 100 {
+				s.ring(t, 3)
+			}
+			s.wantPut(t, 1)
+		},
+		"LanesAreIndependent": func(t *testing.T, s *setup) {
+			for lane := range 4 {
+				s.ring(t, lane)
+				s.ring(t, lane)
+			}
+			s.wantPut(t, 4)
+			s.pass(10 * time.Second)
+			s.bell.Seen(2)
+			for lane := range 4 {
+				s.ring(t, lane)
+			}
+			s.wantPut(t, 5)
+		},
+		"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
+			s.cfg.MinDelay, s.cfg.MaxDelay, s.die = 4*time.Second, 8*time.Second, 0.75
+			s.bell = ticket.New(s.cfg)
+			s.ring(t, 0)
+			s.pass(7*time.Second - 1)
+			if got := s.take(t); len(got) != 0 {
+				t.Error("visible too early")
+			}
+			s.pass(1)
+			if got := s.take(t); len(got) != 1 {
+				t.Error("not visible in time")
+			}
+		},
+		"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
+			s.ringAt(t, s.now.Add(time.Minute))
+			s.ring(t, 0)
+			s.wantPut(t, 2)
+			s.ringAt(t, s.now.Add(2*time.Minute)) // one comes before that anyway
+			s.wantPut(t, 2)
+		},
+		"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
+			s.ring(t, 0)
+			s.pass(5 * time.Second)
+			s.bell.Seen(0)
+			s.ring(t, 0)
+			s.wantPut(t, 2)
+		},
+		"AnothersTicketSeenLeavesWhatIsStillToCome": func(t *testing.T, s *setup) {
+			s.ring(t, 0)
+			s.bell.Seen(0)
+			s.ring(t, 0)
+			s.wantPut(t, 1)
+		},
+		"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
+			s.ring(t, 0)
+			s.pass(65*time.Second - 1)
+			s.ring(t, 0)
+			s.wantPut(t, 1)
+			s.pass(1)
+			s.ring(t, 0)
+			s.wantPut(t, 2)
+		},
+		"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
+			if err := s.bell.Ring(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
+				t.Fatalf("error %v", err)
+			}
+			s.wantPut(t, 0)
+			s.ring(t, 0)
+			s.wantPut(t, 1)
+		},
+		"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
+			if err := s.bell.Ring(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
+				t.Fatalf("error %v", err)
+			}
+			s.ring(t, 0)
+			s.ring(t, 0)
+			s.wantPut(t, 2) // the one that did arrive, and the one we know of
+		},
+		"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
+			s.ringAt(t, s.now.Add(time.Minute))
+			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
+			if err := s.bell.Ring(t.Context(), 0); err == nil {
+				t.Fatal("no error")
+			}
+			s.ringAt(t, s.now.Add(time.Minute))
+			s.wantPut(t, 1)
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newSetup())
+		})
+	}
+}
+
+func TestBell_RingAt(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, s *setup){
+		"TheSameMomentPutsOne": func(t *testing.T, s *setup) {
+			needed := s.now.Add(90500 * time.Millisecond) // the queue makes 91 s of it
+			for range 100 {
+				s.ringAt(t, needed)
+				s.pass(30 * time.Millisecond)
+			}
+			s.wantPut(t, 1)
+		},
+		"APastMomentIsNow": func(t *testing.T, s *setup) {
+			for range 10 {
+				s.ringAt(t, s.now.Add(-time.Hour))
+			}
+			s.wantPut(t, 1)
+			if got := s.take(t); len(got) != 1 {
+				t.Error("not visible at once")
+			}
+		},
+		"BeyondTheQueuesReachIsAsFarAsItGoes": func(t *testing.T, s *setup) {
+			s.ringAt(t, s.now.Add(30*24*time.Hour))
+			s.ringAt(t, s.now.Add(30*24*time.Hour))
+			s.wantPut(t, 1)
+			s.pass(7 * 24 * time.Hour)
+			if got := s.take(t); len(got) != 1 {
+				t.Error("not visible after seven days")
+			}
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newSetup())
+		})
+	}
+}
+
+func TestBell_PutBack(t *testing.T) {
+	t.Parallel()
+	const about = 20 * time.Second
+	putBack := func(t *testing.T, s *setup) {
+		t.Helper()
+		if err := s.bell.PutBack(t.Context(), 0, about); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for die, want := range map[float64]time.Duration{0: 15 * time.Second, 0.5: about, 1: 25 * time.Second} {
+		t.Run("After"+want.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSetup()
+			s.die = die
+			putBack(t, s)
+			s.pass(want - 1)
+			if got := s.take(t); len(got) != 0 {
+				t.Error("visible too early")
+			}
+			s.pass(1)
+			if got := s.take(t); len(got) != 1 {
+				t.Error("not visible in time")
+			}
+		})
+	}
+	t.Run("OneComesAnyway", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		s.ring(t, 0)
+		putBack(t, s)
+		s.wantPut(t, 1)
+	})
+	t.Run("ALaneBusyForLongKeepsOneTicket", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		s.ring(t, 0)
+		for i := range 200 {
+			s.die = float64(i%11) / 10
+			s.pass(time.Second)
+			for range s.take(t) {
+				s.bell.Seen(0)
+				putBack(t, s)
+			}
+			s.wantPut(t, 1)
+		}
+	})
+}
+
+func TestBell_Concurrent(t *testing.T) {
+	t.Parallel()
+	t.Run("RingsMergeToOnePerLane", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		var wg sync.WaitGroup
+		for i := range 400 {
+			wg.Go(func() {
+				if err := s.bell.Ring(t.Context(), i%4); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		s.wantPut(t, 4)
+	})
+	t.Run("ARingNeverWaitsForAnother", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		under := make(chan struct{})
+		s.faults.Once(func(storagetest.Call) bool { close(under); return true }, storagetest.Fault{Kind: storagetest.Hang})
+		ctx, cancel := context.WithCancel(t.Context())
+		hung := make(chan error)
+		go func() { hung <- s.bell.Ring(ctx, 0) }()
+		<-under
+		s.ring(t, 0) // would hang here
+		s.wantPut(t, 0)
+		cancel()
+		if err := <-hung; err == nil {
+			t.Error("no error")
+		}
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+	})
+	t.Run("FailuresLeaveNoNoteBehind", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		var calls atomic.Int64
+		s.faults.Set(func(storagetest.Call) storagetest.Fault {
+			if calls.Add(1)%2 == 0 {
+				return storagetest.Fault{}
+			}
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				s.bell.Seen(0)
+				s.bell.Ring(t.Context(), 0)
+			})
+		}
+		wg.Wait()
+		s.faults.Set(nil)
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+	})
+}
