@@ -81,8 +81,7 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 	}))
 }
 
-// leaseIDPattern is a UUID's. The emulator takes anything, and for an empty id it and
-// the SDK each make one of their own.
+// leaseIDPattern is a UUID's. The emulator takes anything, even nothing.
 var leaseIDPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 func (l *Leases) call(ctx context.Context, op, name, id string, f func(context.Context, *lease.BlobClient) error) error {
