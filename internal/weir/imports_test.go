@@ -1,0 +1,76 @@
+package weir_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// may says which of our packages a package may import: the arrows of the architecture.
+// What is not listed may import anything of ours (handler, tools) or is a test's helper.
+var may = map[string][]string{
+	"weir/internal/weir":                {},
+	"weir/internal/contract":            {"weir/internal/weir"},
+	"weir/internal/storage":             {},
+	"weir/internal/storage/azure":       {"weir/internal/storage"},
+	"weir/internal/storage/memory":      {"weir/internal/storage"},
+	"weir/internal/storage/storagetest": {"weir/internal/storage"},
+	"weir/internal/lease":               {"weir/internal/storage"},
+	"weir/internal/lane":                {"weir/internal/weir", "weir/internal/storage"},
+	"weir/internal/ticket":              {"weir/internal/storage"},
+	"weir/internal/drain":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/ticket", "weir/internal/storage"},
+	"weir/internal/cms":                 {"weir/internal/weir"},
+	"weir/internal/invoke":              {},
+	"weir/internal/httpio":              {"weir/internal/weir"},
+}
+
+// adapters are for the handler to wire; functions and the core do not know them.
+var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms", "weir/internal/lease"}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "weir/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	listed := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		listed++
+		for _, imported := range fields[1:] {
+			if reason := forbidden(fields[0], imported); reason != "" {
+				t.Errorf("%s imports %s: %s", fields[0], imported, reason)
+			}
+		}
+	}
+	if listed < len(may) {
+		t.Errorf("only %d packages were looked at", listed)
+	}
+}
+
+func forbidden(pkg, imported string) string {
+	isTool, isFunction := strings.HasPrefix(pkg, "weir/tools/"), strings.HasPrefix(pkg, "weir/functions/")
+	if strings.Contains(imported, "azure-sdk-for-go") && pkg != "weir/internal/storage/azure" && !isTool {
+		return "only internal/storage/azure speaks to the SDK"
+	}
+	if !strings.HasPrefix(imported, "weir/") {
+		return ""
+	}
+	allowed, listed := may[pkg]
+	switch {
+	case imported == "weir/handler":
+		return "nobody imports the handler"
+	case strings.HasPrefix(imported, "weir/tools/") && !isTool:
+		return "tools are not part of the program"
+	case strings.HasPrefix(imported, "weir/functions/") && pkg != "weir/handler" && !isTool:
+		return "functions are for the handler to wire, and do not know each other"
+	case isFunction && slices.Contains(adapters, imported):
+		return "a function declares what it needs, and gets an adapter from the handler"
+	case listed && !slices.Contains(allowed, imported):
+		return "not among what it may import"
+	case !listed && strings.HasPrefix(pkg, "weir/internal/"):
+		return "a new package: say here what it may import"
+	}
+	return ""
+}
