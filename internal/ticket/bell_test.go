@@ -1,9 +1,6 @@
 package ticket_test
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,6 +141,27 @@ func TestBell_Ring(t *testing.T) {
 			s.ring(t, 0)
 			s.wantPut(t, 1)
 		},
+		"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
+			s.ring(t, 0)
+			s.pass(4 * time.Second) // the queue's clock is not ours
+			s.bell.Seen(0)
+			s.ring(t, 0)
+			s.wantPut(t, 2)
+		},
+		"DefaultsSuffice": func(t *testing.T, s *setup) {
+			s.bell = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
+			s.ring(t, 0)
+			s.ring(t, 0)
+			s.wantPut(t, 1)
+			s.pass(time.Minute - 1)
+			if got := s.take(t); len(got) != 0 {
+				t.Error("visible before MinDelay")
+			}
+			s.pass(1)
+			if got := s.take(t); len(got) != 1 {
+				t.Error("not visible after MinDelay, which bounds MaxDelay")
+			}
+		},
 		"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
 			s.ring(t, 0)
 			s.pass(65*time.Second - 1)
@@ -259,6 +277,13 @@ func TestBell_PutBack(t *testing.T) {
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
+	t.Run("OneComesWithinItsTime", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		s.ringAt(t, s.now.Add(about*6/5)) // later than the delay drawn
+		putBack(t, s)
+		s.wantPut(t, 1)
+	})
 	t.Run("ALaneBusyForLongKeepsOneTicket", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
@@ -272,63 +297,5 @@ func TestBell_PutBack(t *testing.T) {
 			}
 			s.wantPut(t, 1)
 		}
-	})
-}
-
-func TestBell_Concurrent(t *testing.T) {
-	t.Parallel()
-	t.Run("RingsMergeToOnePerLane", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup()
-		var wg sync.WaitGroup
-		for i := range 400 {
-			wg.Go(func() {
-				if err := s.bell.Ring(t.Context(), i%4); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		s.wantPut(t, 4)
-	})
-	t.Run("ARingNeverWaitsForAnother", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup()
-		under := make(chan struct{})
-		s.faults.Once(func(storagetest.Call) bool { close(under); return true }, storagetest.Fault{Kind: storagetest.Hang})
-		ctx, cancel := context.WithCancel(t.Context())
-		hung := make(chan error)
-		go func() { hung <- s.bell.Ring(ctx, 0) }()
-		<-under
-		s.ring(t, 0) // would hang here
-		s.wantPut(t, 0)
-		cancel()
-		if err := <-hung; err == nil {
-			t.Error("no error")
-		}
-		s.ring(t, 0)
-		s.wantPut(t, 1)
-	})
-	t.Run("FailuresLeaveNoNoteBehind", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup()
-		var calls atomic.Int64
-		s.faults.Set(func(storagetest.Call) storagetest.Fault {
-			if calls.Add(1)%2 == 0 {
-				return storagetest.Fault{}
-			}
-			return storagetest.Fault{Kind: storagetest.FailBefore}
-		})
-		var wg sync.WaitGroup
-		for range 200 {
-			wg.Go(func() {
-				s.bell.Seen(0)
-				s.bell.Ring(t.Context(), 0)
-			})
-		}
-		wg.Wait()
-		s.faults.Set(nil)
-		s.ring(t, 0)
-		s.wantPut(t, 1)
 	})
 }
