@@ -1,0 +1,90 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Faults says how the CMS misbehaves. Zero is a CMS that works.
+type Faults struct {
+	Down       bool   `json:"down"`       // 503
+	Drop       bool   `json:"drop"`       // the connection is closed without an answer
+	Hang       bool   `json:"hang"`       // no answer until the fault is cleared
+	Slow       string `json:"slow"`       // this much later
+	TooMany    string `json:"tooMany"`    // 429 with this Retry-After (a duration)
+	FailEvery  int    `json:"failEvery"`  // 500 for every nth
+	FailPath   string `json:"failPath"`   // 500 for this path
+	RejectText string `json:"rejectText"` // 400 for bodies with this text in them
+}
+
+// aborted is the status recorded of a request that got no answer.
+const aborted = -1
+
+// hangLook is how often a hanging request looks whether it may go on.
+const hangLook = 10 * time.Millisecond
+
+func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
+	var f Faults
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		http.Error(w, "faults: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	for _, text := range []string{f.Slow, f.TooMany} {
+		if _, err := time.ParseDuration(first(text, "0s")); err != nil {
+			http.Error(w, "faults: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	s.mu.Lock()
+	s.faults = f
+	s.mu.Unlock()
+	writeJSON(w, f)
+}
+
+func (s *Server) clearFaults(http.ResponseWriter, *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = Faults{}
+}
+
+func (s *Server) current() (Faults, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults, s.count
+}
+
+// fault gives the answer of a request that is to fail, 0 when it is to be taken.
+func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body []byte) (int, string) {
+	s.mu.Lock()
+	s.count++
+	s.mu.Unlock()
+	f, n := s.current()
+	if d, err := time.ParseDuration(f.Slow); err == nil {
+		time.Sleep(d)
+	}
+	for f.Hang && r.Context().Err() == nil {
+		time.Sleep(hangLook)
+		f, n = s.current()
+	}
+	switch {
+	case f.Drop:
+		return aborted, ""
+	case f.Down:
+		return http.StatusServiceUnavailable, "down for maintenance"
+	case f.TooMany != "":
+		d, _ := time.ParseDuration(f.TooMany)
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.Seconds())))
+		return http.StatusTooManyRequests, "too many writes"
+	case f.RejectText != "" && strings.Contains(string(body), f.RejectText):
+		return http.StatusBadRequest, fmt.Sprintf("%q is not allowed here", f.RejectText)
+	case f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0:
+		return http.StatusInternalServerError, "internal error: the index is locked"
+	}
+	return 0, ""
+}

@@ -1,0 +1,254 @@
+// Package server is the demo CMS: an item is looked up by its path, a moment passes, then
+// it is created or updated. Nothing keeps two writes of one path apart, as in the CMSs
+// Weir is for. It records what was done to it, so that it can be the judge of whoever
+// writes to it, and it can be told to fail.
+package server
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"html/template"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// item is one piece of content. Two of one path are what must not happen.
+type item struct {
+	Path, Version, Title string
+	Updated              time.Time
+}
+
+// Request is one write as the CMS saw it.
+type Request struct {
+	ID        string    `json:"id"` // the Idempotency-Key; empty when there was none
+	Path      string    `json:"path"`
+	Version   int       `json:"version"`
+	Fence     int64     `json:"fence"`
+	Attempt   int       `json:"attempt"`
+	StartedAt time.Time `json:"startedAt"`
+	EndedAt   time.Time `json:"endedAt"`
+	Status    int       `json:"status"`
+}
+
+// Server is a CMS. Safe for concurrent use.
+type Server struct {
+	latency, jitter time.Duration
+	mux             *http.ServeMux
+
+	mu       sync.Mutex
+	items    []*item
+	requests []Request
+	running  map[string]int // writes at this moment, by path
+	inFlight int
+	stats    Stats
+	latest   map[string]int // highest version written, by path
+	ids      map[string]bool
+	faults   Faults
+	count    int
+}
+
+// Stats is the CMS's own record.
+type Stats struct {
+	Items         int `json:"items"`
+	Writes        int `json:"writes"`
+	Failures      int `json:"failures"`      // answers of 400 and over
+	Duplicates    int `json:"duplicates"`    // items whose path another has too
+	Overlaps      int `json:"overlaps"`      // writes that began while another of their path ran
+	MaxConcurrent int `json:"maxConcurrent"` // writes at once, of whatever path
+	Inversions    int `json:"inversions"`    // writes of a version lower than their path's last
+	Repeats       int `json:"repeats"`       // successful writes under an Idempotency-Key written before
+}
+
+// New makes an empty CMS.
+func New(latency, jitter time.Duration) *Server {
+	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
+	s.reset()
+	s.mux.HandleFunc("POST /api/content", s.write)
+	s.mux.HandleFunc("GET /stats", s.showStats)
+	s.mux.HandleFunc("GET /requests", s.showRequests)
+	s.mux.HandleFunc("POST /faults", s.setFaults)
+	s.mux.HandleFunc("DELETE /faults", s.clearFaults)
+	s.mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { s.reset() })
+	s.mux.HandleFunc("GET /{$}", s.page)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+func (s *Server) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items, s.requests, s.stats = nil, nil, Stats{}
+	s.running, s.latest, s.ids = map[string]int{}, map[string]int{}, map[string]bool{}
+}
+
+// maxBody is the largest body the CMS takes.
+const maxBody = 8 << 20
+
+// content is what is read of a body, whatever its root element is.
+type content struct {
+	PathAttr    string `xml:"path,attr"`
+	VersionAttr string `xml:"version,attr"`
+	Path        string `xml:"path"`
+	Version     string `xml:"version"`
+	Title       string `xml:"title"`
+}
+
+// write takes one message. Once it has begun it goes on to its end, also when the client
+// has left: that is what settle times are for.
+func (s *Server) write(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "the body broke off", http.StatusBadRequest)
+		return
+	}
+	var c content
+	if err := xml.Unmarshal(body, &c); err != nil {
+		http.Error(w, "this is not XML", http.StatusBadRequest)
+		return
+	}
+	version, _ := strconv.Atoi(first(c.VersionAttr, c.Version)) // without one it is 0
+	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: first(c.PathAttr, c.Path), Version: version, StartedAt: time.Now()}
+	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
+	req.Attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
+	s.begin(req.Path)
+	status, words := s.fault(w, r, req.Path, body)
+	if status == 0 {
+		status, words = s.store(req, c.Title)
+	}
+	req.Status, req.EndedAt = status, time.Now()
+	s.end(req)
+	if status == aborted {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, words)
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// store is the race: look up, wait, write. The lock is held for each step, not for all.
+func (s *Server) store(req Request, title string) (int, string) {
+	if req.Path == "" {
+		return http.StatusBadRequest, "path is missing"
+	}
+	s.mu.Lock()
+	var found *item
+	for _, it := range s.items {
+		if it.Path == req.Path {
+			found = it
+			break
+		}
+	}
+	s.mu.Unlock()
+	wait := s.latency
+	if s.jitter > 0 {
+		wait += rand.N(s.jitter)
+	}
+	time.Sleep(wait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	written := item{req.Path, strconv.Itoa(req.Version), title, time.Now()}
+	if found != nil {
+		*found = written
+		return http.StatusOK, "updated"
+	}
+	s.items = append(s.items, &written)
+	return http.StatusCreated, "created"
+}
+
+func (s *Server) begin(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[path]++; s.running[path] > 1 {
+		s.stats.Overlaps++
+	}
+	s.inFlight++
+	s.stats.MaxConcurrent = max(s.stats.MaxConcurrent, s.inFlight)
+}
+
+func (s *Server) end(req Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight--
+	if s.running[req.Path]--; s.running[req.Path] == 0 {
+		delete(s.running, req.Path)
+	}
+	s.requests = append(s.requests, req)
+	if req.Status >= http.StatusBadRequest || req.Status == aborted {
+		s.stats.Failures++
+		return
+	}
+	s.stats.Writes++
+	if req.Version < s.latest[req.Path] {
+		s.stats.Inversions++
+	}
+	s.latest[req.Path] = max(s.latest[req.Path], req.Version)
+	if req.ID != "" && s.ids[req.ID] {
+		s.stats.Repeats++
+	}
+	s.ids[req.ID] = true
+}
+
+// Stats gives the record.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, paths := s.stats, map[string]bool{}
+	st.Items = len(s.items)
+	for _, it := range s.items {
+		if paths[it.Path] {
+			st.Duplicates++
+		}
+		paths[it.Path] = true
+	}
+	return st
+}
+
+func (s *Server) showStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) }
+
+func (s *Server) showRequests(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	requests := append([]Request{}, s.requests...)
+	s.mu.Unlock()
+	writeJSON(w, requests)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v) // the client is gone when this fails
+}
+
+var page = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Demo CMS</title>
+<meta name="viewport" content="width=device-width"><style>
+:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8884}
+dl{display:flex;flex-wrap:wrap;gap:.5rem 2rem}dt{opacity:.7}dd{margin:0;font-weight:600}div{min-width:6rem}</style>
+<h1>Demo CMS</h1><dl>{{with .Stats}}<div><dt>items</dt><dd>{{.Items}}</dd></div><div><dt>writes</dt><dd>{{.Writes}}</dd></div>
+<div><dt>duplicates</dt><dd>{{.Duplicates}}</dd></div><div><dt>overlaps</dt><dd>{{.Overlaps}}</dd></div>
+<div><dt>inversions</dt><dd>{{.Inversions}}</dd></div><div><dt>repeats</dt><dd>{{.Repeats}}</dd></div><div><dt>failures</dt><dd>{{.Failures}}</dd></div>{{end}}</dl>
+<table><thead><tr><th>path<th>version<th>title<th>updated</thead>{{range .Items}}<tr><td>{{.Path}}<td>{{.Version}}<td>{{.Title}}<td>{{.Updated.Format "15:04:05.000"}}{{else}}<tr><td colspan="4">Nothing has been written yet.{{end}}</table></html>`))
+
+// page shows the items.
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+	stats := s.Stats()
+	s.mu.Lock()
+	items := make([]item, 0, len(s.items))
+	for _, it := range s.items {
+		items = append(items, *it)
+	}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	page.Execute(w, map[string]any{"Stats": stats, "Items": items}) // the client is gone when this fails
+}

@@ -1,0 +1,131 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/tools/cms/server"
+)
+
+func start(t *testing.T, latency time.Duration) (*server.Server, string) {
+	t.Helper()
+	cms := server.New(latency, 0)
+	web := httptest.NewServer(cms)
+	t.Cleanup(web.Close)
+	return cms, web.URL
+}
+
+func post(t *testing.T, url, body, id string) int {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", id)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return -1
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+func article(path string, version int) string {
+	return fmt.Sprintf(`<article path="%s" version="%d"><title>t</title></article>`, path, version)
+}
+
+func TestServer_ConcurrentWritesMakeDuplicates(t *testing.T) {
+	t.Parallel()
+	cms, url := start(t, 50*time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() { post(t, url+"/api/content", article("/a", i), "") })
+	}
+	wg.Wait()
+	if s := cms.Stats(); s.Duplicates == 0 || s.Overlaps == 0 || s.Writes != 5 || s.MaxConcurrent < 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestServer_OneWriterMakesNone(t *testing.T) {
+	t.Parallel()
+	cms, url := start(t, time.Millisecond)
+	for i := range 6 {
+		post(t, url+"/api/content", article("/a", 1+i), fmt.Sprint(i/2)) // each id twice
+	}
+	post(t, url+"/api/content", article("/a", 2), "late")
+	if s := cms.Stats(); s.Items != 1 || s.Duplicates != 0 || s.Overlaps != 0 || s.Inversions != 1 || s.Repeats != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestServer_Faults(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[string]int{
+		`{"down":true}`: 503, `{"drop":true}`: -1, `{"tooMany":"2s"}`: 429, `{"failEvery":1}`: 500,
+		`{"failPath":"/a"}`: 500, `{"failPath":"/b"}`: 201, `{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
+	} {
+		_, url := start(t, 0)
+		if got := post(t, url+"/faults", fault, ""); got != 200 {
+			t.Errorf("%s: %d", fault, got)
+		}
+		if got := post(t, url+"/api/content", article("/a", 1), ""); got != want {
+			t.Errorf("%s: %d, want %d", fault, got, want)
+		}
+	}
+	_, url := start(t, 0)
+	for _, wrong := range []string{`{"explode":true}`, `{"slow":"soon"}`, `x`} {
+		if got := post(t, url+"/faults", wrong, ""); got != 400 {
+			t.Errorf("%s: %d", wrong, got)
+		}
+	}
+}
+
+func TestServer_HangEndsWithTheFault(t *testing.T) {
+	t.Parallel()
+	_, url := start(t, 0)
+	post(t, url+"/faults", `{"hang":true}`, "")
+	done := make(chan int)
+	go func() { done <- post(t, url+"/api/content", article("/a", 1), "") }()
+	select {
+	case got := <-done:
+		t.Fatalf("answered %d while it should hang", got)
+	case <-time.After(100 * time.Millisecond):
+	}
+	post(t, url+"/faults", `{}`, "")
+	if got := <-done; got != 201 {
+		t.Errorf("%d", got)
+	}
+}
+
+func TestServer_PageEscapes(t *testing.T) {
+	t.Parallel()
+	_, url := start(t, 0)
+	post(t, url+"/api/content", `<a path="/x"><title>&lt;script&gt;alert(1)&lt;/script&gt;</title></a>`, "")
+	resp, err := http.Get(url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if strings.Contains(string(body), "<script>") || !strings.Contains(string(body), "/x") {
+		t.Errorf("%s", body)
+	}
+	var stats server.Stats
+	resp, err = http.Get(url + "/stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || stats.Writes != 1 {
+		t.Errorf("%+v %v", stats, err)
+	}
+}
