@@ -1,0 +1,238 @@
+// Command demo shows in a minute what Weir is good for: the same burst of messages goes
+// straight to the demo CMS, then through Weir, and the CMS's own record of both is shown
+// side by side.
+//
+// Many upstream systems send at once, and versions of one path come from whichever of them
+// is free, as they do where several systems edit one site. So the order of versions is
+// the order of sending, not a promise: an inversion through Weir is counted only against
+// the order in which messages were accepted.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"weir/tools/cms/server"
+)
+
+type options struct {
+	cms, weir                string
+	messages, paths, clients int
+}
+
+// outcome is one run's column.
+type outcome struct {
+	stats    server.Stats
+	refused  int64 // not taken at all
+	duration time.Duration
+}
+
+// patience is how long Weir may take to deliver everything.
+const patience = 2 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var o options
+	flag.StringVar(&o.cms, "cms", "http://127.0.0.1:7072", "address of the demo CMS")
+	flag.StringVar(&o.weir, "weir", "http://127.0.0.1:7071", "address of Weir")
+	flag.IntVar(&o.messages, "messages", 300, "messages in each run")
+	flag.IntVar(&o.paths, "paths", 20, "content paths they are spread over")
+	flag.IntVar(&o.clients, "clients", 16, "upstream systems that send at once")
+	flag.Parse()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	if o.messages < 1 || o.paths < 1 || o.clients < 1 {
+		return errors.New("messages, paths and clients must be at least 1")
+	}
+	if err := reachable(ctx, o); err != nil {
+		return err
+	}
+	direct, err := o.burst(ctx, out, "straight to the CMS", o.cms+"/api/content", "direct")
+	if err != nil {
+		return err
+	}
+	through, err := o.burst(ctx, out, "through Weir", o.weir+"/api/messages", "weir")
+	if err != nil {
+		return err
+	}
+	table(out, direct, through)
+	if s := through.stats; s.Duplicates+s.Overlaps+s.Failures+int(through.refused) > 0 || s.Writes != o.messages {
+		return errors.New("Weir's column should be clean and is not")
+	}
+	return nil
+}
+
+func reachable(ctx context.Context, o options) error {
+	for name, address := range map[string]string{"the demo CMS": o.cms + "/stats", "Weir": o.weir + "/api/health"} {
+		resp, err := get(ctx, address)
+		if err != nil {
+			return fmt.Errorf("%s does not answer at %s: start the system with make run", name, address)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s with %s: see what make run prints", name, address, resp.Status)
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, address string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(req)
+}
+
+// burst sends all messages at once from all clients, and waits until the CMS has had them.
+func (o options) burst(ctx context.Context, out io.Writer, title, target, name string) (outcome, error) {
+	resp, err := http.Post(o.cms+"/reset", "", nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	resp.Body.Close()
+	began := time.Now()
+	paths := fmt.Sprintf("/demo/%s-%d/", name, began.UnixNano())
+	var sent, refused atomic.Int64
+	work := make(chan string)
+	var wg sync.WaitGroup
+	for range o.clients {
+		wg.Go(func() {
+			for body := range work {
+				if !post(ctx, target, body) {
+					refused.Add(1)
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	go func() {
+		defer close(work)
+		for i := range o.messages {
+			body := fmt.Sprintf(`<article path="%s%d" version="%d"><title>Message %d</title></article>`, paths, i%o.paths, i/o.paths+1, i)
+			select {
+			case work <- body:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	stats, err := o.watch(ctx, out, title, &sent, &refused, done)
+	return outcome{stats, refused.Load(), time.Since(began)}, err
+}
+
+// watch draws the bar until the CMS has had every message that was taken.
+func (o options) watch(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64, done <-chan struct{}) (server.Stats, error) {
+	deadline := time.Now().Add(patience)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return server.Stats{}, ctx.Err()
+		case <-ticker.C:
+		}
+		stats, err := o.stats(ctx)
+		if err != nil {
+			return stats, err
+		}
+		finished := stats.Writes+int(refused.Load()) >= o.messages
+		draw(out, title, int(sent.Load()), stats.Writes, o.messages, finished)
+		select {
+		case <-done:
+		default:
+			continue
+		}
+		if finished {
+			return stats, nil
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(out)
+			return stats, fmt.Errorf("%s: after %s the CMS has had %d of %d messages", title, patience, stats.Writes, o.messages)
+		}
+	}
+}
+
+func (o options) stats(ctx context.Context) (server.Stats, error) {
+	var s server.Stats
+	resp, err := get(ctx, o.cms+"/stats")
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	return s, json.NewDecoder(resp.Body).Decode(&s)
+}
+
+func post(ctx context.Context, target, body string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode/100 == 2
+}
+
+// barWidth is the length of a progress bar in characters.
+const barWidth = 30
+
+// draw draws the bar over itself on a terminal; elsewhere only the last one.
+func draw(out io.Writer, title string, sent, written, total int, last bool) {
+	file, ok := out.(*os.File)
+	terminal := false
+	if ok {
+		info, err := file.Stat()
+		terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	if !terminal && !last {
+		return
+	}
+	full := min(barWidth, written*barWidth/total)
+	text := fmt.Sprintf("%-20s [%s%s] sent %d, written %d of %d", title, strings.Repeat("█", full), strings.Repeat("·", barWidth-full), sent, written, total)
+	if terminal {
+		text = "\r" + text
+	}
+	fmt.Fprint(out, text)
+	if last {
+		fmt.Fprintln(out)
+	}
+}
+
+func table(out io.Writer, direct, through outcome) {
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tstraight\tthrough Weir\t")
+	row := func(name string, f func(outcome) any) { fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, f(direct), f(through)) }
+	row("duplicates (two items of one path)", func(o outcome) any { return o.stats.Duplicates })
+	row("overlapping writes of one path", func(o outcome) any { return o.stats.Overlaps })
+	row("writes at once, at most", func(o outcome) any { return o.stats.MaxConcurrent })
+	row("inversions (older over newer)", func(o outcome) any { return o.stats.Inversions })
+	row("failures", func(o outcome) any { return o.stats.Failures + int(o.refused) })
+	row("time", func(o outcome) any { return o.duration.Round(10 * time.Millisecond) })
+	w.Flush()
+}
