@@ -103,4 +103,3 @@ func TestDecode_Refuses(t *testing.T) {
 		}
 	}
 }
-

@@ -1,0 +1,140 @@
+package host
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Status is what GET /admin/host/status answers.
+type Status struct {
+	State     string           `json:"state"`
+	Version   string           `json:"version"`
+	Instances []InstanceStatus `json:"instances"`
+}
+
+// InstanceStatus is one instance's part of it. A zero PID means that no handler runs.
+type InstanceStatus struct {
+	Number   int    `json:"number"`
+	State    string `json:"state"` // starting, running, exited (with 0, not restarted), gone
+	PID      int    `json:"pid"`
+	Port     int    `json:"port"`
+	WorkerID string `json:"workerId"`
+}
+
+// Status tells how the instances are.
+func (h *Host) Status() Status {
+	s := Status{State: "Running", Version: hostVersion}
+	for _, i := range h.all() {
+		at, p, _, _ := i.now()
+		one := InstanceStatus{Number: i.number, State: string(at), Port: i.port}
+		if p != nil {
+			one.WorkerID = p.workerID
+			if at != zombie {
+				one.PID = p.pid()
+			}
+		}
+		if at == starting {
+			s.State = "Initialized"
+		}
+		s.Instances = append(s.Instances, one)
+	}
+	return s
+}
+
+// admin serves /admin: the host's status, its functions' manual start, and, beyond the real one,
+//
+//	POST   /admin/host/instances      adds an instance
+//	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
+func (h *Host) admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /admin/host/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, h.Status()) })
+	mux.HandleFunc("GET /admin/host/ping", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("POST /admin/functions/{name}", h.startFunction)
+	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := h.addInstance(); err != nil {
+			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			return
+		}
+		reply(w, http.StatusCreated, h.Status())
+	})
+	mux.HandleFunc("DELETE /admin/host/instances/{n}", h.crashInstance)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.cfg.EnableAuth && !same(givenKey(r), h.cfg.MasterKey) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
+
+// crashInstance ends an instance as a lost machine would: at once, and with nothing released.
+func (h *Host) crashInstance(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.PathValue("n"))
+	all := h.all()
+	if err != nil || n < 1 || n > len(all) {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	h.console.log("Instance %d is crashed by request.", n)
+	all[n-1].end()
+	<-all[n-1].ended
+	reply(w, http.StatusOK, h.Status())
+}
+
+// startFunction runs a function that is not HTTP's, in the background: {"input":"…"} becomes the
+// message of a queue trigger.
+func (h *Host) startFunction(w http.ResponseWriter, r *http.Request) {
+	var body struct{ Input string }
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil && len(raw) > 0 {
+		err = json.Unmarshal(raw, &body)
+	}
+	f := h.function(r.PathValue("name"))
+	switch {
+	case f == nil:
+		w.WriteHeader(http.StatusNotFound)
+	case err != nil || f.isHTTP():
+		w.WriteHeader(http.StatusBadRequest)
+	case !h.startManually(f, body.Input):
+		http.Error(w, "Function host is not running.", http.StatusServiceUnavailable)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func (h *Host) function(name string) *function {
+	for _, f := range h.app.functions {
+		if strings.EqualFold(f.name, name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func (h *Host) startManually(f *function, input string) bool {
+	i := h.next()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i == nil || h.stopping {
+		return false
+	}
+	now := h.console.now()
+	var body []byte
+	if f.is("timerTrigger") {
+		s, _ := parseSchedule(f.trigger.pattern) // it parsed before
+		body = timerPayload(f, s.cron, nil, false, now)
+	} else {
+		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now, nextVisible: &now}, now)
+	}
+	h.work.Go(func() { _, _ = i.invoke(newGUID(), f, body) }) // reported there
+	return true
+}

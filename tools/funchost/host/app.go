@@ -1,0 +1,274 @@
+package host
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// app is what a script root describes.
+type app struct {
+	root        string
+	env         *environ
+	command     command
+	forwarding  bool
+	initTimeout time.Duration
+	timeout     time.Duration // of a function; negative = none
+	routePrefix string
+	queues      queueOptions
+	functions   []*function // in the order of their names
+}
+
+// command is how the handler is started.
+type command struct {
+	path, dir string
+	args      []string
+}
+
+type function struct {
+	name     string
+	trigger  binding
+	output   string // name of the HTTP output binding
+	route    template
+	disabled bool
+	pure     bool // HTTP in and out and nothing else: may be forwarded
+}
+
+type binding struct {
+	Type, Name, Direction      string
+	AuthLevel                  string
+	Methods                    []string
+	Route                      *string
+	QueueName, Connection      string
+	DataType                   string
+	Schedule                   string
+	UseMonitor                 *bool
+	RunOnStartup               bool
+	queue, connection, pattern string // expanded
+}
+
+func (f *function) is(kind string) bool { return strings.EqualFold(f.trigger.Type, kind) }
+
+func (f *function) isHTTP() bool { return f.is("httpTrigger") }
+
+func readApp(root string, env *environ) (*app, error) {
+	h, err := readHostFile(root, env)
+	if err != nil {
+		return nil, err
+	}
+	a := &app{
+		root:        root,
+		env:         env,
+		forwarding:  h.flag(false, "customHandler", "enableForwardingHttpRequest"),
+		initTimeout: h.span(30*time.Second, "customHandler", "initializationTimeout"),
+		timeout:     h.span(30*time.Minute, "functionTimeout"),
+		routePrefix: strings.Trim(h.text("api", "extensions", "http", "routePrefix"), "/"),
+		queues:      h.queues(env),
+	}
+	if a.timeout >= 0 && a.timeout < time.Second {
+		h.bad([]string{"functionTimeout"}, "at least a second, or -1")
+	}
+	cmd, err := readCommand(h, root, env)
+	if err := errors.Join(append(h.problems, err)...); err != nil {
+		return nil, err
+	}
+	a.command = cmd
+	return a, a.readFunctions()
+}
+
+func readCommand(h *hostFile, root string, env *environ) (command, error) {
+	at := func(name string) []string { return []string{"customHandler", "description", name} }
+	path, _ := env.expand(h.text("", at("defaultExecutablePath")...))
+	if path == "" {
+		return command{}, errors.New("host.json: customHandler.description.defaultExecutablePath is missing")
+	}
+	if inRoot := filepath.Join(root, path); !filepath.IsAbs(path) {
+		if _, err := os.Stat(inRoot); err == nil {
+			path = inRoot // otherwise it is looked for in PATH
+		}
+	}
+	args := h.texts(at("arguments")...)
+	if worker := h.text("", at("defaultWorkerPath")...); worker != "" {
+		args = append(args, worker)
+	}
+	args = append(args, h.texts(at("workerArguments")...)...)
+	line, _ := env.expand(strings.Join(args, " "))
+	// Nothing is quoted: an argument with a space becomes two.
+	return command{path: path, dir: filepath.Join(root, h.text("", at("workingDirectory")...)), args: strings.Fields(line)}, nil
+}
+
+var functionName = regexp.MustCompile(`(?i)^[a-z][a-z0-9_-]{0,127}$`)
+
+func (a *app) readFunctions() error {
+	folders, err := os.ReadDir(a.root)
+	if err != nil {
+		return fmt.Errorf("read functions: %w", err)
+	}
+	var problems []error
+	for _, folder := range folders {
+		raw, err := os.ReadFile(filepath.Join(a.root, folder.Name(), "function.json"))
+		if err != nil {
+			continue // as the host: a folder without one is no function
+		}
+		f, err := a.readFunction(folder.Name(), raw)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("function %q: %w", folder.Name(), err))
+			continue
+		}
+		a.functions = append(a.functions, f)
+	}
+	if len(a.functions) == 0 && len(problems) == 0 {
+		problems = append(problems, fmt.Errorf("no functions found in %s: function.json is looked for one level below the script root", a.root))
+	}
+	slices.SortFunc(a.functions, func(x, y *function) int {
+		return cmp.Compare(strings.ToLower(x.name), strings.ToLower(y.name))
+	})
+	return errors.Join(append(problems, a.routeConflicts()...)...)
+}
+
+func (a *app) readFunction(name string, raw []byte) (*function, error) {
+	if !functionName.MatchString(name) || strings.EqualFold(name, "host") {
+		return nil, errors.New("not a name for a function")
+	}
+	var file struct {
+		ScriptFile string
+		Bindings   []binding
+		Retry      any
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, fmt.Errorf("function.json: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(a.root, name, file.ScriptFile)); err != nil {
+		return nil, fmt.Errorf("scriptFile: %w", err)
+	}
+	if file.Retry != nil {
+		return nil, errors.New("retry policies are not supported here")
+	}
+	f := &function{name: name, disabled: a.disabled(name)}
+	if err := f.sort(file.Bindings); err != nil {
+		return nil, err
+	}
+	return f, a.complete(f)
+}
+
+// sort tells the trigger from the output.
+func (f *function) sort(bindings []binding) error {
+	inputs, outputs := 0, 0
+	for _, b := range bindings {
+		switch {
+		case strings.HasSuffix(strings.ToLower(b.Type), "trigger"):
+			f.trigger = b
+			inputs++
+		case strings.EqualFold(b.Type, "http") && strings.EqualFold(b.Direction, "out"):
+			f.output = b.Name
+			outputs++
+		default:
+			return fmt.Errorf("binding %q: type %q is not supported here", b.Name, b.Type)
+		}
+	}
+	if inputs != 1 {
+		return errors.New("want exactly one trigger")
+	}
+	if f.trigger.Name == "" {
+		return errors.New("the trigger has no name")
+	}
+	f.pure = f.isHTTP() && outputs == 1
+	return nil
+}
+
+// complete reads what is particular to the kind of trigger.
+func (a *app) complete(f *function) error {
+	b := &f.trigger
+	switch {
+	case f.isHTTP():
+		return a.completeHTTP(f)
+	case f.is("queueTrigger"):
+		return errors.Join(a.resolve(b.QueueName, &b.queue), a.resolveConnection(b))
+	case f.is("timerTrigger"):
+		if err := a.resolve(b.Schedule, &b.pattern); err != nil {
+			return err
+		}
+		_, err := parseSchedule(b.pattern)
+		return err
+	default:
+		return fmt.Errorf("trigger %q is not supported here", b.Type)
+	}
+}
+
+func (a *app) completeHTTP(f *function) error {
+	if !slices.Contains([]string{"", "anonymous", "user", "function", "system", "admin"}, strings.ToLower(f.trigger.AuthLevel)) {
+		return fmt.Errorf("authLevel %q is unknown", f.trigger.AuthLevel)
+	}
+	route := f.name
+	if f.trigger.Route != nil && *f.trigger.Route != "" {
+		route = *f.trigger.Route
+	}
+	if first, _, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(route, "/")), "/"); first == "admin" || first == "runtime" {
+		return fmt.Errorf("route %q is reserved", route)
+	}
+	t, err := parseTemplate(strings.Trim(a.routePrefix+"/"+strings.TrimPrefix(route, "/"), "/"))
+	f.route = t
+	return err
+}
+
+func (a *app) resolve(s string, to *string) error {
+	text, missing := a.env.expand(s)
+	if missing != "" {
+		return fmt.Errorf("%q: app setting %s is not set", s, missing)
+	}
+	if text == "" {
+		return errors.New("the trigger's queueName or schedule is missing")
+	}
+	*to = text
+	return nil
+}
+
+func (a *app) resolveConnection(b *binding) error {
+	name := cmp.Or(b.Connection, "AzureWebJobsStorage")
+	b.connection = cmp.Or(a.env.get("AzureWebJobs"+name), a.env.get(name))
+	if b.connection == "" {
+		return fmt.Errorf("app setting %s holds no connection string", name)
+	}
+	return nil
+}
+
+func (a *app) disabled(name string) bool {
+	for _, setting := range []string{"AzureWebJobs." + name + ".Disabled", "AzureWebJobs_" + name + "_Disabled"} {
+		if v := strings.ToLower(a.env.get(setting)); v == "true" || v == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// routeConflicts finds functions with the same route and a method in common.
+func (a *app) routeConflicts() []error {
+	var out []error
+	for i, f := range a.functions {
+		for _, g := range a.functions[:i] {
+			if f.isHTTP() && g.isHTTP() && strings.EqualFold(f.route.text, g.route.text) && f.sharesMethod(g) {
+				out = append(out, fmt.Errorf("function %q: the route %q conflicts with function %q", f.name, f.route.text, g.name))
+			}
+		}
+	}
+	return out
+}
+
+func (f *function) sharesMethod(g *function) bool {
+	if len(f.trigger.Methods) == 0 || len(g.trigger.Methods) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(f.trigger.Methods, g.allows)
+}
+
+func (f *function) allows(method string) bool {
+	return len(f.trigger.Methods) == 0 ||
+		slices.ContainsFunc(f.trigger.Methods, func(m string) bool { return strings.EqualFold(m, method) })
+}

@@ -1,0 +1,164 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+const (
+	hostVersion = "4.1052.200.0"
+	userAgent   = "Azure-Functions-Host/" + hostVersion
+
+	headerID      = "X-Azure-Functions-InvocationId"
+	headerVersion = "X-Azure-Functions-HostVersion"
+)
+
+// timeoutGrace is how long a timed-out call may still come to its end before the kill.
+const timeoutGrace = 2 * time.Second
+
+// maxAnswer bounds what is buffered of an answer.
+const maxAnswer = 100 << 20
+
+func newHandlerClient(forwarding bool) *http.Client {
+	c := &http.Client{Transport: &http.Transport{
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     time.Minute,
+	}}
+	if forwarding {
+		c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	return c
+}
+
+// invoke sends one invocation's payload and judges the answer. An error is a failed invocation.
+func (i *instance) invoke(id string, f *function, body []byte) (*result, error) {
+	var out *result
+	start := i.host.console.now()
+	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	err := i.within(func(ctx context.Context, client *http.Client) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url("/"+f.name), unsized{bytes.NewReader(body)})
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json; charset=utf-8")
+		r.Header.Set("User-Agent", userAgent)
+		r.Header.Set(headerVersion, hostVersion)
+		r.Header.Set(headerID, id)
+		res, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		out, err = judgeAnswer(res)
+		return err
+	})
+	i.report(f.name, id, start, err)
+	if err == nil {
+		for _, line := range out.Logs {
+			i.host.console.detail("  %s", line)
+		}
+	}
+	return out, err
+}
+
+func (i *instance) report(name, id string, start time.Time, err error) {
+	took := i.host.console.now().Sub(start).Milliseconds()
+	if err == nil {
+		i.host.console.detail("Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
+		return
+	}
+	i.host.console.log("Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms): %v", name, id, took, err)
+}
+
+// unsized hides the length, so that the body goes out in chunks as in Azure.
+type unsized struct{ io.Reader }
+
+// within runs one call under functionTimeout. When that has passed the whole process is
+// killed, and with it everything else in flight; the call itself is never cancelled.
+func (i *instance) within(call func(context.Context, *http.Client) error) error {
+	p, client, err := i.ready()
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- call(context.Background(), client) }()
+	var deadline <-chan time.Time
+	if i.host.app.timeout > 0 {
+		t := time.NewTimer(i.host.app.timeout)
+		defer t.Stop()
+		deadline = t.C
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-deadline:
+	}
+	grace := time.NewTimer(timeoutGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		p.kill()
+		<-done
+	}
+	return errTimeout
+}
+
+// ready waits for a process that can be called.
+func (i *instance) ready() (*process, *http.Client, error) {
+	limit := time.NewTimer(4 * i.host.app.initTimeout)
+	defer limit.Stop()
+	for {
+		s, p, client, changed := i.now()
+		switch s {
+		case running, zombie:
+			return p, client, nil
+		case gone:
+			return nil, nil, errGone
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			err := fmt.Errorf("the handler of instance %d did not become ready", i.number)
+			i.host.fail(err)
+			return nil, nil, err
+		}
+	}
+}
+
+// result is the handler's answer.
+type result struct {
+	Outputs     map[string]json.RawMessage
+	Logs        []string
+	ReturnValue json.RawMessage
+}
+
+// judgeAnswer decides whether an answer is a success.
+func judgeAnswer(res *http.Response) (*result, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the handler's answer: %w", err)
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return nil, fmt.Errorf("the handler answered %d", res.StatusCode)
+	}
+	if len(bytes.TrimSpace(body)) == 0 || string(bytes.TrimSpace(body)) == "null" {
+		return nil, fmt.Errorf("the handler answered %d without a body: the real host would hang here until functionTimeout and then kill the handler", res.StatusCode)
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" && kind != "text/json" {
+		return nil, fmt.Errorf("the handler answered with content type %q: want application/json", res.Header.Get("Content-Type"))
+	}
+	var out *result
+	if err := json.Unmarshal(body, &out); err != nil {
+		return nil, errors.Join(errors.New("the handler's answer is not the JSON object wanted"), err)
+	}
+	return out, nil
+}

@@ -1,0 +1,22 @@
+// Package host stands in for the Azure Functions host (v4) on a developer's machine and in
+// tests: it reads a script root as `func start` does, runs the custom handler found there,
+// and calls it for HTTP requests, queue messages and timers in the real host's wire format.
+//
+// What it keeps of the real host, because a handler's correctness hangs on it:
+//
+//   - The handler is a child process that is only ever ended by SIGKILL.
+//   - A queue message is hidden for ten minutes and renewed at half of that; deleted on
+//     success, visible at once (or after visibilityTimeout) on failure, poison after maxDequeueCount.
+//   - A 2xx without a JSON object is no success. Where the real host would hang until functionTimeout
+//     after an empty one, this one fails at once and says so.
+//   - A timeout kills the whole process with all that is in flight. Exit code 0 is not followed by a
+//     restart, 200 is, and the third error within half an hour of the last ends the host.
+//   - Forwarded HTTP requests lose what they lose on the way: repeated query values are joined, content
+//     headers are dropped, a chunked upload is refused, the answer is buffered.
+//
+// What it adds: several instances behind one address, each a handler process with listeners
+// of its own, as scale-out would have it; and /admin/host to look at them and crash them.
+//
+// What it leaves out: extension bundles, output bindings other than HTTP's, retry policies,
+// watching files, dynamic concurrency. A function that needs one of these is refused at the start.
+package host

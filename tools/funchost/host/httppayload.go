@@ -1,0 +1,147 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// serve runs an HTTP function by payload: the request goes into the invocation's data, the answer
+// comes out of its outputs.
+func (i *instance) serve(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
+	id := newGUID()
+	body, err := httpPayload(f, r, params, i.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
+	if err != nil {
+		w.WriteHeader(failureStatus(err))
+		return
+	}
+	out, err := i.invoke(id, f, body)
+	if err == nil {
+		err = answerWith(w, out, f.output)
+	}
+	if err != nil {
+		i.host.console.log("No answer from 'Functions.%s' (Id=%s): %v", f.name, id, err)
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// httpPayload writes the request as an object. A body without a length is not in it.
+func httpPayload(f *function, r *http.Request, params map[string]string, utcNow string) ([]byte, error) {
+	scheme := "http://"
+	request := map[string]any{
+		"Url":        scheme + r.Host + r.URL.RequestURI(),
+		"Method":     r.Method,
+		"Query":      queryMap(r),
+		"Headers":    r.Header,
+		"Params":     params,
+		"Identities": []any{},
+	}
+	if r.ContentLength > 0 {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		request["Body"] = bodyValue(r.Header.Get("Content-Type"), raw)
+	}
+	metadata := map[string]any{
+		"Headers": r.Header,
+		"Query":   request["Query"],
+		"sys":     map[string]string{"MethodName": f.name, "UtcNow": utcNow, "RandGuid": newGUID()},
+	}
+	for name, value := range params {
+		metadata[name] = string(literal(value))
+	}
+	return encode(map[string]any{"Data": map[string]any{f.trigger.Name: request}, "Metadata": metadata})
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func queryMap(r *http.Request) map[string]string {
+	out := map[string]string{}
+	for name, values := range r.URL.Query() {
+		out[name] = strings.Join(values, ",")
+	}
+	return out
+}
+
+// bodyValue is text, except for what is binary by its type: bytes become base64.
+func bodyValue(kind string, raw []byte) any {
+	kind = strings.ToLower(kind)
+	if strings.HasPrefix(kind, "application/octet-stream") || strings.HasPrefix(kind, "multipart/") {
+		return raw
+	}
+	return string(raw)
+}
+
+// answerWith writes the HTTP output binding's value. No outputs at all are an empty 204, outputs
+// without ours a 200 with an empty object.
+func answerWith(w http.ResponseWriter, out *result, name string) error {
+	if out.Outputs == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	raw, ok := out.Outputs[name]
+	if !ok {
+		_, _ = io.WriteString(w, "{}")
+		return nil
+	}
+	var inText string
+	if json.Unmarshal(raw, &inText) == nil {
+		raw = json.RawMessage(inText) // an object written as a string is read, too
+	}
+	var value struct {
+		StatusCode, Status any
+		Body               json.RawMessage
+		Headers            map[string]any
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return fmt.Errorf("the HTTP output %q is no object: %w", name, err)
+	}
+	status, err := statusOf(value.StatusCode, value.Status)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for header, v := range value.Headers {
+		w.Header().Set(header, fmt.Sprint(v))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(bodyText(value.Body))
+	return nil
+}
+
+func statusOf(candidates ...any) (int, error) {
+	for _, c := range candidates {
+		if c == nil {
+			continue
+		}
+		n, err := strconv.Atoi(fmt.Sprint(c))
+		if err != nil || n < 100 || n > 999 {
+			return 0, errors.New("the HTTP output's statusCode is no status")
+		}
+		return n, nil
+	}
+	return http.StatusOK, nil
+}
+
+// bodyText is a string's text; anything else is written out as indented JSON.
+func bodyText(raw json.RawMessage) []byte {
+	var text string
+	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
+		return []byte(text)
+	}
+	var b bytes.Buffer
+	_ = json.Indent(&b, raw, "", "  ") // valid already
+	return b.Bytes()
+}

@@ -1,0 +1,278 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/tools/funchost/host"
+)
+
+func plainRig(t *testing.T, o options) *rig {
+	t.Helper()
+	o.functions = map[string]string{"fn": httpFunction("")}
+	return newRig(t, o)
+}
+
+func exit(code int) func(call) order {
+	return func(c call) order {
+		if c.URI == "/api/fn?die=" {
+			return order{Exit: &code, Stderr: "last words\n"}
+		}
+		return order{}
+	}
+}
+
+// die makes the handler exit, and waits until another runs in its place.
+func (r *rig) die() {
+	r.t.Helper()
+	r.do("GET", "/api/fn", "") // it runs by now
+	old := r.instance(1).WorkerID
+	if got := r.do("GET", "/api/fn?die", ""); got.StatusCode != 500 {
+		r.t.Fatalf("answered %d; want 500", got.StatusCode)
+	}
+	eventually(r.t, "the handler is restarted", func() bool { s := r.instance(1); return s.State == "running" && s.WorkerID != old })
+}
+
+func (r *rig) instance(n int) host.InstanceStatus { return r.host.Status().Instances[n-1] }
+
+func TestHost_PassesOutputOn(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{decide: func(call) order { return order{Stdout: "one\ntw", Stderr: "oh\n"} }}).start()
+	r.do("GET", "/api/fn", "")
+	r.host.Stop()
+	for _, want := range []string{"[1] one\n", "[1] tw\n", "[1] stderr: oh\n"} {
+		if !strings.Contains(r.out.String(), want) {
+			t.Errorf("%q is not in the output", want)
+		}
+	}
+}
+
+func TestHost_ExitCode200_RestartsUncounted(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{decide: exit(200)}).start()
+	for range 5 {
+		r.die()
+	}
+	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+		t.Errorf("answered %d after the restarts", got.StatusCode)
+	}
+}
+
+func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{decide: exit(0)}).start()
+	r.do("GET", "/api/fn?die", "")
+	eventually(t, "the handler is not restarted", func() bool { return r.instance(1).State == "exited" })
+	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 500 {
+		t.Errorf("answered %d; want 500", got.StatusCode)
+	}
+}
+
+func TestHost_ThirdErrorEndsIt(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{decide: exit(3)}).start()
+	r.die()
+	r.die()
+	r.do("GET", "/api/fn?die", "")
+	if err := r.failure(); !strings.Contains(err.Error(), "code 3: last words") {
+		t.Errorf("gave up with %v", err)
+	}
+}
+
+func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := time.Now()
+	r := plainRig(t, options{decide: exit(3), cfg: host.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}}).start()
+	for range 4 {
+		r.die()
+		mu.Lock()
+		now = now.Add(31 * time.Minute)
+		mu.Unlock()
+	}
+}
+
+func TestHost_KilledHandlerIsRestarted(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{}).start()
+	r.do("GET", "/api/fn", "")
+	old := r.instance(1)
+	if err := syscall.Kill(old.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another process runs", func() bool { s := r.instance(1); return s.State == "running" && s.PID != old.PID })
+	if r.instance(1).Port != old.Port {
+		t.Error("the port changed with the restart")
+	}
+}
+
+func TestHost_HandlerThatDiesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{env: []string{"FUNCHOST_TEST_DIE=1"}}).start()
+	if err := r.failure(); !strings.Contains(err.Error(), "code 7") {
+		t.Errorf("gave up with %v", err)
+	}
+}
+
+func TestHost_HandlerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{hostJSON: map[string]any{"customHandler": map[string]any{"description": map[string]any{"defaultExecutablePath": "no-such-binary"}}}}).start()
+	if err := r.failure(); !strings.Contains(err.Error(), "no-such-binary") {
+		t.Errorf("gave up with %v", err)
+	}
+}
+
+func TestHost_HandlerThatNeverListens(t *testing.T) {
+	t.Parallel()
+	sleeper := map[string]any{"description": map[string]any{"defaultExecutablePath": "sleep", "arguments": []string{"60"}}, "initializationTimeout": "00:00:00.2"}
+	r := plainRig(t, options{hostJSON: map[string]any{"customHandler": sleeper}}).start()
+	if err := r.failure(); !strings.Contains(err.Error(), "did not answer") {
+		t.Errorf("gave up with %v", err)
+	}
+}
+
+func TestHost_TimeoutKillsTheProcess(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{
+		hostJSON: map[string]any{"functionTimeout": "00:00:01"},
+		decide:   func(c call) order { return order{Hang: c.URI == "/api/fn?hang="} },
+	}).start()
+	for range 3 { // three are not too many: they are the host's own doing
+		r.do("GET", "/api/fn", "")
+		first := r.nextCall().PID
+		if got := r.do("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
+			t.Fatalf("answered %d; want 500", got.StatusCode)
+		}
+		r.nextCall()
+		eventually(t, "another process runs", func() bool { s := r.instance(1); return s.State == "running" && s.PID != first })
+	}
+}
+
+func TestHost_StopLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
+	eventually(t, "both run", func() bool { return r.instance(1).State == "running" && r.instance(2).State == "running" })
+	pids := []int{r.instance(1).PID, r.instance(2).PID}
+	r.host.Stop()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d is still there: %v", pid, err)
+		}
+	}
+}
+
+func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{}).start()
+	release := make(chan struct{})
+	r.decide = func(call) order { <-release; return order{Body: "done"} }
+	got := make(chan answer, 1)
+	go func() { got <- r.do("GET", "/api/fn", "") }()
+	r.nextCall()
+	stopped := make(chan struct{})
+	go func() { r.host.Stop(); close(stopped) }()
+	eventually(t, "no new connections are taken", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	close(release)
+	if a := <-got; a.StatusCode != 200 || a.body != "done" {
+		t.Errorf("answered %d %q", a.StatusCode, a.body)
+	}
+	<-stopped
+}
+
+func TestStart_TakenPort(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{}).start()
+	cfg := r.cfg
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.host.URL(), "http://"))
+	cfg.Port, _ = strconv.Atoi(port)
+	if err := host.Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "port "+port+" is unavailable") {
+		t.Errorf("Run = %v; want an error naming port %s", err, port)
+	}
+}
+
+func TestHost_CrashAndAddInstances(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
+	if got := r.do(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode != 200 {
+		t.Fatalf("answered %d", got.StatusCode)
+	}
+	if s := r.instance(1); s.State != "gone" || s.PID != 0 {
+		t.Errorf("the crashed instance: %+v", s)
+	}
+	for range 3 {
+		if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+			t.Errorf("answered %d with one instance left", got.StatusCode)
+		}
+	}
+	if got := r.do(http.MethodPost, "/admin/host/instances", ""); got.StatusCode != 201 || len(r.host.Status().Instances) != 3 {
+		t.Errorf("answered %d, %d instances", got.StatusCode, len(r.host.Status().Instances))
+	}
+}
+
+func TestStart_Settings(t *testing.T) {
+	t.Parallel()
+	key := "WEIR_FUNCHOST_TEST"
+	for name, c := range map[string]struct{ file, wantErr, wantOut string }{
+		"Values":        {`{"IsEncrypted":false,"Values":{"` + key + `":"sweep"}}`, "", ""},
+		"Encrypted":     {`{"Values":{}}`, "IsEncrypted", ""},
+		"NotJSON":       {`{`, key, "cannot be read"},
+		"Missing":       {`{"IsEncrypted":false,"Values":{}}`, key, ""},
+		"EnvironmentIs": {`{"IsEncrypted":false,"Values":{"PATH":"x","` + key + `":"s"}}`, "", "Skipping 'PATH'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, options{functions: map[string]string{"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"m","queueName":"%` + key + `%-x","connection":"C"}]}`},
+				env: []string{"C=UseDevelopmentStorage=true", "AzureWebJobs_q_Disabled=1"}})
+			r.write("local.settings.json", c.file)
+			h, err := host.Start(r.cfg)
+			if err == nil {
+				h.Stop()
+			}
+			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("Start: %v; want %q", err, c.wantErr)
+			}
+			if !strings.Contains(r.out.String(), c.wantOut) {
+				t.Errorf("%q is not in the output %q", c.wantOut, r.out)
+			}
+		})
+	}
+}
+
+func TestStart_RefusesFunctions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ file, want string }{
+		"NoTrigger":     {`{"bindings":[]}`, "one trigger"},
+		"OtherTrigger":  {`{"bindings":[{"type":"blobTrigger","name":"b"}]}`, "blobTrigger"},
+		"OtherBinding":  {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"},{"type":"queue","direction":"out","name":"q"}]}`, "not supported"},
+		"Schedule":      {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"nonsense"}]}`, "schedule"},
+		"Connection":    {`{"bindings":[{"type":"queueTrigger","name":"m","queueName":"q","connection":"Nope"}]}`, "Nope"},
+		"ScriptFile":    {`{"scriptFile":"x","bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`, "scriptFile"},
+		"Retry":         {`{"retry":{},"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`, "retry"},
+		"ReservedRoute": {httpFunction(`,"route":"admin/x"`), "reserved"},
+		"Route":         {httpFunction(`,"route":"a/{b"`), "route"},
+		"AuthLevel":     {httpFunction(`,"authLevel":"nobody"`), "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, options{functions: map[string]string{"f": c.file}})
+			if _, err := host.Start(r.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Start: %v; want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,301 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/tools/azurite"
+	"weir/tools/funchost/host"
+)
+
+// directorEnv makes this test binary a handler: one that asks the test what to do.
+const directorEnv = "FUNCHOST_TEST_DIRECTOR"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(directorEnv); url != "" {
+		os.Exit(handle(url))
+	}
+	azurite.Main(m)
+}
+
+// call is a request as the handler got it.
+type call struct {
+	Method, URI, Host, Body string
+	Header                  http.Header
+	Chunked                 bool
+	WorkerID, Dir           string
+	PID                     int
+}
+
+// order is what the handler is told to do with it. The zero value answers as a success does.
+type order struct {
+	Status  int
+	Type    string
+	Header  http.Header
+	Body    string
+	Exit    *int // end the process
+	Hang    bool // never answer
+	Stdout  string
+	Stderr  string
+	NoReply bool // answer with the status only
+}
+
+// handle is the fake handler: each request but GET / is sent to the director, whose order it follows.
+func handle(director string) int {
+	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.WriteHeader(http.StatusTeapot) // any answer is ready
+			return
+		}
+		obey(w, ask(director, r))
+	})}
+	if os.Getenv("FUNCHOST_TEST_DIE") != "" {
+		return 7
+	}
+	if err := server.ListenAndServe(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return 1
+}
+
+func ask(director string, r *http.Request) order {
+	body, _ := io.ReadAll(r.Body)
+	dir, _ := os.Getwd()
+	raw, _ := json.Marshal(call{
+		Method: r.Method, URI: r.RequestURI, Host: r.Host, Header: r.Header, Body: string(body), Chunked: r.ContentLength < 0,
+		WorkerID: os.Getenv("FUNCTIONS_CUSTOMHANDLER_WORKER_ID"), Dir: dir, PID: os.Getpid(),
+	})
+	var o order
+	res, err := http.Post(director, "application/json", bytes.NewReader(raw))
+	if err != nil {
+		return order{Status: 599}
+	}
+	defer res.Body.Close()
+	_ = json.NewDecoder(res.Body).Decode(&o)
+	return o
+}
+
+func obey(w http.ResponseWriter, o order) {
+	fmt.Fprint(os.Stdout, o.Stdout)
+	fmt.Fprint(os.Stderr, o.Stderr)
+	if o.Exit != nil {
+		os.Exit(*o.Exit)
+	}
+	if o.Hang {
+		select {}
+	}
+	if o.Type == "" {
+		o.Type = "application/json"
+	}
+	for name, values := range o.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", o.Type)
+	w.WriteHeader(max(o.Status, 200))
+	if o.Body == "" && !o.NoReply {
+		o.Body = "{}"
+	}
+	fmt.Fprint(w, o.Body)
+}
+
+// rig is a script root, a director, and the host on them.
+type rig struct {
+	t     *testing.T
+	root  string
+	calls chan call
+	out   *output
+	cfg   host.Config
+	host  *host.Host
+
+	mu     sync.Mutex
+	decide func(call) order
+}
+
+// output collects what the host prints.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// options for a script root. Functions maps folder names to function.json.
+type options struct {
+	hostJSON  map[string]any
+	functions map[string]string
+	env       []string
+	cfg       host.Config
+	decide    func(call) order
+}
+
+func newRig(t *testing.T, o options) *rig {
+	t.Helper()
+	r := &rig{t: t, root: t.TempDir(), calls: make(chan call, 1000), out: &output{}, cfg: o.cfg, decide: o.decide}
+	director := httptest.NewServer(http.HandlerFunc(r.direct))
+	t.Cleanup(director.Close)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := map[string]any{
+		"version": "2.0",
+		"customHandler": map[string]any{
+			"description":                 map[string]any{"defaultExecutablePath": self, "arguments": []string{"-test.run=^$"}},
+			"enableForwardingHttpRequest": true,
+		},
+	}
+	for key, value := range o.hostJSON {
+		file[key] = value
+	}
+	raw, _ := json.Marshal(file)
+	r.write("host.json", string(raw))
+	for name, text := range o.functions {
+		r.write(name+"/function.json", text)
+	}
+	r.cfg.ScriptRoot, r.cfg.Out, r.cfg.StateDir = r.root, r.out, filepath.Join(r.root, ".state")
+	r.cfg.Env = append(os.Environ(), append([]string{directorEnv + "=" + director.URL}, o.env...)...)
+	return r
+}
+
+func (r *rig) direct(w http.ResponseWriter, q *http.Request) {
+	var c call
+	if err := json.NewDecoder(q.Body).Decode(&c); err != nil {
+		r.t.Errorf("director: %v", err)
+	}
+	r.calls <- c
+	r.mu.Lock()
+	decide := r.decide
+	r.mu.Unlock()
+	var o order
+	if decide != nil {
+		o = decide(c)
+	}
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) start() *rig {
+	r.t.Helper()
+	h, err := host.Start(r.cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.host = h
+	r.t.Cleanup(func() {
+		h.Stop()
+		if r.t.Failed() {
+			r.t.Log(r.out.String())
+		}
+	})
+	return r
+}
+
+const patience = 30 * time.Second
+
+func (r *rig) nextCall() call {
+	r.t.Helper()
+	select {
+	case c := <-r.calls:
+		return c
+	case err := <-r.host.Failed():
+		r.t.Fatalf("the host gave up: %v", err)
+	case <-time.After(patience):
+		r.t.Fatal("no call came")
+	}
+	return call{}
+}
+
+// failure waits until the host gives up.
+func (r *rig) failure() error {
+	r.t.Helper()
+	select {
+	case err := <-r.host.Failed():
+		return err
+	case <-time.After(patience):
+		r.t.Fatal("the host did not give up")
+		return nil
+	}
+}
+
+// eventually waits for a condition that nothing signals.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("not reached: %s", what)
+		}
+	}
+}
+
+// answer is a response with its body read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+func (r *rig) do(method, path, body string, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	q, err := http.NewRequestWithContext(context.Background(), method, r.host.URL()+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range change {
+		f(q)
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer{res, string(text)}
+}
+
+const httpOut = `{"type":"http","direction":"out","name":"res"}`
+
+func httpFunction(extra string) string {
+	return `{"bindings":[{"type":"httpTrigger","direction":"in","name":"req"` + extra + `},` + httpOut + `]}`
+}

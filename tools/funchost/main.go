@@ -1,0 +1,49 @@
+// Funchost stands in for `func start`: it runs the functions of a script root on this
+// machine, for development and end-to-end tests. See package host for what it keeps of
+// the real host.
+//
+//	funchost --script-root build/app [--port 7071] [--instances 2]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"weir/tools/funchost/host"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run gives the exit code: 0 after a stop by signal, 1 when the host gave up, 2 for wrong flags.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	cfg := host.Config{Out: stdout}
+	flags := flag.NewFlagSet("funchost", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&cfg.ScriptRoot, "script-root", ".", "folder with host.json and the functions' folders")
+	flags.IntVar(&cfg.Port, "port", 7071, "port to listen on, on 127.0.0.1; 0 = a free one")
+	flags.IntVar(&cfg.Instances, "instances", 1, "how many instances to run, as scale-out would")
+	flags.BoolVar(&cfg.EnableAuth, "enableAuth", false, "check keys, as in Azure; without it everyone is admin")
+	flags.StringVar(&cfg.Key, "key", getenv("FUNCHOST_KEY"), "the function key (env FUNCHOST_KEY)")
+	flags.StringVar(&cfg.MasterKey, "master-key", getenv("FUNCHOST_MASTER_KEY"), "the master key (env FUNCHOST_MASTER_KEY)")
+	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder for the timers' status; empty = one of the script root's own in the temporary folder")
+	flags.IntVar(&cfg.GiveUpAfter, "give-up-after", 3, "end after so many errors of one handler, as the real host; negative = never")
+	flags.DurationVar(&cfg.MessageLease, "message-lease", 0, "how long a dequeued message is hidden; 0 = 10m, as by the real host")
+	flags.BoolVar(&cfg.Quiet, "quiet", false, "no lines about single invocations that succeed")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if err := host.Run(ctx, cfg); err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
+}
