@@ -1,0 +1,337 @@
+// Package e2e_test runs the whole system as processes on this machine: Azurite, the demo
+// CMS, the stand-in for the Functions host with one or more handlers. The CMS's own
+// record is the judge.
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/tools/azurite"
+	"weir/tools/cms/server"
+)
+
+// built is where TestMain puts the programs.
+var built string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "weir-e2e-")
+	if err == nil {
+		built = dir
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build makes the programs and stages the app, as make build does.
+func build(dir string) error {
+	root := filepath.Join("..", "..")
+	for _, pkg := range []string{"handler", "tools/funchost", "tools/cms"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		}
+	}
+	return nil
+}
+
+// system is one installation, with storage of its own.
+type system struct {
+	t       *testing.T
+	storage *azurite.Process
+	dir     string // of storage's data
+	weir    string // address of the host
+	cms     string
+	logs    *logs
+}
+
+// logs gathers what the processes print, to be shown when a test fails.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+const startLimit = 60 * time.Second
+
+// newSystem starts everything with a number of host instances. weirYAML replaces settings:
+// old and new text in turn.
+func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
+	t.Helper()
+	s := &system{t: t, dir: t.TempDir(), logs: &logs{}}
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	var err error
+	if s.storage, err = azurite.Start(ctx, azurite.Options{Dir: s.dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.storage.Stop() })
+	cmsPort, hostPort := freePort(t), freePort(t)
+	s.cms, s.weir = "http://127.0.0.1:"+cmsPort, "http://127.0.0.1:"+hostPort
+	s.start("cms", nil, "--port", cmsPort, "--latency", "20ms")
+	s.start("funchost", []string{
+		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms + "/api/content", "FUNCTIONS_WORKER_RUNTIME=custom",
+	}, "--script-root", s.stage(weirYAML...), "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
+	s.eventually("the system is ready", startLimit, func() bool {
+		return s.status(s.weir+"/api/health") == http.StatusOK && s.status(s.cms+"/stats") == http.StatusOK
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			lines := strings.Split(s.logs.String(), "\n")
+			t.Logf("the end of the log:\n%s", strings.Join(lines[max(0, len(lines)-80):], "\n"))
+		}
+	})
+	return s
+}
+
+// stage makes a script root of this test's own.
+func (s *system) stage(weirYAML ...string) string {
+	s.t.Helper()
+	app, root := s.t.TempDir(), filepath.Join("..", "..")
+	settings := read(s.t, filepath.Join(root, "weir.yaml"))
+	settings = strings.NewReplacer(weirYAML...).Replace(settings)
+	write(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
+	write(s.t, filepath.Join(app, "host.json"), read(s.t, filepath.Join(root, "host.json")), 0o644)
+	write(s.t, filepath.Join(app, "handler"), read(s.t, filepath.Join(built, "handler")), 0o755)
+	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
+	if err != nil || len(functions) != 6 {
+		s.t.Fatalf("functions: %v %v", functions, err)
+	}
+	for _, f := range functions {
+		name := filepath.Base(filepath.Dir(f))
+		if err := os.Mkdir(filepath.Join(app, name), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+		write(s.t, filepath.Join(app, name, "function.json"), read(s.t, f), 0o644)
+	}
+	return app
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func write(t *testing.T, path, data string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(data), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// start runs one of the built programs until the test's end.
+func (s *system) start(program string, env []string, args ...string) {
+	s.t.Helper()
+	cmd := exec.Command(filepath.Join(built, program), args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = s.logs, s.logs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		done := make(chan struct{})
+		go func() { cmd.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			cmd.Process.Kill()
+			<-done
+			s.t.Errorf("%s did not stop", program)
+		}
+	})
+}
+
+// eventually waits for a condition.
+func (s *system) eventually(what string, limit time.Duration, holds func() bool) {
+	s.t.Helper()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.After(limit); !holds(); {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			s.t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+func (s *system) status(url string) int {
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// get reads JSON.
+func get[T any](s *system, url string) T {
+	s.t.Helper()
+	var v T
+	resp, err := http.Get(url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		s.t.Fatalf("%s: %v", url, err)
+	}
+	return v
+}
+
+func (s *system) stats() server.Stats { s.t.Helper(); return get[server.Stats](s, s.cms+"/stats") }
+func (s *system) requests() []server.Request {
+	s.t.Helper()
+	return get[[]server.Request](s, s.cms+"/requests")
+}
+
+// faults switches the CMS's misbehaviour.
+func (s *system) faults(json string) {
+	s.t.Helper()
+	resp, err := http.Post(s.cms+"/faults", "application/json", strings.NewReader(json))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("faults %s: %v %v", json, resp, err)
+	}
+	resp.Body.Close()
+}
+
+// message is what receive and status tell of a message.
+type message struct {
+	ID, Stage, Key, LastError string
+	Attempts, CMSStatus       int
+	Sequence                  int64
+	Duplicate                 bool
+	Location                  string `json:"-"`
+}
+
+// try posts once.
+func (s *system) try(path string, version int, idempotencyKey string) (message, error) {
+	body := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
+	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
+	if err != nil {
+		return message{}, err
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	req.Header.Set("Idempotency-Key", idempotencyKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return message{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		text, _ := io.ReadAll(resp.Body)
+		return message{}, fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	m := message{Location: resp.Header.Get("Location")}
+	return m, json.NewDecoder(resp.Body).Decode(&m)
+}
+
+// post posts until it is accepted, as an upstream does: under one idempotency key.
+func (s *system) post(ctx context.Context, path string, version int) (message, error) {
+	for {
+		m, err := s.try(path, version, fmt.Sprintf("%s@%d", path, version))
+		if err == nil {
+			return m, nil
+		}
+		select {
+		case <-ctx.Done():
+			return m, errors.Join(err, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// burst posts versions 1 to n of each path, each path by a sequential client of its own,
+// and gives every acknowledged message.
+func (s *system) burst(ctx context.Context, paths, n int) []message {
+	var mu sync.Mutex
+	var accepted []message
+	var wg sync.WaitGroup
+	for p := range paths {
+		wg.Go(func() {
+			for v := range n {
+				m, err := s.post(ctx, fmt.Sprintf("/p/%d", p), v+1)
+				if err != nil {
+					s.t.Errorf("post: %v", err)
+					return
+				}
+				mu.Lock()
+				accepted = append(accepted, m)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return accepted
+}
+
+// allFinal waits until every message has come to the stage given.
+func (s *system) allFinal(messages []message, stage string, limit time.Duration) {
+	s.t.Helper()
+	deadline := time.Now().Add(limit)
+	for _, m := range messages {
+		s.eventually(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
+			return get[message](s, s.weir+"/api/messages/"+m.ID).Stage == stage
+		})
+	}
+}
+
+// clean checks the CMS's record: nothing doubled, overlapped or out of order.
+func (s *system) clean() server.Stats {
+	s.t.Helper()
+	st := s.stats()
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 1 {
+		s.t.Errorf("the CMS's record: %+v", st)
+	}
+	return st
+}

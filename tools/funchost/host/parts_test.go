@@ -1,0 +1,126 @@
+package host
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+	"time"
+)
+
+func TestQueuePayload_IsTheHostsOwn(t *testing.T) {
+	t.Parallel()
+	const want = `{"Data":{"myQueueItem":"\"{\\\"jobId\\\":42,\\\"who\\\":\\\"Ann\\\",\\\"opts\\\":{\\\"dry\\\":true},\\\"tags\\\":[\\\"a\\\",\\\"b\\\"]}\""},"Metadata":{"DequeueCount":"1","ExpirationTime":"2026-01-15T09:30:00+00:00","Id":"\"9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f\"","InsertionTime":"2026-01-08T09:30:00+00:00","NextVisibleTime":"2026-01-08T09:40:01+00:00","PopReceipt":"\"AgAAAAMAAAAAAAAA6mz1Yxyz2wE=\"","sys":{"MethodName":"ProcessJob","UtcNow":"2026-01-08T09:30:01.2345678Z","RandGuid":"-"},"jobId":"\"42\"","who":"\"Ann\"","opts":{"dry":true}}}`
+	inserted := time.Date(2026, 1, 8, 9, 30, 0, 999, time.UTC)
+	expires, visible := inserted.AddDate(0, 0, 7), inserted.Add(10*time.Minute+time.Second)
+	got := queuePayload(&function{name: "ProcessJob", trigger: binding{Name: "myQueueItem"}}, queueMessage{
+		id: "9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f", popReceipt: "AgAAAAMAAAAAAAAA6mz1Yxyz2wE=", dequeueCount: 1,
+		text:     `{"jobId":42,"who":"Ann","opts":{"dry":true},"tags":["a","b"]}`,
+		inserted: &inserted, expires: &expires, nextVisible: &visible,
+	}, time.Date(2026, 1, 8, 9, 30, 1, 234567800, time.UTC))
+	got = regexp.MustCompile(`"RandGuid":"[0-9a-f-]{36}"`).ReplaceAll(got, []byte(`"RandGuid":"-"`))
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTimerPayload_IsTheHostsOwn(t *testing.T) {
+	t.Parallel()
+	const want = `{"Data":{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":{"Last":"2026-01-08T09:25:00.0012345+00:00","Next":"2026-01-08T09:30:00+00:00","LastUpdated":"2026-01-08T09:25:00.0012345+00:00"},"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"Sweep",`
+	last := time.Date(2026, 1, 8, 9, 25, 0, 1234500, time.UTC)
+	now := time.Date(2026, 1, 8, 9, 30, 0, 0, time.UTC)
+	got := timerPayload(&function{name: "Sweep", trigger: binding{Name: "tick"}}, true, &scheduleStatus{Last: last, Next: now, LastUpdated: last}, false, now)
+	if !bytes.HasPrefix(got, []byte(want)) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestLiteral_EscapesWhatDotNetEscapes(t *testing.T) {
+	t.Parallel()
+	if got, want := string(literal("ä<&>/\"\\\n\u0085\u2028")), `"ä<&>/\"\\\n\u0085\u2028"`; got != want {
+		t.Errorf("literal = %s; want %s", got, want)
+	}
+}
+
+func TestBackoff_Next(t *testing.T) {
+	t.Parallel()
+	b := backoff{longest: 2 * time.Second}
+	for _, want := range []int{100, 200, 300, 500, 900, 1700, 2000, 2000} {
+		if got := b.next(0.5); got != time.Duration(want)*time.Millisecond {
+			t.Errorf("next = %v; want %d ms", got, want)
+		}
+	}
+	b.reset()
+	if b.next(0) != 100*time.Millisecond || b.next(0) != 180*time.Millisecond || b.next(1) != 340*time.Millisecond {
+		t.Error("after a reset it does not begin anew, or the factor is not 0.8 to 1.2")
+	}
+}
+
+func TestParseSpan(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"00:05:00": 5 * time.Minute, "1.02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond, "-1": -1,
+	} {
+		if got, err := parseSpan(text); err != nil || got != want {
+			t.Errorf("parseSpan(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "5", "00:60:00", "24:00:00", "00:00:61", "a:b:c", "-01:00:00"} {
+		if got, err := parseSpan(text); err == nil {
+			t.Errorf("parseSpan(%q) = %v; want an error", text, got)
+		}
+	}
+}
+
+func TestParseSchedule(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 8, 9, 30, 30, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"0 */5 * * * *": time.Date(2026, 1, 8, 9, 35, 0, 0, time.UTC),
+		"15 * * * * *":  time.Date(2026, 1, 8, 9, 31, 15, 0, time.UTC),
+		"*/5 * * * *":   time.Date(2026, 1, 8, 9, 35, 0, 0, time.UTC),
+		"00:10:00":      time.Date(2026, 1, 8, 9, 40, 30, 0, time.UTC),
+	} {
+		s, err := parseSchedule(text)
+		if err != nil || !s.Next(from).Equal(want) {
+			t.Errorf("%q: next %v, %v; want %v", text, s, err, want)
+		}
+	}
+	for text, want := range map[string]bool{"0 * * * * *": true, "*/30 * * * * *": false, "00:00:30": false} {
+		s, _ := parseSchedule(text)
+		if got := s.monitored(&function{}, from); got != want {
+			t.Errorf("%q is monitored: %t; want %t", text, got, want)
+		}
+	}
+}
+
+func TestQueueOptions(t *testing.T) {
+	t.Parallel()
+	read := func(tree map[string]any, env ...string) queueOptions {
+		h := &hostFile{tree: tree}
+		o := h.queues(newEnviron(env))
+		if len(h.problems) > 0 {
+			t.Error(h.problems)
+		}
+		return o
+	}
+	got := read(map[string]any{}, "WEBSITE_SKU=Dynamic")
+	if want := (queueOptions{batchSize: 16, newBatchThreshold: 8, maxDequeueCount: 5, maxPollingInterval: time.Minute, base64: true}); got != want {
+		t.Errorf("defaults: %+v; want %+v", got, want)
+	}
+	if got := read(map[string]any{}, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval; got != 2*time.Second {
+		t.Errorf("in development polls at least each %v; want 2 s", got)
+	}
+	set := map[string]any{"Extensions": map[string]any{"queues": map[string]any{"maxPollingInterval": "00:01:00"}}}
+	if got := read(set, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval; got != time.Minute {
+		t.Errorf("set: %v; want a minute", got)
+	}
+}
+
+func TestJoinQuery(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"": "", "a=1&a=2": "a=1%2C2", "b=x&A=1&a=2": "b=x&A=1%2C2", "flag": "flag=", "q=a+b%20c": "q=a%20b%20c"} {
+		if got := joinQuery(in); got != want {
+			t.Errorf("joinQuery(%q) = %q; want %q", in, got, want)
+		}
+	}
+}

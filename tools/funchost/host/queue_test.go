@@ -1,0 +1,324 @@
+package host_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"weir/internal/invoke"
+	"weir/tools/azurite"
+	"weir/tools/funchost/host"
+)
+
+// queueRig is a rig with one queue function, q, on a queue of its own.
+type queueRig struct {
+	*rig
+	queue, poison *azqueue.QueueClient
+}
+
+var queueNumber atomic.Int64
+
+func newQueueRig(t *testing.T, settings map[string]any, o options) *queueRig {
+	t.Helper()
+	connection := azurite.Shared(t)
+	service, err := azqueue.NewServiceClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := "t" + time.Now().Format("150405") + string(rune('a'+queueNumber.Add(1)))
+	o.functions = map[string]string{
+		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work","connection":"Store"}]}`,
+	}
+	o.hostJSON = map[string]any{"extensions": map[string]any{"queues": settings}}
+	o.env = append(o.env, "PREFIX="+prefix, "Store="+connection)
+	q := &queueRig{newRig(t, o), service.NewQueueClient(prefix + "-work"), service.NewQueueClient(prefix + "-work-poison")}
+	if _, err := q.queue.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func (q *queueRig) put(texts ...string) {
+	q.t.Helper()
+	for _, text := range texts {
+		q.putRaw(base64.StdEncoding.EncodeToString([]byte(text)))
+	}
+}
+
+func (q *queueRig) putRaw(text string) {
+	q.t.Helper()
+	if _, err := q.queue.EnqueueMessage(q.t.Context(), text, nil); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// length counts the messages of a queue, the hidden ones too; -1 = there is no such queue.
+func (q *queueRig) length(of *azqueue.QueueClient) int {
+	res, err := of.GetProperties(q.t.Context(), nil)
+	if err != nil {
+		return -1
+	}
+	return int(*res.ApproximateMessagesCount)
+}
+
+func (q *queueRig) becomesEmpty() {
+	q.t.Helper()
+	eventually(q.t, "the queue is empty", func() bool { return q.length(q.queue) == 0 })
+}
+
+func (q *queueRig) buried() string {
+	q.t.Helper()
+	var text string
+	eventually(q.t, "a poison message", func() bool {
+		res, err := q.poison.PeekMessage(q.t.Context(), nil)
+		if err != nil || len(res.Messages) == 0 {
+			return false
+		}
+		text = *res.Messages[0].MessageText
+		return true
+	})
+	return text
+}
+
+func invocation(t *testing.T, c call) (invoke.Invocation, string) {
+	t.Helper()
+	inv, err := invoke.Decode(strings.NewReader(c.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := inv.Text("item")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv, text
+}
+
+func TestQueue_SuccessDeletes(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, nil, options{})
+	q.start()
+	q.put(`weir "lane" 1.0 ä`)
+	c := q.nextCall()
+	inv, text := invocation(t, c)
+	if text != `weir "lane" 1.0 ä` || inv.Meta("DequeueCount") != "1" || inv.Meta("Id") == "" {
+		t.Errorf("text %q, metadata %q %q", text, inv.Meta("DequeueCount"), inv.Meta("Id"))
+	}
+	if c.Method != "POST" || c.URI != "/q" || !c.Chunked || c.Header.Get("Content-Type") != "application/json; charset=utf-8" || c.Header.Get("X-Azure-Functions-InvocationId") == "" {
+		t.Errorf("the handler got %+v", c)
+	}
+	q.becomesEmpty()
+	if n := q.length(q.poison); n != -1 {
+		t.Errorf("poison queue: %d; want none", n)
+	}
+}
+
+func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, nil, options{})
+	q.start()
+	q.put(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
+	inv, _ := invocation(t, q.nextCall())
+	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "", "none": "", "o": "", "myTrigger": ""} {
+		if got := inv.Meta(name); got != want {
+			t.Errorf("%s = %q; want %q", name, got, want)
+		}
+	}
+	if string(inv.Metadata["o"]) != `{"a":1}` {
+		t.Errorf("o = %s", inv.Metadata["o"])
+	}
+	if _, ok := inv.Metadata["id"]; ok {
+		t.Error("the key lost its spelling")
+	}
+}
+
+func TestQueue_FailuresEndInPoison(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]order{
+		"Status500":    {Status: 500},
+		"Empty204":     {Status: 204, NoReply: true},
+		"EmptyOK":      {NoReply: true},
+		"NullOK":       {Body: "null"},
+		"PlainText":    {Type: "text/plain", Body: "{}"},
+		"MalformedOK":  {Body: "{"},
+		"ArrayOK":      {Body: "[]"},
+		"WrongMembers": {Body: `{"Logs":"no array"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueueRig(t, map[string]any{"maxDequeueCount": 3}, options{decide: func(call) order { return o }})
+			q.start()
+			q.put("hello")
+			if got, want := q.buried(), base64.StdEncoding.EncodeToString([]byte("hello")); got != want {
+				t.Errorf("poison message %q; want %q", got, want)
+			}
+			q.becomesEmpty()
+			for n := range 3 {
+				inv, _ := invocation(t, q.nextCall())
+				if got := inv.Meta("DequeueCount"); got != string(rune('1'+n)) {
+					t.Errorf("call %d has dequeue count %s", n+1, got)
+				}
+			}
+			if len(q.calls) != 0 {
+				t.Error("there were more than three calls")
+			}
+		})
+	}
+}
+
+func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
+	t.Parallel()
+	var first atomic.Bool
+	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:02"}, options{decide: func(call) order {
+		if first.CompareAndSwap(false, true) {
+			return order{Status: 500}
+		}
+		return order{}
+	}})
+	q.start()
+	q.put("hello")
+	q.nextCall()
+	failed := time.Now()
+	q.nextCall()
+	if d := time.Since(failed); d < time.Second {
+		t.Errorf("tried again after %v; want 2 s", d)
+	}
+	q.becomesEmpty()
+}
+
+func TestQueue_NotBase64(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, nil, options{})
+	q.start()
+	q.putRaw("plain text!")
+	if got := q.buried(); got != "plain text!" {
+		t.Errorf("poison message %q", got)
+	}
+	if len(q.calls) != 0 {
+		t.Error("the function was called")
+	}
+}
+
+func TestQueue_EncodingNone(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, map[string]any{"messageEncoding": "none"}, options{})
+	q.start()
+	q.putRaw("plain text!")
+	if _, text := invocation(t, q.nextCall()); text != "plain text!" {
+		t.Errorf("text %q", text)
+	}
+	q.becomesEmpty()
+}
+
+func TestQueue_Concurrency(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now, most := 0, 0
+	arrived, release := make(chan struct{}, 20), make(chan struct{})
+	q := newQueueRig(t, map[string]any{"batchSize": 2, "newBatchThreshold": 1}, options{decide: func(call) order {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		arrived <- struct{}{}
+		<-release
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return order{}
+	}})
+	q.put("1", "2", "3", "4", "5", "6", "7", "8")
+	q.start()
+	<-arrived
+	<-arrived // one batch; the next is fetched when one of them is done
+	release <- struct{}{}
+	<-arrived
+	<-arrived
+	close(release)
+	q.becomesEmpty()
+	if most != 3 {
+		t.Errorf("at most %d at once; want batchSize + newBatchThreshold = 3", most)
+	}
+}
+
+func TestQueue_RenewsTheLease(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 2 * time.Second, Instances: 2}, decide: func(call) order { <-release; return order{} }})
+	q.start()
+	q.put("hello")
+	q.nextCall()
+	select { // far longer than the lease
+	case c := <-q.calls:
+		t.Errorf("the message came again: %s", c.Body)
+	case <-time.After(5 * time.Second):
+	}
+	close(release)
+	q.becomesEmpty() // the last receipt is the one used
+}
+
+func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	defer close(hang)
+	var calls atomic.Int64
+	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 3 * time.Second}, decide: func(call) order {
+		if calls.Add(1) == 1 {
+			<-hang
+		}
+		return order{}
+	}})
+	q.start()
+	q.put("hello")
+	q.nextCall()
+	began := time.Now()
+	q.do("DELETE", "/admin/host/instances/1", "")
+	q.do("POST", "/admin/host/instances", "")
+	inv, _ := invocation(t, q.nextCall())
+	if d := time.Since(began); d < 1400*time.Millisecond {
+		t.Errorf("the message came again after %v; want what was left of the lease", d)
+	}
+	if got := inv.Meta("DequeueCount"); got != "2" {
+		t.Errorf("dequeue count %s; want 2", got)
+	}
+	q.becomesEmpty()
+}
+
+func TestQueue_KilledHandlerFailsTheMessage(t *testing.T) {
+	t.Parallel()
+	code := 200
+	var calls atomic.Int64
+	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:01"}, options{decide: func(call) order {
+		if calls.Add(1) == 1 {
+			return order{Exit: &code}
+		}
+		return order{}
+	}})
+	q.start()
+	q.put("hello")
+	first, second := q.nextCall(), q.nextCall()
+	if first.PID == second.PID {
+		t.Error("both calls went to one process")
+	}
+	q.becomesEmpty()
+}
+
+func TestQueue_CreatedLater(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, nil, options{})
+	if _, err := q.queue.Delete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	q.start()
+	eventually(t, "the missing queue is noticed", func() bool { return strings.Contains(q.out.String(), "cannot be polled: 404") })
+	if _, err := q.queue.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	q.put("hello")
+	q.nextCall()
+	q.becomesEmpty()
+}

@@ -1,0 +1,116 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/invoke"
+	"weir/tools/funchost/host"
+)
+
+func timerFunction(extra string) map[string]string {
+	return map[string]string{"sweep": `{"bindings":[{"type":"timerTrigger","direction":"in","name":"tick"` + extra + `}]}`}
+}
+
+func tick(t *testing.T, c call) (timer invoke.Timer) {
+	t.Helper()
+	inv, err := invoke.Decode(strings.NewReader(c.Body))
+	if err == nil {
+		timer, err = inv.Timer("tick")
+	}
+	if err != nil {
+		t.Fatalf("%v in %s", err, c.Body)
+	}
+	return timer
+}
+
+func (r *rig) statusFile() string {
+	return filepath.Join(r.root, ".state", "timers", "Host.Functions.sweep.json")
+}
+
+func TestTimer_OneRunnerForAllInstances(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{functions: timerFunction(`,"schedule":"*/1 * * * * *"`), cfg: host.Config{Instances: 3}}).start()
+	var at []time.Time
+	for range 3 {
+		c := r.nextCall()
+		if c.URI != "/sweep" || tick(t, c).IsPastDue || !strings.Contains(c.Body, `{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,"IsPastDue":false}}`) {
+			t.Errorf("the handler got %+v", c)
+		}
+		at = append(at, time.Now())
+	}
+	if d := at[2].Sub(at[1]); d < 500*time.Millisecond {
+		t.Errorf("two runs within %v: more than one runner", d)
+	}
+	if _, err := os.Stat(r.statusFile()); err == nil {
+		t.Error("a schedule that fires more than once a minute has a status")
+	}
+}
+
+func TestTimer_RunOnStartup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{functions: timerFunction(`,"schedule":"0 0 0 1 1 *","runOnStartup":true`)}).start()
+	c := r.nextCall()
+	if tick(t, c).IsPastDue || !strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
+		t.Errorf("the handler got %s", c.Body)
+	}
+}
+
+func TestTimer_PastDueOnStartOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{functions: timerFunction(`,"schedule":"01:00:00"`)})
+	now := time.Now()
+	last := now.Add(-5 * time.Hour)
+	r.write(".state/timers/Host.Functions.sweep.json", status(last, last.Add(time.Hour)))
+	r.start()
+	c := r.nextCall()
+	if !tick(t, c).IsPastDue || !strings.Contains(c.Body, `"AdjustForDST":false`) {
+		t.Errorf("the handler got %s", c.Body)
+	}
+	eventually(t, "the run is recorded", func() bool {
+		raw, _ := os.ReadFile(r.statusFile())
+		return strings.Contains(string(raw), now.Add(time.Hour).Format("2006-01-02T15"))
+	})
+	if len(r.calls) != 0 {
+		t.Error("the missed moments counted more than once")
+	}
+}
+
+func status(last, next time.Time) string {
+	const layout = time.RFC3339Nano
+	return `{"Last":"` + last.Format(layout) + `","Next":"` + next.Format(layout) + `","LastUpdated":"` + last.Format(layout) + `"}`
+}
+
+func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{functions: timerFunction(`,"schedule":"01:00:00"`)})
+	last := time.Now().Add(-5 * time.Hour)
+	r.write(".state/timers/Host.Functions.sweep.json", status(last, last.Add(2*time.Hour)))
+	old, _ := os.ReadFile(r.statusFile())
+	r.start()
+	eventually(t, "the status is computed anew", func() bool {
+		raw, _ := os.ReadFile(r.statusFile())
+		return len(raw) > 0 && string(raw) != string(old)
+	})
+	r.host.Stop()
+	if len(r.calls) != 0 {
+		t.Error("the timer ran")
+	}
+}
+
+func TestTimer_StartedManually(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{functions: timerFunction(`,"schedule":"0 0 0 1 1 *"`)}).start()
+	if got := r.do("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode != 202 {
+		t.Fatalf("answered %d", got.StatusCode)
+	}
+	if tick(t, r.nextCall()).IsPastDue {
+		t.Error("a manual run is past due")
+	}
+	if got := r.do("POST", "/admin/functions/nothing", `{}`); got.StatusCode != 404 {
+		t.Errorf("answered %d for an unknown function", got.StatusCode)
+	}
+}
