@@ -75,7 +75,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	table(out, direct, through)
 	if s := through.stats; s.Duplicates+s.Overlaps+s.Failures+int(through.refused) > 0 || s.Writes != o.messages {
-		return errors.New("Weir's column should be clean and is not")
+		return errors.New("the column of Weir should be clean and is not")
 	}
 	return nil
 }

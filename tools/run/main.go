@@ -72,7 +72,7 @@ func run(ctx context.Context) error {
 		fmt.Println("\nstopping")
 		return nil
 	case <-storage.Done():
-		return errors.New("Azurite has ended")
+		return errors.New("storage (Azurite) has ended")
 	case <-cms.done:
 		return errors.New("the demo CMS has ended")
 	case <-host.done:

@@ -1,0 +1,36 @@
+package poison_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/poison"
+	"weir/internal/invoke"
+)
+
+type bell struct{ calls []string }
+
+func (b *bell) PutBack(_ context.Context, lane int, about time.Duration) error {
+	b.calls = append(b.calls, fmt.Sprint(lane, " ", about))
+	return nil
+}
+
+func TestFunction_Take(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"weir lane 1.1": "1 1m0s", "weir lane 1.2": "", "garbage": ""} {
+		b := &bell{}
+		fn := &poison.Function{Bell: b, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", text))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fn.Take(t.Context(), in); err != nil || strings.Join(b.calls, ",") != want {
+			t.Errorf("%q: %v %v", text, b.calls, err)
+		}
+	}
+}

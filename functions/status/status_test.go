@@ -1,0 +1,60 @@
+package status_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"weir/functions/status"
+	"weir/internal/weir"
+)
+
+type reader struct{ st weir.Status }
+
+func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
+	if id != r.st.Message.ID {
+		return weir.Status{}, &weir.Error{Kind: weir.NotFound, Message: "no such message"}
+	}
+	return r.st, nil
+}
+
+func TestFunction(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
+	other := id
+	other.Nonce = "99887766554433221100"
+	st := weir.Status{
+		Message: weir.Message{ID: id, Key: "/a", Contract: "article", AcceptedAt: noon}, Stage: weir.Delivered, AttemptCount: 2, CMSStatus: 200,
+		FinishedAt: noon.Add(time.Second), Version: `W/"7"`, Attempts: []weir.Attempt{{Number: 1, Outcome: weir.OutcomeRetry, Status: 500}, {Number: 2, Outcome: weir.OutcomeDelivered}},
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	get := func(id, tag string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/messages/"+id, nil)
+		r.Header.Set("If-None-Match", tag)
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	w := get(id.String(), "")
+	var got map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != 200 || got["stage"] != "delivered" || got["attempts"] != 2.0 || got["deliveredAt"] != "2026-01-08T12:00:01Z" || got["nextAttemptAt"] != nil || len(got["attemptLog"].([]any)) != 2 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
+		t.Errorf("with its ETag: %d %s", w.Code, w.Body)
+	}
+	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
+		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s", wrong, w.Code, w.Body)
+		}
+	}
+}

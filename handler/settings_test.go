@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const minimal = `
+delivery: { url: "http://127.0.0.1:7072/api/content" }
+contracts:
+  - { name: article, root: article, key: ./@path }
+`
+
+// env makes an environment with a weir.yaml of this text.
+func env(t *testing.T, text string, more ...string) func(string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true", "FUNCTIONS_APP_ROOT_PATH": dir}
+	for i := 0; i < len(more); i += 2 {
+		values[more[i]] = more[i+1]
+	}
+	return func(name string) string { return values[name] }
+}
+
+func TestLoadSettings(t *testing.T) {
+	t.Parallel()
+	t.Run("Defaults", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, minimal))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Prefix != "weir" || s.Lanes != 1 || s.MaxBody != 1<<20 || s.Retention != duration(7*24*time.Hour) || s.DeadRetention != duration(90*24*time.Hour) ||
+			s.settle() != 3*time.Second || s.Delivery.Attempts != 5 || s.Delivery.Method != "POST" || s.TicketDelay.Max != duration(10*time.Second) {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("TheProjectsOwnFile", func(t *testing.T) {
+		t.Parallel()
+		text, err := os.ReadFile("../weir.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := loadSettings(env(t, string(text), "WEIR_CMS_URL", "http://127.0.0.1:7072/api/content"))
+		if err != nil || s.Delivery.URL != "http://127.0.0.1:7072/api/content" || len(s.Contracts) != 2 {
+			t.Errorf("%+v %v", s, err)
+		}
+	})
+	t.Run("AValueFromTheEnvironmentCannotBecomeYAML", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, strings.Replace(minimal, `"http://127.0.0.1:7072/api/content"`, "${CMS}", 1)+"# ${UNSET} in a comment\n", "CMS", "http://x/?a=b\", lanes: 9 #"))
+		if err != nil || s.Lanes != 1 || !strings.Contains(s.Delivery.URL, "lanes: 9") {
+			t.Errorf("%+v %v", s, err)
+		}
+	})
+	t.Run("SecretsDoNotPrint", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
+		if text := fmt.Sprintf("%v %+v %#v", s, s, s); err != nil || strings.Contains(text, "hunter2") {
+			t.Errorf("%s %v", text, err)
+		}
+	})
+}
+
+func TestLoadSettings_Refuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, says string }{
+		"UnknownKey":     {minimal + "lames: 3\n", "lames"},
+		"UnknownNested":  {strings.Replace(minimal, "delivery: {", "delivery: { speed: 3,", 1), "speed"},
+		"NotYAML":        {"lanes: [", "weir.yaml"},
+		"MissingEnv":     {minimal + "lanes: ${NOT_SET}\n", "NOT_SET"},
+		"Lanes":          {minimal + "lanes: 0\n", "lanes is 0"},
+		"Lease":          {minimal + "lease: 10s\n", "lease is 10s"},
+		"LeaseNoUnit":    {minimal + "lease: 30\n", "not a duration"},
+		"Size":           {minimal + "maxBody: big\n", "not a size"},
+		"TooLargeBody":   {minimal + "maxBody: 200MiB\n", "maxBody"},
+		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
+		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
+		"Attempts":       {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1), "attempts"},
+		"Backoff":        {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 10s, max: 1s },", 1), "backoff"},
+		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
+		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
+		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},
+		"ContractBroken": {strings.Replace(minimal, "./@path", "./[", 1), "key"},
+		"RelativeURL":    {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := NewProgram(env(t, c.text), nil)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want %q in it", err, c.says)
+			}
+		})
+	}
+	t.Run("AllAtOnce", func(t *testing.T) {
+		t.Parallel()
+		_, err := NewProgram(env(t, minimal+"lanes: 0\nlease: 1s\nretention: 1m\n", "AzureWebJobsStorage", "", "WEIR_PREFIX", "No-Good"), nil)
+		for _, want := range []string{"AzureWebJobsStorage", "lanes", "lease", "retention"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is missing in: %v", want, err)
+			}
+		}
+	})
+	t.Run("NoFile", func(t *testing.T) {
+		t.Parallel()
+		if _, err := NewProgram(env(t, minimal, "WEIR_CONFIG", "other.yaml"), nil); err == nil || !strings.Contains(err.Error(), "other.yaml") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
