@@ -121,7 +121,7 @@ func listAfterPrefix(t *testing.T, b BlobPort) {
 	must(t, err)
 	wantNames(t, "after the tenth", found, names[10:]...)
 	var all []storage.BlobInfo
-	for after := ""; ; after = all[len(all)-1].Name {
+	for after := ""; len(all) <= len(names); after = all[len(all)-1].Name {
 		found, err := b.List(t.Context(), "1.0/", after)
 		must(t, err)
 		if len(found) == 0 {

@@ -235,6 +235,7 @@ func transactSeenWhole(t *testing.T, table storage.Table) {
 			}
 		}
 	})
+	defer group.Wait()
 	for last := int64(0); last < 30 && !t.Failed(); {
 		page := ask(t, table, storage.Query{To: "!u"})
 		if len(page.Rows) != 2 || page.Rows[0].Values["N"] != page.Rows[1].Values["N"] {
@@ -242,5 +243,4 @@ func transactSeenWhole(t *testing.T, table storage.Table) {
 		}
 		last = page.Rows[0].Values["N"].(int64)
 	}
-	group.Wait()
 }
