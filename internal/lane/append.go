@@ -142,7 +142,10 @@ func (a *Appender) take(g *gather) []*submission {
 	defer a.mu.Unlock()
 	ops, bytes, n := 1, 0, 0
 	for _, sub := range g.waiting {
-		ops += 2
+		ops++
+		if sub.idem != "" {
+			ops++
+		}
 		bytes += sub.size
 		if n > 0 && (ops > storage.MaxOps || bytes > maxGroupBytes) {
 			break

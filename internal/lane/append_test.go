@@ -1,0 +1,342 @@
+package lane_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// bench is one lane on memory storage whose faults a test can switch.
+type bench struct {
+	t       *testing.T
+	account *memory.Account
+	faults  *storagetest.Faults
+	store   *lane.Store // with faults
+	eyes    *lane.Store // without
+}
+
+// simulate runs a test in virtual time.
+func simulate(t *testing.T, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, account: memory.New(time.Now), faults: storagetest.NewFaults()}
+		b.eyes = &lane.Store{Table: b.account.Table(), Bodies: b.account.Blobs(), Lanes: 1, Now: time.Now}
+		if err := b.eyes.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store := *b.eyes
+		store.Table, store.Bodies = b.faults.Table(b.account.Table()), b.faults.Blobs(b.account.Blobs())
+		b.store = &store
+		f(t, b)
+	})
+}
+
+func message(key, body string) weir.Message {
+	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
+}
+
+// log reads the whole log, and checks that it has no gap and fits head.
+func (b *bench) log() []*lane.Entry {
+	b.t.Helper()
+	entries, err := b.eyes.ReadLog(b.t.Context(), 0, 1, 1000)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c, err := b.eyes.Control(b.t.Context(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if int64(len(entries)) != c.Head.Next-1 {
+		b.t.Errorf("%d messages in the log, and head says %d", len(entries), c.Head.Next-1)
+	}
+	return entries
+}
+
+func isAppend(c storagetest.Call) bool {
+	return c.Op == "Transact" && len(c.Ops) > 1 && c.Ops[0].Key == "!head"
+}
+
+func TestAppender_Append(t *testing.T) {
+	t.Run("ItsAnswerIsLost", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailAfter})
+			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "k")
+			if err != nil || r.Duplicate || r.Message.ID.Seq != 1 || len(b.log()) != 1 {
+				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
+			}
+		})
+	})
+	t.Run("ItLandsLateAfterItWasSentAgain", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Second})
+			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
+			b.faults.Wait()
+			if err != nil || r.Message.ID.Seq != 1 || len(b.log()) != 1 {
+				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
+			}
+		})
+	})
+	t.Run("ItLandsLateBeforeItIsSentAgain", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Millisecond})
+			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "k")
+			b.faults.Wait()
+			if err != nil || r.Duplicate || len(b.log()) != 1 {
+				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
+			}
+		})
+	})
+	t.Run("AnotherReceiverWritesWhileItsAnswerIsOut", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			other := lane.NewAppender(b.eyes, quiet)
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
+			done := make(chan lane.Receipt)
+			go func() {
+				r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "mine"), "")
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			time.Sleep(20 * time.Millisecond)
+			if _, err := other.Append(t.Context(), message("a", "other"), ""); err != nil {
+				t.Error(err)
+			}
+			r := <-done
+			b.faults.Wait()
+			if r.Message.ID.Seq != 2 || len(b.log()) != 2 {
+				t.Errorf("%+v, %d in the log", r, len(b.log()))
+			}
+		})
+	})
+	t.Run("ManyReceiversOnOneHead", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			var mu sync.Mutex
+			var seqs []int64
+			var wg sync.WaitGroup
+			for range 4 {
+				a := lane.NewAppender(b.store, quiet)
+				for i := range 50 {
+					wg.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						r, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "")
+						if err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						seqs = append(seqs, r.Message.ID.Seq)
+					})
+				}
+			}
+			wg.Wait()
+			slices.Sort(seqs)
+			if len(slices.Compact(seqs)) != 200 || len(b.log()) != 200 {
+				t.Errorf("%d different numbers, %d in the log", len(slices.Compact(seqs)), len(b.log()))
+			}
+		})
+	})
+	t.Run("ArrivingMessagesGatherBehindOneInFlight", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			transactions := 0
+			hold := make(chan struct{})
+			slow := &slowTable{Table: b.store.Table, hold: hold, count: &transactions}
+			b.store.Table = slow
+			a := lane.NewAppender(b.store, quiet)
+			var wg sync.WaitGroup
+			for i := range 51 {
+				wg.Go(func() {
+					if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), ""); err != nil {
+						t.Error(err)
+					}
+				})
+				if i == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+			close(hold)
+			wg.Wait()
+			if transactions != 2 || len(b.log()) != 51 {
+				t.Errorf("%d transactions for %d messages", transactions, len(b.log()))
+			}
+		})
+	})
+	t.Run("StorageAwayIsUnavailableWithinItsPatience", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.Hang} {
+				b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: kind} })
+				began := time.Now()
+				_, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
+				if weir.KindOf(err) != weir.Unavailable || time.Since(began) > 11*time.Second {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+			}
+		})
+	})
+	t.Run("TheCallerLeaves", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := lane.NewAppender(b.store, quiet).Append(ctx, message("a", "x"), ""); weir.KindOf(err) != weir.Unavailable {
+				t.Errorf("%v", err)
+			}
+			time.Sleep(time.Minute)
+		})
+	})
+}
+
+// slowTable holds the first transaction until told, and counts them.
+type slowTable struct {
+	storage.Table
+	hold  chan struct{}
+	count *int
+	once  sync.Once
+}
+
+func (s *slowTable) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+	s.once.Do(func() { <-s.hold })
+	*s.count++
+	return s.Table.Transact(ctx, p, ops)
+}
+
+func TestAppender_Idempotency(t *testing.T) {
+	t.Run("ARepeatInsideAGather", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a := lane.NewAppender(b.store, quiet)
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			fresh, ids := 0, map[string]bool{}
+			for range 20 {
+				wg.Go(func() {
+					r, err := a.Append(t.Context(), message("a", "x"), "k")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					ids[r.Message.ID.String()] = true
+					if !r.Duplicate {
+						fresh++
+					}
+				})
+			}
+			wg.Wait()
+			if fresh != 1 || len(ids) != 1 || len(b.log()) != 1 {
+				t.Errorf("%d fresh, %d ids, %d in the log", fresh, len(ids), len(b.log()))
+			}
+		})
+	})
+	t.Run("ARepeatAfterwardsAndItsScope", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a := lane.NewAppender(b.store, quiet)
+			first, err := a.Append(t.Context(), message("a", "x"), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct {
+				m         weir.Message
+				duplicate bool
+				kind      weir.Kind
+			}{{message("a", "x"), true, 0}, {message("a", "y"), false, weir.Invalid}, {message("b", "x"), false, 0}} {
+				r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), c.m, "k")
+				if (err != nil) != (c.kind != 0) || (err != nil && weir.KindOf(err) != c.kind) || r.Duplicate != c.duplicate {
+					t.Errorf("%+v: %+v %v", c, r, err)
+				}
+				if c.duplicate && r.Message.ID != first.Message.ID {
+					t.Errorf("another id: %v and %v", r.Message.ID, first.Message.ID)
+				}
+			}
+			if len(b.log()) != 2 {
+				t.Errorf("%d in the log", len(b.log()))
+			}
+		})
+	})
+	t.Run("AGatherOfRepeatsAndFreshOnes", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a := lane.NewAppender(b.store, quiet)
+			for i := range 120 {
+				if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), fmt.Sprint("k", i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			duplicates := 0
+			for i := range 240 {
+				wg.Go(func() {
+					r, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), fmt.Sprint("k", i))
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if r.Duplicate {
+						duplicates++
+					}
+				})
+			}
+			wg.Wait()
+			if duplicates != 120 || len(b.log()) != 240 {
+				t.Errorf("%d duplicates, %d in the log", duplicates, len(b.log()))
+			}
+		})
+	})
+}
+
+func TestAppender_Bodies(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.store, quiet)
+		random := make([]byte, 200<<10)
+		source := rand.NewChaCha8([32]byte{1})
+		source.Read(random)
+		var wg sync.WaitGroup
+		bodies := [][]byte{[]byte("<a/>"), []byte(strings.Repeat("<a/>", 50_000)), random}
+		for range 80 { // 80 × 59 KiB are more than one transaction's 4 MiB
+			body := make([]byte, 59<<10)
+			source.Read(body)
+			bodies = append(bodies, body)
+		}
+		for i, body := range bodies {
+			wg.Go(func() {
+				r, err := a.Append(t.Context(), message(fmt.Sprint(i), string(body)), "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				e, err := b.eyes.ReadMessage(t.Context(), 0, r.Message.ID.Seq)
+				if err == nil {
+					err = b.eyes.LoadBody(t.Context(), e)
+				}
+				if err != nil || !bytes.Equal(e.Message.Body, body) || e.Message.Size != len(body) {
+					t.Errorf("body %d: %d bytes came back as %d, %v", i, len(body), len(e.Message.Body), err)
+				}
+			})
+		}
+		wg.Wait()
+		infos, err := b.account.Blobs().List(t.Context(), "", "")
+		if err != nil || len(infos) != 1 || !infos[0].Marked {
+			t.Errorf("blobs %+v %v", infos, err)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// finish makes a message final, as its holder would.
+func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
+	b.t.Helper()
+	e, err := b.eyes.ReadMessage(b.t.Context(), 0, seq)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ch := &lane.Change{}
+	if err := ch.Finish(e, stage, time.Now()); err != nil {
+		b.t.Fatal(err)
+	}
+	ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
+	batch := &lane.Batch{}
+	batch.Add(ch)
+	if err := w.Commit(b.t.Context(), batch.Apply, batch.Ops()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) keys() map[string]bool {
+	b.t.Helper()
+	page, err := b.account.Table().Range(b.t.Context(), storage.Query{Partition: "1.0"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, r := range page.Rows {
+		keys[r.Key] = true
+	}
+	return keys
+}
+
+func (b *bench) idempotencyKeys() int {
+	n := 0
+	for key := range b.keys() {
+		if key[:2] == "i_" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRetention_Run(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.store, quiet)
+		w, err := b.eyes.Take(t.Context(), 0, "one", func(*lane.Tail) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			if _, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.finish(w, 1, weir.Delivered)
+		b.finish(w, 2, weir.Dead)
+		// 3 waits for a retry, held, below the cursor.
+		b.finish(w, 4, weir.Delivered)
+		r := &lane.Retention{Store: b.store, Keep: 7 * 24 * time.Hour, Dead: 30 * 24 * time.Hour, Pages: 3}
+		has := func(when string, want map[int]bool) {
+			t.Helper()
+			if _, err := r.Run(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			keys := b.keys()
+			for seq, there := range want {
+				if keys["m_"+lane.Place(int64(seq))] != there {
+					t.Errorf("%s: message %d there: %v", when, seq, !there)
+				}
+			}
+		}
+		has("at once", map[int]bool{1: true, 2: true, 3: true, 4: true})
+		time.Sleep(8 * 24 * time.Hour)
+		before := b.idempotencyKeys()
+		has("after 8 days", map[int]bool{1: false, 2: true, 3: true, 4: false, 5: true, 6: true})
+		if gone := before - b.idempotencyKeys(); gone != 2 {
+			t.Errorf("%d idempotency keys gone with 2 messages", gone)
+		}
+		b.finish(w, 3, weir.Delivered)
+		time.Sleep(25 * 24 * time.Hour)
+		r.Run(t.Context(), 0) // begins a new walk
+		has("after 33 days", map[int]bool{2: false, 3: false, 5: true, 6: true})
+		for key := range b.keys() {
+			if key[:2] == "x_" {
+				t.Errorf("the index of the dead still has %s", key)
+			}
+		}
+	})
+}
+
+func TestRetention_Forgotten(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		blobs := b.account.Blobs()
+		day := time.Now().UTC().Format("2006-01-02")
+		for _, name := range []string{"marked", "used", "forgotten"} {
+			if err := blobs.Put(t.Context(), day+"/1.0/"+name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		blobs.Mark(t.Context(), day+"/1.0/marked")
+		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.Place(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Pages: 1}
+		for range 3 {
+			if err := r.Forgotten(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			infos, _ := blobs.List(t.Context(), "", "")
+			if time.Now().UTC().Format("2006-01-02") == day && len(infos) != 3 {
+				t.Errorf("a young blob was removed: %v", infos)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		infos, _ := blobs.List(t.Context(), "", "")
+		for _, info := range infos {
+			if !info.Marked {
+				t.Errorf("%s is referred to and not marked", info.Name)
+			}
+		}
+		if len(infos) != 2 {
+			t.Errorf("%v", infos)
+		}
+	})
+}
+
+func TestStore_Status(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := r.Message.ID
+		if st, err := b.store.Status(t.Context(), id); err != nil || st.Stage != weir.Queued || st.Message.Key != "a" {
+			t.Errorf("%+v %v", st, err)
+		}
+		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce}, {Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
+			{Epoch: 1, Seq: 2, Nonce: id.Nonce}, {Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
+			if _, err := b.store.Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
+				t.Errorf("%+v: %v", wrong, err)
+			}
+		}
+	})
+}
+
+func TestStore_Open(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		other := *b.eyes
+		other.Lanes = 2
+		if err := other.Open(t.Context()); err == nil {
+			t.Error("another number of lanes was taken")
+		}
+		if err := b.eyes.Open(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

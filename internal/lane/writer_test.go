@@ -1,0 +1,166 @@
+package lane_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+func isCommit(c storagetest.Call) bool {
+	return c.Op == "Transact" && len(c.Ops) > 0 && c.Ops[0].Key == "!tail"
+}
+
+func keep(*lane.Tail) {}
+
+func deliverOne(t *lane.Tail) { t.Counts.Delivered++ }
+
+func (b *bench) tail() lane.Tail {
+	b.t.Helper()
+	c, err := b.eyes.Control(b.t.Context(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c.Tail
+}
+
+func TestWriter(t *testing.T) {
+	t.Run("TakeRaisesTheFenceAndShutsTheFormerOut", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			former, err := b.store.Take(t.Context(), 0, "one", keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.store.Take(t.Context(), 0, "two", keep); err != nil {
+				t.Fatal(err)
+			}
+			err = former.Commit(t.Context(), deliverOne, []storage.Op{{Kind: storage.Upsert, Key: "m_test", Values: map[string]any{}}})
+			if tail := b.tail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
+				t.Errorf("%v, tail %+v", err, tail)
+			}
+			if _, err := b.account.Table().Get(t.Context(), "1.0", "m_test"); !storage.Is(err, storage.NotFound) {
+				t.Errorf("the former holder wrote a row: %v", err)
+			}
+		})
+	})
+	t.Run("AFormerHoldersCommitArrivesLate", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			former, err := b.store.Take(t.Context(), 0, "one", keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
+			done := make(chan error)
+			go func() { done <- former.Commit(t.Context(), deliverOne, nil) }()
+			<-done // sent again, and done
+			if _, err := b.eyes.Take(t.Context(), 0, "two", keep); err != nil {
+				t.Fatal(err)
+			}
+			b.faults.Release()
+			b.faults.Wait()
+			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 {
+				t.Errorf("tail %+v", tail)
+			}
+		})
+	})
+	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter, "NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
+		t.Run("ACommit"+name+"CountsOnce", func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				w, err := b.store.Take(t.Context(), 0, "one", keep)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 5 {
+					b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
+					if err := w.Commit(t.Context(), deliverOne, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.faults.Wait()
+				if tail := b.tail(); tail.Counts.Delivered != 5 || tail.Commit != 5 || tail.ETag != w.Tail().ETag {
+					t.Errorf("tail %+v, writer %+v", tail, w.Tail())
+				}
+			})
+		})
+		t.Run("ATake"+name+"CountsOnce", func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
+				w, err := b.store.Take(t.Context(), 0, "one", keep)
+				b.faults.Wait()
+				if tail := b.tail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
+					t.Errorf("%v, tail %+v", err, tail)
+				}
+			})
+		})
+	}
+	t.Run("TakeWhileAFormerHolderCommits", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			former, err := b.eyes.Take(t.Context(), 0, "one", keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			once := sync.Once{}
+			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if isCommit(c) {
+					once.Do(func() {
+						if err := former.Commit(t.Context(), deliverOne, nil); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				return storagetest.Fault{}
+			})
+			if _, err := b.store.Take(t.Context(), 0, "two", keep); err != nil {
+				t.Fatal(err)
+			}
+			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {
+				t.Errorf("tail %+v", tail)
+			}
+		})
+	})
+}
+
+func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
+	t.Parallel()
+	b := &lane.Batch{}
+	taken := 0
+	for i := range 200 {
+		ch := &lane.Change{}
+		e := &lane.Entry{Message: weir.Message{ID: weir.ID{Seq: int64(i + 1)}}}
+		ch.Hold("block", e)                               // two rows of its own
+		ch.Block(lane.Block{ID: "block", Held: int64(i)}) // one that all share
+		if !b.Add(ch) {
+			break
+		}
+		taken++
+	}
+	if taken != 49 || len(b.Ops()) != 99 {
+		t.Errorf("%d changes, %d operations", taken, len(b.Ops()))
+	}
+	for _, op := range b.Ops() {
+		if op.Key == "b_block" && op.Values["Held"] != int64(48) {
+			t.Errorf("the last state does not count: %v", op.Values)
+		}
+	}
+}
+
+func TestEntry_RecordKeepsFirstAndLast(t *testing.T) {
+	t.Parallel()
+	e := &lane.Entry{}
+	for range 50 {
+		e.Record(weir.Result{Outcome: weir.OutcomeRetry}, 1, true)
+	}
+	var numbers []int
+	for _, a := range e.Attempts {
+		numbers = append(numbers, a.Number)
+	}
+	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" || e.Count != 50 {
+		t.Errorf("%v", numbers)
+	}
+}
