@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
-
-	"weir/internal/weir"
 )
 
 // name is an element's name with its namespace.
@@ -21,70 +19,80 @@ func (n name) String() string {
 	return "{" + n.uri + "}" + n.local
 }
 
-// xmlNamespace is bound to the prefix xml in every document.
-const xmlNamespace = "http://www.w3.org/XML/1998/namespace"
-
 // scanner walks a document as a stream of tokens and refuses what must not become a
-// tree, and what encoding/xml lets pass though it is not well-formed.
+// tree, and what encoding/xml lets pass though it is not well-formed (wellformed.go).
 type scanner struct {
 	text     string
 	decoder  *xml.Decoder
 	depth    int // allowed
 	elements int // allowed, less those seen
 	open     []element
+	scope    scope
 	root     name
 	rooted   bool
 }
 
 type element struct {
 	raw      xml.Name
-	bindings map[string]string // of namespace prefixes, as this element sees them
+	declared []string // namespace prefixes, which end with the element
 }
 
 // scan gives the root element's name.
 func scan(text string, depth, elements int) (name, error) {
-	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), depth: depth, elements: elements}
+	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), depth: depth, elements: elements, scope: newScope()}
+	if at, r := badCharacter(text); at >= 0 {
+		return name{}, s.notXML(at, fmt.Sprintf("the character %U is not allowed in XML", r))
+	}
 	for {
-		start := s.decoder.InputOffset()
+		start := int(s.decoder.InputOffset())
 		token, err := s.decoder.RawToken()
+		end := int(s.decoder.InputOffset())
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return name{}, s.notXML(s.decoder.InputOffset(), syntaxWords(err))
+			return name{}, s.notXML(end, syntaxWords(err))
 		}
-		if words := s.take(token); words != "" {
+		if words := s.take(token, text[start:end]); words != "" {
 			return name{}, s.notXML(start, words)
 		}
 	}
 	switch {
 	case len(s.open) > 0:
-		return name{}, s.notXML(int64(len(text)), fmt.Sprintf("element <%s> is not closed", rawName(s.open[len(s.open)-1].raw)))
+		return name{}, s.notXML(len(text), fmt.Sprintf("element <%s> is not closed", rawName(s.open[len(s.open)-1].raw)))
 	case !s.rooted:
-		return name{}, s.notXML(int64(len(text)), "there is no element")
+		return name{}, s.notXML(len(text), "there is no element")
 	}
 	return s.root, nil
 }
 
-// take looks at one token and says what is wrong with it.
-func (s *scanner) take(token xml.Token) string {
+// take looks at one token, and at the text it was read from, and says what is wrong with it.
+func (s *scanner) take(token xml.Token, raw string) string {
 	switch t := token.(type) {
 	case xml.StartElement:
-		return s.start(t)
+		return firstOf(tagWords(raw), s.start(t))
 	case xml.EndElement:
 		return s.end(t)
 	case xml.CharData:
-		if len(s.open) == 0 && strings.TrimLeft(string(t), " \t\r\n") != "" {
-			return "there is text outside the root element"
-		}
+		return s.data(raw)
 	case xml.Directive:
 		return "document type and entity declarations are not accepted"
 	case xml.ProcInst:
-		if strings.EqualFold(t.Target, "xml") {
-			return "the XML declaration must stand at the very beginning, once"
-		}
+		return instructionWords(t.Target, raw)
 	}
 	return ""
+}
+
+// data judges text as it was written: outside the root element, a space that is written as
+// CDATA or as a reference is none.
+func (s *scanner) data(raw string) string {
+	switch {
+	case len(s.open) == 0 && strings.Trim(raw, " \t\r\n") != "":
+		return "there is text outside the root element"
+	case strings.HasPrefix(raw, "<![CDATA["):
+		return ""
+	}
+	return referenceWords(raw)
 }
 
 func (s *scanner) start(t xml.StartElement) string {
@@ -97,105 +105,57 @@ func (s *scanner) start(t xml.StartElement) string {
 	if s.elements--; s.elements < 0 {
 		return "there are too many elements"
 	}
-	bindings, words := s.bind(t)
+	declared, words := s.scope.declare(t.Attr)
 	if words != "" {
 		return words
 	}
-	uri, ok := bindings[t.Name.Space]
-	if !ok && t.Name.Space != "" {
-		return fmt.Sprintf("the namespace prefix %q is not declared", t.Name.Space)
+	uri, words := s.scope.lookUp(t.Name)
+	if words != "" {
+		return words
 	}
 	if !s.rooted {
 		s.root, s.rooted = name{uri, t.Name.Local}, true
 	}
-	s.open = append(s.open, element{t.Name, bindings})
-	return attributes(t, bindings)
-}
-
-// bind adds an element's namespace declarations to those in force.
-func (s *scanner) bind(t xml.StartElement) (map[string]string, string) {
-	bindings := map[string]string{"xml": xmlNamespace}
-	if len(s.open) > 0 {
-		bindings = s.open[len(s.open)-1].bindings
-	}
-	copied := false
-	for _, a := range t.Attr {
-		prefix, isDecl := "", a.Name.Space == "" && a.Name.Local == "xmlns"
-		if a.Name.Space == "xmlns" {
-			prefix, isDecl = a.Name.Local, true
-			if a.Value == "" {
-				return nil, fmt.Sprintf("the namespace prefix %q is bound to nothing", prefix)
-			}
-		}
-		if !isDecl {
-			continue
-		}
-		if !copied {
-			own := make(map[string]string, len(bindings)+1)
-			for k, v := range bindings {
-				own[k] = v
-			}
-			bindings, copied = own, true
-		}
-		bindings[prefix] = a.Value
-	}
-	return bindings, ""
-}
-
-// attributes refuses undeclared prefixes and names that stand twice.
-func attributes(t xml.StartElement, bindings map[string]string) string {
-	if len(t.Attr) == 0 {
-		return ""
-	}
-	seen := make(map[name]bool, len(t.Attr))
-	for _, a := range t.Attr {
-		n := name{a.Name.Space, a.Name.Local}
-		if a.Name.Space != "" && a.Name.Space != "xmlns" {
-			uri, ok := bindings[a.Name.Space]
-			if !ok {
-				return fmt.Sprintf("the namespace prefix %q is not declared", a.Name.Space)
-			}
-			n.uri = "{" + uri + "}"
-		}
-		if seen[n] {
-			return fmt.Sprintf("the attribute %q stands twice", rawName(a.Name))
-		}
-		seen[n] = true
-	}
-	return ""
+	s.open = append(s.open, element{t.Name, declared})
+	return s.scope.attributeWords(t.Attr)
 }
 
 func (s *scanner) end(t xml.EndElement) string {
 	if len(s.open) == 0 {
 		return fmt.Sprintf("</%s> closes nothing", rawName(t.Name))
 	}
-	if last := s.open[len(s.open)-1].raw; last != t.Name {
-		return fmt.Sprintf("element <%s> is closed by </%s>", rawName(last), rawName(t.Name))
+	last := s.open[len(s.open)-1]
+	if last.raw != t.Name {
+		return fmt.Sprintf("element <%s> is closed by </%s>", rawName(last.raw), rawName(t.Name))
 	}
+	s.scope.drop(last.declared)
 	s.open = s.open[:len(s.open)-1]
 	return ""
 }
 
+// rawName is a name as it was written, cut where it is too long to repeat.
 func rawName(n xml.Name) string {
 	if n.Space == "" {
-		return n.Local
+		return short(n.Local)
 	}
-	return n.Space + ":" + n.Local
+	return short(n.Space + ":" + n.Local)
 }
 
 func syntaxWords(err error) string {
 	var syntax *xml.SyntaxError
 	if errors.As(err, &syntax) {
-		return syntax.Msg
+		return short(syntax.Msg)
 	}
 	return "not well-formed"
 }
 
-// notXML says what is wrong and where: line and column, both from 1, in characters.
-func (s *scanner) notXML(offset int64, words string) error {
-	before := s.text[:min(int(offset), len(s.text))]
-	line := strings.Count(before, "\n") + 1
-	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-	return malformed(fmt.Sprintf("not accepted as XML: line %d, column %d: %s", line, column, words),
-		weir.Problem{Rule: "xml", Message: words, Line: line, Column: column})
+// place is where a text ends: line and column, both from 1, in characters.
+func place(before string) (line, column int) {
+	last := before[strings.LastIndexByte(before, '\n')+1:]
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(last) + 1
+}
+
+// notXML says what is wrong and where.
+func (s *scanner) notXML(offset int, words string) error {
+	return malformedAt("xml", words, s.text[:min(offset, len(s.text))])
 }

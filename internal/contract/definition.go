@@ -1,0 +1,138 @@
+package contract
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/beevik/etree"
+
+	"weir/internal/weir"
+)
+
+// Definition is one contract as weir.yaml has it.
+type Definition struct {
+	Name      string  `yaml:"name"`
+	Root      string  `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
+	Key       string  `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
+	Version   string  `yaml:"version"`   // path to the version; empty = none
+	OnFailure string  `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
+	Success   string  `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
+	Fields    []Field `yaml:"fields"`
+}
+
+// Field is a rule for the values at a path.
+type Field struct {
+	Path string `yaml:"path"` // etree path; a last step /@name selects an attribute
+	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one that is not empty
+}
+
+// maxKey is the size of an ordering key in bytes: it goes into a header and a row.
+const maxKey = 1 << 10
+
+// maxName is the size of a contract's name, which does too.
+const maxName = 128
+
+// maxProblems is how many problems of one message are named; how many more there are is said.
+const maxProblems = 100
+
+// compiled is a contract ready for use.
+type compiled struct {
+	def     Definition
+	key     *path
+	version *path
+	skip    bool
+	success *regexp.Regexp
+	fields  []rule
+}
+
+var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
+
+// compile gives the contract and every problem of its definition.
+func compile(def Definition) (*compiled, []string) {
+	c := &compiled{def: def}
+	var problems []string
+	note := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	switch {
+	case def.Name == "":
+		note("name is missing")
+	case len(def.Name) > maxName || strings.ContainsFunc(def.Name, unicode.IsControl):
+		note("name may have %d bytes and no control characters", maxName)
+	}
+	if !rootName.MatchString(def.Root) {
+		note("root %q must be a local name or {uri}local", def.Root)
+	}
+	var err error
+	if c.key, err = compilePath(def.Key); err != nil {
+		note("key: %v", err)
+	}
+	if c.version, err = compilePath(def.Version); err != nil {
+		note("version: %v", err)
+	}
+	switch def.OnFailure {
+	case "":
+		c.skip = def.Key == ""
+	case "block", "skip":
+		c.skip = def.OnFailure == "skip"
+	default:
+		note("onFailure is %q and must be block or skip", def.OnFailure)
+	}
+	if def.Success != "" {
+		if c.success, err = regexp.Compile(def.Success); err != nil {
+			note("success: %v", err)
+		}
+	}
+	for i, f := range def.Fields {
+		r, err := compileRule(f)
+		if err != nil {
+			note("fields[%d]: %v", i, err)
+			continue
+		}
+		c.fields = append(c.fields, r)
+	}
+	return c, problems
+}
+
+// apply makes the message, or lists every problem.
+func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
+	m := weir.Message{Contract: c.def.Name, Skip: c.skip}
+	var problems []weir.Problem
+	if c.key != nil {
+		key, p := single(c.key, doc, "ordering key")
+		problems = append(problems, p...)
+		m.Key = key
+	}
+	if c.version != nil {
+		version, p := single(c.version, doc, "version")
+		problems = append(problems, p...)
+		m.Version = version
+	}
+	for _, r := range c.fields {
+		problems = append(problems, r.problems(r.values(doc))...)
+	}
+	return m, problems
+}
+
+// single gives the one value of a path: the key of a message must be beyond doubt.
+func single(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
+	problem := func(rule, message string) (string, []weir.Problem) {
+		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}
+	}
+	found := s.values(doc)
+	different := map[string]bool{}
+	for _, v := range found {
+		different[v] = true
+	}
+	switch {
+	case len(different) > 1:
+		return problem("one", fmt.Sprintf("has %d different values and must have one", len(different)))
+	case len(found) == 0 || found[0] == "":
+		return problem("required", "is missing")
+	case len(found[0]) > maxKey:
+		return problem(fmt.Sprintf("max=%d", maxKey), fmt.Sprintf("has %d bytes and may have %d", len(found[0]), maxKey))
+	case strings.ContainsFunc(found[0], unicode.IsControl):
+		return problem("printable", "has control characters")
+	}
+	return found[0], nil
+}

@@ -1,0 +1,81 @@
+package contract_test
+
+import (
+	stdxml "encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"weir/internal/weir"
+)
+
+func FuzzAccept(f *testing.F) {
+	s := newSet(f)
+	for _, cases := range [][]refusal{notXML, notReadable, notByContract} {
+		for _, c := range cases {
+			if len(c.body) < 1<<10 {
+				f.Add(c.kind, []byte(c.body))
+			}
+		}
+	}
+	for _, body := range []string{good, euro, utf16Bytes(euro, true), utf16Bytes(`<?xml version="1.0" encoding="UTF-16"?>`+euro, false), "<ping/>", "<queue><!-- x --><![CDATA[y]]>&#x20;&lt;<?z?></queue>",
+		"<?xml version='1.0' encoding='latin1'?><ping>\xe4</ping>", `<f:entry xmlns:f="urn:feed"><f:id>1</f:id></f:entry>`, `<entry xmlns:f="urn:feed" f:a="1"  a = '2' ><id >1</id ></entry>`} {
+		f.Add(xml, []byte(body))
+		f.Add("", []byte(body))
+		f.Add("text/xml; charset=windows-1252", []byte(body))
+	}
+	f.Fuzz(func(t *testing.T, kind string, body []byte) {
+		before := string(body)
+		m, err := s.Accept(t.Context(), kind, body)
+		if err != nil {
+			checkRefused(t, err)
+			return
+		}
+		if string(m.Body) != before || m.Size != len(before) || m.ContentType != kind && kind != "" {
+			t.Fatalf("kept as %+v", m)
+		}
+		keyless := m.Contract == "ping" || m.Contract == "queue"
+		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) || strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
+			t.Fatalf("key %q of %s", m.Key, m.Contract)
+		}
+		if utf8.Valid(body) && !strings.Contains(before, "<?xml") && !strings.Contains(kind, "charset") {
+			checkReadable(t, before)
+		}
+	})
+}
+
+// checkRefused holds errors to the kinds httpio answers, and their problems to sentences.
+func checkRefused(t *testing.T, err error) {
+	t.Helper()
+	var e *weir.Error
+	if !errors.As(err, &e) || statuses[e.Kind] == 0 || e.Kind == weir.Unavailable || e.Message == "" {
+		t.Fatalf("error of no kind: %v", err)
+	}
+	if (e.Kind == weir.Invalid) != (len(e.Problems) > 0) && e.Kind != weir.Malformed {
+		t.Fatalf("%d problems: %v", len(e.Problems), err)
+	}
+	for _, p := range e.Problems {
+		if p.Message == "" || !utf8.ValidString(p.Message) || len(p.Message) > 1<<10 {
+			t.Fatalf("problem %+v", p)
+		}
+	}
+	if strings.HasPrefix(e.Message, "the body is not well-formed") {
+		t.Fatal("the stream was accepted and the tree was not")
+	}
+}
+
+// checkReadable reads what was accepted a second time, by the standard decoder as a whole.
+func checkReadable(t *testing.T, text string) {
+	t.Helper()
+	decoder := stdxml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\uFEFF")))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%q was accepted: %v", text, err)
+		}
+	}
+}
