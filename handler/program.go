@@ -144,7 +144,7 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	p.drainer.Store(drainer)
 	routes, sweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
-	p.log.Info("handler: ready", "depth", s.Lanes)
+	p.log.Info("handler: ready")
 	if err := sweep(ctx); err != nil {
 		p.log.Warn("handler: first sweep incomplete", "err", err)
 	}

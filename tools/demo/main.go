@@ -17,10 +17,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -62,9 +65,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.messages < 1 || o.paths < 1 || o.clients < 1 {
 		return errors.New("messages, paths and clients must be at least 1")
 	}
-	if err := reachable(ctx, o); err != nil {
+	stop, err := ensureRunning(ctx, o, out)
+	if err != nil {
 		return err
 	}
+	defer stop()
 	direct, err := o.burst(ctx, out, "straight to the CMS", o.cms+"/api/content", "direct")
 	if err != nil {
 		return err
@@ -92,6 +97,51 @@ func reachable(ctx context.Context, o options) error {
 		}
 	}
 	return nil
+}
+
+// startLimit is what a system that is started for the demo may take to be ready.
+const startLimit = 60 * time.Second
+
+// ensureRunning starts the system when nothing answers at its usual addresses, and gives
+// what ends it again.
+func ensureRunning(ctx context.Context, o options, out io.Writer) (stop func(), err error) {
+	if reachable(ctx, o) == nil {
+		return func() {}, nil
+	}
+	fmt.Fprintln(out, "the system is not running: starting it for the demo")
+	log, err := os.Create(filepath.Join("build", "demo.log"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(filepath.Join("build", "tools", "run"))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the system: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	stop = func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+		log.Close()
+	}
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(startLimit); reachable(ctx, o) != nil; {
+		select {
+		case <-ticker.C:
+		case <-ended:
+			return nil, errors.New("the system did not start: build/demo.log says why")
+		case <-ctx.Done():
+			stop()
+			return nil, ctx.Err()
+		}
+		if time.Now().After(deadline) {
+			stop()
+			return nil, fmt.Errorf("the system was not ready within %s: build/demo.log says why", startLimit)
+		}
+	}
+	return stop, nil
 }
 
 func get(ctx context.Context, address string) (*http.Response, error) {
