@@ -245,4 +245,26 @@ func TestDrainer_CMS(t *testing.T) {
 			}
 		})
 	})
+	t.Run("WaitingForARetryDoesNotHideANewMessage", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Key == "a" && d.Attempt == 1 {
+					r := answer(500)
+					r.RetryAfter = 5 * time.Minute
+					return r
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			w.post("a", "x")
+			p := w.start()
+			if r := p.Join(t.Context(), 0); r.State != drain.Waiting || r.Paused {
+				t.Fatalf("join: %+v", r)
+			}
+			w.post("b", "y")
+			p.Join(t.Context(), 0) // a ticket put by another instance's receiver
+			if got := w.delivered("b"); len(got) != 1 {
+				t.Errorf("b was not delivered: %+v", w.control())
+			}
+		})
+	})
 }

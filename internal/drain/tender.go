@@ -50,10 +50,11 @@ func (t *tender) nudge() {
 }
 
 // join waits for the report of a look that begins after now, unless a fresh one says
-// that the lane waits or is busy.
+// that the lane is busy elsewhere or paused: then there is nothing a look could change. A
+// lane that only waits for a due time is looked at, for it may have got a message since.
 func (t *tender) join(ctx context.Context) Report {
 	t.mu.Lock()
-	known := (t.report.State == Waiting || t.report.State == Busy) && t.d.Now().Sub(t.at) < fresh
+	known := (t.report.Paused || t.report.State == Busy) && t.d.Now().Sub(t.at) < fresh
 	if known {
 		defer t.mu.Unlock()
 		return t.report
