@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,7 +39,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.IntVar(&cfg.GiveUpAfter, "give-up-after", 3, "end after so many errors of one handler, as the real host; negative = never")
 	flags.DurationVar(&cfg.MessageLease, "message-lease", 0, "how long a dequeued message is hidden; 0 = 10m, as by the real host")
 	flags.BoolVar(&cfg.Quiet, "quiet", false, "no lines about single invocations that succeed")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
 		return 2
 	}
 	if err := host.Run(ctx, cfg); err != nil {
