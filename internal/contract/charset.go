@@ -132,15 +132,14 @@ func known(name, where string) (string, error) {
 	return "", unsupported(fmt.Sprintf("the encoding %q of the %s is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are", short(name), where))
 }
 
-// agree gives the encoding both name, or the one that one of them names.
+// agree gives the encoding both name, or the one that one of them names. UTF-16 fits what a
+// byte order mark, which always comes first, has found.
 func agree(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
 		return firstOf(a, b), nil
 	case b == utf16Name && wide(a):
 		return a, nil
-	case a == utf16Name && wide(b):
-		return b, nil
 	}
 	return "", undecodable(fmt.Sprintf("the %s says %s and the %s says %s", whereA, a, whereB, b))
 }

@@ -33,7 +33,7 @@ type Limits struct {
 	MaxBody       int64 // bytes
 	Depth         int   // nested elements; 0 = 256
 	Elements      int   // in all; 0 = 100,000
-	ParallelBytes int64 // of bodies being parsed at once, at least one of them; 0 = 32 MiB
+	ParallelBytes int64 // of bodies being parsed at once, at least one of them; a tree can take 30 times that in memory; 0 = 8 MiB
 }
 
 // Set is the contracts in force. Safe for concurrent use.
@@ -83,7 +83,7 @@ func (l Limits) orDefaults() Limits {
 		l.Elements = 100_000
 	}
 	if l.ParallelBytes == 0 {
-		l.ParallelBytes = 32 << 20
+		l.ParallelBytes = 8 << 20
 	}
 	return l
 }

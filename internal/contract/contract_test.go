@@ -71,6 +71,11 @@ func TestSet_Accept(t *testing.T) {
 		"NoKey":                {"application/xml", "<!-- hello --><?go on?><ping/>\n<?end?>", "ping", "", ""},
 		"NoKeyAndBlock":        {"application/xml", "<queue/>", "queue", "", ""},
 		"Prefixes":             {"application/xml", `<ping xmlns:a="u" xml:lang="en"><a:b xmlns:a="v" a:c="1" c="2"><d a:e="&#x1F600;"/></a:b><a:f/></ping>`, "ping", "", ""},
+		"SameNameWithout":      {"application/xml", `<ping xmlns="u" xmlns:p="u" p:a="1" a="2"/>`, "ping", "", ""},
+		"AsDeepAsAllowed":      {"application/xml", strings.Repeat("<ping>", 10) + strings.Repeat("</ping>", 10), "ping", "", ""},
+		"AsManyAsAllowed":      {"application/xml", "<ping>" + strings.Repeat("<a/>", 99) + "</ping>", "ping", "", ""},
+		"AsLargeAsAllowed":     {"application/xml", "<ping>" + strings.Repeat("x", 64<<10-13) + "</ping>", "ping", "", ""},
+		"KeyAsLongAsAllowed":   {"application/xml", "<entry><id>" + long[:1024] + "</id></entry>", "anyEntry", long[:1024], ""},
 		"SecondTitleSuffices":  {"application/xml", `<article path="/a" version="1"><title/><title>x</title><mail/></article>`, "article", "/a", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,6 +103,7 @@ var notReadable = []refusal{
 	{"application/json", good, 415, "", "", "the Content-Type is application/json and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"text/plain", good, 415, "", "", "the Content-Type is text/plain and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"x+xml", good, 415, "", "", "the Content-Type is x+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
+	{"x/+xml", good, 415, "", "", "the Content-Type is x/+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"x/", good, 415, "", "", "the Content-Type cannot be read"},
 	{"text/xml; charset=utf-8; charset=latin1", good, 415, "", "", "the Content-Type cannot be read"},
 	{"text/xml; x=\"\x7f\"", good, 415, "", "", "the Content-Type may have 256 characters, of printable ASCII"},
