@@ -115,6 +115,7 @@ func (d *delivery) giveUp(reason string) {
 	d.host.console.log("Message of queue '%s' moved to '%s-poison': %s.", d.function.trigger.queue, d.function.trigger.queue, reason)
 	err := d.bury()
 	if err == nil {
+		d.instance.wake(d.function.trigger.queue+"-poison", d.function.trigger.connection)
 		err = d.remove()
 	}
 	d.settled("move message to poison queue", err)

@@ -195,8 +195,7 @@ func (h *Host) addInstance() (*instance, error) {
 		i.end()
 		return nil, errors.New("the host is stopping")
 	}
-	listeners, err := h.newListeners(i)
-	if err != nil {
+	if i.listeners, err = h.newListeners(i); err != nil {
 		i.end()
 		return nil, err
 	}
@@ -207,7 +206,7 @@ func (h *Host) addInstance() (*instance, error) {
 			h.fail(err)
 		}
 	}()
-	for _, l := range listeners {
+	for _, l := range i.listeners {
 		h.work.Go(l.run)
 	}
 	return i, nil

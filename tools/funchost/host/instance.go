@@ -31,6 +31,8 @@ type instance struct {
 	end    context.CancelFunc // a crash: no more calls, nothing released
 	ended  chan struct{}
 
+	listeners []*listener // of its queue functions
+
 	mu      sync.Mutex
 	state   state
 	process *process

@@ -34,6 +34,7 @@ type listener struct {
 	mu      sync.Mutex
 	running int
 	freed   chan struct{} // one message has been dealt with
+	woken   chan struct{} // this instance has put a message there itself
 }
 
 // newListeners makes the listeners of one instance; they share one transport.
@@ -68,6 +69,7 @@ func (h *Host) newListener(i *instance, f *function) (*listener, error) {
 		queue:   service.NewQueueClient(f.trigger.queue),
 		backoff: backoff{longest: h.app.queues.maxPollingInterval},
 		freed:   make(chan struct{}, 1),
+		woken:   make(chan struct{}, 1),
 	}
 	if name := f.trigger.queue + "-poison"; !strings.HasSuffix(f.trigger.queue, "-poison") && len(name) <= 63 {
 		l.poison = service.NewQueueClient(name)
@@ -98,7 +100,31 @@ func (l *listener) run() {
 			l.awaitRoom()
 			continue
 		}
-		pause(l.ctx, l.backoff.next(rand.Float64()))
+		l.rest(l.backoff.next(rand.Float64()))
+	}
+}
+
+// rest waits for the next poll. A message this very instance has put is polled for at once.
+func (l *listener) rest(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.ctx.Done():
+	case <-l.woken:
+		l.backoff.reset()
+	case <-t.C:
+	}
+}
+
+// wake tells the instance's listeners of a queue that a message was put there.
+func (i *instance) wake(queue, connection string) {
+	for _, l := range i.listeners {
+		if t := l.function.trigger; t.queue == queue && t.connection == connection {
+			select {
+			case l.woken <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 

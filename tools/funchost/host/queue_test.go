@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func newQueueRig(t *testing.T, settings map[string]any, o options) *queueRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix := "t" + time.Now().Format("150405") + string(rune('a'+queueNumber.Add(1)))
+	prefix := fmt.Sprintf("t%d-%d", time.Now().UnixNano(), queueNumber.Add(1))
 	o.functions = map[string]string{
 		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work","connection":"Store"}]}`,
 	}
@@ -168,6 +169,29 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestQueue_PoisonWakesItsListener(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, map[string]any{"maxDequeueCount": 1, "maxPollingInterval": "01:00:00"}, options{decide: func(c call) order {
+		if c.URI == "/q" {
+			return order{Status: 500}
+		}
+		return order{}
+	}})
+	q.write("p/function.json", `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work-poison","connection":"Store"}]}`)
+	if _, err := q.poison.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	q.start()
+	q.put("hello")
+	if c := q.nextCall(); c.URI != "/q" {
+		t.Errorf("first %s was called", c.URI)
+	}
+	if c := q.nextCall(); c.URI != "/p" {
+		t.Errorf("then %s was called", c.URI)
+	}
+	eventually(t, "the poison queue is empty", func() bool { return q.length(q.poison) == 0 })
 }
 
 func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
