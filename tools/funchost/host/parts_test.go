@@ -55,6 +55,27 @@ func TestBackoff_Next(t *testing.T) {
 	}
 }
 
+func TestInstance_WakeEndsTheRest(t *testing.T) {
+	t.Parallel()
+	newListener := func(queue string) *listener {
+		return &listener{
+			function: &function{trigger: binding{queue: queue, connection: "c"}}, ctx: t.Context(),
+			woken: make(chan struct{}, 1), backoff: backoff{longest: time.Minute, tries: 9},
+		}
+	}
+	meant, other := newListener("q-poison"), newListener("q")
+	i := &instance{listeners: []*listener{other, meant}}
+	i.wake("q-poison", "c")
+	i.wake("q-poison", "c") // never blocks
+	meant.rest(time.Hour)
+	if meant.backoff.tries != 0 {
+		t.Error("the pauses did not begin anew")
+	}
+	if len(other.woken) != 0 {
+		t.Error("another queue's listener was woken")
+	}
+}
+
 func TestParseSpan(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
