@@ -52,11 +52,13 @@ func NewProgram(env func(string) string, log *slog.Logger) (*Program, error) {
 		p.account, err = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
 		problems = append(problems, err)
 	}
-	if settings.Delivery.URL != "" && p.contracts != nil {
-		p.client, err = cms.New(cms.Config{
-			URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),
-			Timeout: time.Duration(settings.Delivery.Timeout), SuccessRules: p.contracts.SuccessRules(), Now: time.Now,
-		})
+	if settings.Delivery.URL != "" {
+		cfg := cms.Config{URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),
+			Timeout: time.Duration(settings.Delivery.Timeout), Now: time.Now}
+		if p.contracts != nil {
+			cfg.SuccessRules = p.contracts.SuccessRules()
+		}
+		p.client, err = cms.New(cfg)
 		problems = append(problems, err)
 	}
 	return p, errors.Join(problems...)

@@ -126,7 +126,7 @@ func loadSettings(env func(string) string) (Settings, error) {
 		problems = append(problems, fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
 	}
 	if err := yaml.UnmarshalWithOptions([]byte(filled), &s, yaml.Strict()); err != nil {
-		problems = append(problems, fmt.Errorf("%s: %s", filepath.Base(path), yaml.FormatError(err, false, true)))
+		problems = append(problems, fmt.Errorf("%s: %s", filepath.Base(path), yaml.FormatError(err, false, false)))
 		return s, errors.Join(problems...)
 	}
 	return s, errors.Join(append(problems, s.check()...)...)

@@ -88,7 +88,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},
-		"ContractBroken": {strings.Replace(minimal, "./@path", "./[", 1), "key"},
+		"ContractBroken": {strings.Replace(minimal, "./@path", `"./["`, 1), "key: "},
 		"RelativeURL":    {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 	}
 	t.Run("AllAtOnce", func(t *testing.T) {
 		t.Parallel()
-		_, err := NewProgram(env(t, minimal+"lanes: 0\nlease: 1s\nretention: 1m\n", "AzureWebJobsStorage", "", "WEIR_PREFIX", "No-Good"), nil)
-		for _, want := range []string{"AzureWebJobsStorage", "lanes", "lease", "retention"} {
+		_, err := NewProgram(env(t, strings.NewReplacer("http:", "ftp:", "./@path }", "./@path, onFailure: maybe }").Replace(minimal)+"lanes: 0\nlease: 1s\nretention: 1m\n", "AzureWebJobsStorage", "", "WEIR_PREFIX", "No-Good"), nil)
+		for _, want := range []string{"AzureWebJobsStorage", "lanes", "lease", "retention", "maybe", "absolute http"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is missing in: %v", want, err)
 			}
