@@ -29,7 +29,7 @@ func TestHandlerKilled_NothingIsLost(t *testing.T) {
 	for kill := range 3 {
 		before := s.stats().Writes
 		s.eventually("the lane moves", 25*time.Second, func() bool { return s.stats().Writes >= before+20 })
-		s.killHolder(kill)
+		s.killNext(kill)
 		killed, at := s.stats().Writes, time.Now()
 		s.eventually("the lane moves again within lease + 5 s", 20*time.Second, func() bool { return s.stats().Writes > killed+1 })
 		t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
@@ -54,9 +54,9 @@ func TestHandlerKilled_NothingIsLost(t *testing.T) {
 // hostStatus is what the stand-in host tells of its instances.
 type hostStatus struct{ Instances []struct{ Number, PID int } }
 
-// killHolder ends the handlers by SIGKILL, one instance after the other, so that whichever
-// holds the lane dies: a lane's holder is nobody's business but the lane's.
-func (s *system) killHolder(turn int) {
+// killNext ends one handler by SIGKILL, the instances in turn. Which one holds the lane
+// is not known from outside; of three kills over two instances at least two end the holder.
+func (s *system) killNext(turn int) {
 	s.t.Helper()
 	st := get[hostStatus](s, s.weir+"/admin/host/status")
 	i := st.Instances[turn%len(st.Instances)]
