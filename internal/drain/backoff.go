@@ -1,9 +1,6 @@
 package drain
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // maxDelay is the longest a message or a lane waits, whatever the CMS asks for.
 const maxDelay = time.Hour
@@ -14,6 +11,7 @@ const maxDelay = time.Hour
 //	ceiling  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
 type Backoff struct {
 	Min, Max time.Duration
+	Rand     func() float64 // 0 to 1; set by New
 }
 
 // ceiling is the longest wait after the n-th failure, n from 1.
@@ -30,14 +28,14 @@ func (b Backoff) ceiling(n int) time.Duration {
 // retryDelay draws a message's wait: full jitter, so that messages that failed together
 // do not come back together; the CMS's own wish when that is longer.
 func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
-	return clamp(time.Duration(rand.Float64()*float64(b.ceiling(n))), asked)
+	return clamp(time.Duration(b.Rand()*float64(b.ceiling(n))), asked)
 }
 
 // pauseDelay draws a lane's pause: never under half the ceiling, for it is there to leave
 // the CMS alone.
 func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
 	c := float64(b.ceiling(n))
-	return clamp(time.Duration(c/2+rand.Float64()*c/2), asked)
+	return clamp(time.Duration(c/2+b.Rand()*c/2), asked)
 }
 
 func clamp(d, asked time.Duration) time.Duration {

@@ -23,7 +23,7 @@ type Bell interface {
 	Ring(ctx context.Context, lane int) error
 }
 
-// Config is what a Drainer works with. All fields are needed.
+// Config is what a Drainer works with. All fields are needed, but for Rand.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -34,6 +34,7 @@ type Config struct {
 	Attempts int           // that count, until a message is dead
 	Backoff  Backoff
 	Now      func() time.Time
+	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
 }
 
@@ -71,6 +72,10 @@ type Drainer struct {
 
 // New makes a Drainer. Close it.
 func New(cfg Config) *Drainer {
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	cfg.Backoff.Rand = cfg.Rand
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Drainer{Config: cfg, ctx: ctx, cancel: cancel, tenders: map[int]*tender{}}
 }
@@ -125,4 +130,7 @@ func (d *Drainer) tender(number int) *tender {
 	return t
 }
 
-func jitter(d time.Duration) time.Duration { return rand.N(d) }
+// jitter draws from 0 to d.
+func (d *Drainer) jitter(span time.Duration) time.Duration {
+	return time.Duration(d.Rand() * float64(span))
+}

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func newTestGate() *gate {
-	return newGate(Backoff{Min: time.Second, Max: time.Minute}, 3*time.Second)
+	return newGate(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64}, 3*time.Second)
 }
 
 func entry(seq int64, key string) *lane.Entry {
@@ -113,7 +114,7 @@ func TestGate_Judge(t *testing.T) {
 
 func TestBackoff_Ceiling(t *testing.T) {
 	t.Parallel()
-	b := Backoff{Min: time.Second, Max: 5 * time.Minute}
+	b := Backoff{Min: time.Second, Max: 5 * time.Minute, Rand: rand.Float64}
 	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
 	for i, w := range want {
 		if got := b.ceiling(i + 1); got != w*time.Second {

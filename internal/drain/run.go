@@ -154,7 +154,7 @@ const (
 // linger waits a while for more: another instance may append, and cannot wake us. It
 // says whether there is something to do.
 func (r *run) linger(ctx context.Context) (bool, error) {
-	until := r.Now().Add(lingerMin + jitter(lingerMax-lingerMin))
+	until := r.Now().Add(lingerMin + r.jitter(lingerMax-lingerMin))
 	for r.Now().Before(until) {
 		step := lingerLook
 		if due := r.blocks.nextDue(); !due.IsZero() {

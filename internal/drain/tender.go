@@ -167,7 +167,7 @@ func (t *tender) trouble(err error) Report {
 	if t.d.ctx.Err() == nil {
 		t.d.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
 	}
-	return Report{State: Waiting, Until: t.d.Now().Add(lookRetry + jitter(lookRetry)), Err: err}
+	return Report{State: Waiting, Until: t.d.Now().Add(lookRetry + t.d.jitter(lookRetry)), Err: err}
 }
 
 // rest waits for the next reason to look.

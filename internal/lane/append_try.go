@@ -2,7 +2,6 @@ package lane
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -144,7 +143,7 @@ func (t *try) headMoved(ctx context.Context) error {
 	}
 	t.ops, g.head = nil, c.Head
 	g.careful = store.Now().Add(readFirst)
-	pause(ctx, rand.N(conflictPause))
+	pause(ctx, store.jitter(conflictPause))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"weir/internal/storage"
@@ -17,6 +18,16 @@ type Store struct {
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
+	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
+}
+
+// jitter draws from 0 to span.
+func (s *Store) jitter(span time.Duration) time.Duration {
+	draw := s.Rand
+	if draw == nil {
+		draw = rand.Float64
+	}
+	return time.Duration(draw() * float64(span))
 }
 
 func (s *Store) partition(lane int) string { return partition(s.Epoch, lane) }
