@@ -36,6 +36,7 @@ type Program struct {
 
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
+	bell    atomic.Pointer[ticket.Bell]
 }
 
 // NewProgram checks the settings and prepares everything that needs no connection. The
@@ -102,7 +103,11 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	if d := p.drainer.Load(); d != nil {
 		err = d.Close(limited)
 	}
-	return errors.Join(err, server.Shutdown(limited))
+	err = errors.Join(err, server.Shutdown(limited))
+	if b := p.bell.Load(); b != nil {
+		b.Wait(limited)
+	}
+	return err
 }
 
 // open connects to storage, trying until it can be reached: meanwhile every request is
@@ -138,12 +143,13 @@ func (p *Program) open(ctx context.Context) error {
 func (p *Program) start(ctx context.Context, store *lane.Store) {
 	s := p.settings
 	bell := ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
-		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now})
+		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now, Log: p.log})
 	drainer := drain.New(drain.Config{
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Now: time.Now, Log: p.log,
 	})
 	p.drainer.Store(drainer)
+	p.bell.Store(bell)
 	routes, sweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
 	p.log.Info("handler: ready")

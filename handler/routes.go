@@ -48,8 +48,10 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	add := func(function, pattern, method string, h http.Handler) {
 		mux.Handle(pattern, httpio.Wrap(function, p.log, time.Now, httpio.Only(h, method)))
 	}
+	appender := lane.NewAppender(store, p.log)
+	appender.Filed = drainer.Offer
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
-		Contracts: p.contracts, Log: lane.NewAppender(store, p.log), Bell: bell, Waker: drainer, MaxBody: int64(s.MaxBody), Logger: p.log})
+		Contracts: p.contracts, Log: appender, Bell: bell, MaxBody: int64(s.MaxBody), Logger: p.log})
 	add("status", "/api/messages/{id}", http.MethodGet, &status.Function{Log: store, Logger: p.log})
 	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
 	add("process", "/process", http.MethodPost, (&process.Function{

@@ -19,25 +19,20 @@ type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Appender files a message.
+// Appender files a message, and offers it to the drain of this process.
 type Appender interface {
 	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
-// Bell rings a lane through the queue, Waker in this process.
-type (
-	Bell interface {
-		Ring(ctx context.Context, lane int) error
-	}
-	Waker interface{ Wake(lane int) }
-)
+// Bell rings a lane through the queue, without keeping the caller waiting: the message is
+// durable, and a ring that fails is made up for by the sweep.
+type Bell interface{ RingSoon(lane int) }
 
 // Function takes messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
 	Log       Appender
 	Bell      Bell
-	Waker     Waker
 	MaxBody   int64
 	Logger    *slog.Logger
 }
@@ -86,11 +81,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt
 		return lane.Receipt{}, err
 	}
 	number := filed.Message.ID.Lane
-	f.Waker.Wake(number)
-	// The message is durable. A ring that fails is made up for by the sweep.
-	if err := f.Bell.Ring(r.Context(), number); err != nil {
-		f.Logger.Warn("receive: not rung", "lane", number, "err", err)
-	}
+	f.Bell.RingSoon(number)
 	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", filed.Message.ID.String(),
 		"lane", number, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
 	return filed, nil

@@ -3,7 +3,6 @@ package receive_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,13 +15,12 @@ import (
 	"weir/internal/weir"
 )
 
-// fake is contracts, log, bell and waker at once.
+// fake is contracts, log and bell at once.
 type fake struct {
 	message weir.Message // as appended
 	idem    string
 	err     error // of Append
-	ringErr error
-	woken   bool
+	rung    bool
 }
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -34,11 +32,10 @@ func (f *fake) Append(_ context.Context, m weir.Message, idem string) (lane.Rece
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 	return lane.Receipt{Message: m, Stage: weir.Queued}, f.err
 }
-func (f *fake) Ring(context.Context, int) error { return f.ringErr }
-func (f *fake) Wake(int)                        { f.woken = true }
+func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Waker: f, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -71,20 +68,14 @@ func TestFunction(t *testing.T) {
 		if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 || w.Header().Get("Location") != want {
 			t.Errorf("%d %s, want %s", w.Code, w.Header().Get("Location"), want)
 		}
-		if f.idem != "k-1" || f.message.TraceParent != parent || !f.woken || strings.Contains(w.Header().Get("Location"), "s3cret") {
+		if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung || strings.Contains(w.Header().Get("Location"), "s3cret") {
 			t.Errorf("%+v", f)
-		}
-	})
-	t.Run("ARingThatFailsDoesNotFailTheRequest", func(t *testing.T) {
-		t.Parallel()
-		if w := serve(&fake{ringErr: errors.New("no")}, nil); w.Code != 202 {
-			t.Errorf("%d", w.Code)
 		}
 	})
 	t.Run("StorageDown", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
-		if w := serve(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.woken {
+		if w := serve(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.rung {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
 	})

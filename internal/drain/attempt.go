@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"weir/internal/lane"
 	"weir/internal/lease"
@@ -19,6 +18,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	if err := r.announce(ctx, c.entry.Seq()); err != nil {
 		return err
 	}
+	r.preloadNext(ctx, c)
 	result, err := r.send(ctx, c.entry)
 	if err != nil {
 		return err
@@ -70,19 +70,42 @@ func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
 	if e.Seq() == r.condemned {
 		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("the process ended %d times while it delivered this message", carefulAfter), StartedAt: r.Now()}, nil
 	}
-	err := r.Store.LoadBody(ctx, e)
+	err := r.loadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the message's body is gone from storage", StartedAt: r.Now()}, nil
 	}
 	if err != nil {
 		return weir.Result{}, err
 	}
+	if err := r.enter(ctx); err != nil {
+		return weir.Result{}, err
+	}
+	defer r.leave()
 	if !r.trusted() {
 		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
 	}
 	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1})
 	e.Message.Body = nil
 	return result, nil
+}
+
+// enter waits until this process may make one more attempt.
+func (r *run) enter(ctx context.Context) error {
+	if r.slots == nil {
+		return nil
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *run) leave() {
+	if r.slots != nil {
+		<-r.slots
+	}
 }
 
 // sendSafely turns a panic inside a delivery into that message's rejection: it would come
@@ -110,7 +133,7 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 			break
 		}
 		c.entry.Record(result, r.fence, true)
-		ch.Key = lane.KeyHash(c.entry.Message.Key)
+		ch.Key = c.entry.KeyHash()
 		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Count, result.RetryAfter)))
 	case weir.OutcomeUnavailable:
 		r.log.Warn("drain: cms unavailable, lane pauses", "delay", r.gate.pausedUntil.Sub(r.Now()), "err", result.Reason)
@@ -124,8 +147,11 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 // finish makes the message final.
 func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
 	c.entry.Record(result, r.fence, true)
-	ch.Key = lane.KeyHash(c.entry.Message.Key)
+	ch.Key = c.entry.KeyHash()
 	r.release(c, ch)
 	delete(r.gate.blamed, c.entry.Seq())
-	return ch.Finish(c.entry, finalStage(outcome), r.Now().UTC().Truncate(time.Microsecond))
+	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
+		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))
+	}
+	return ch.Finish(c.entry, finalStage(outcome), r.finishedAt())
 }

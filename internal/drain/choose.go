@@ -14,24 +14,37 @@ type candidate struct {
 	block *lane.Block // nil when from the log
 }
 
-// choose gives the next message that may be sent, nil when there is none now. Due held
-// ones and the log take turns, so neither starves the other.
+// choose gives the next message that may be sent, nil when there is none now. Where the
+// log is still being read it waits for that.
 func (r *run) choose(ctx context.Context) (*candidate, error) {
-	rows := pageRows
-	if r.careful > 0 {
-		rows = 1
+	for {
+		select {
+		case <-r.wake:
+			r.window.woken()
+		default:
+		}
+		r.window.careful = r.careful > 0
+		if err := r.window.fill(ctx); err != nil {
+			return nil, err
+		}
+		if c, err := r.chooseNow(ctx); c != nil || err != nil {
+			return c, err
+		}
+		if r.window.reading != nil {
+			r.committer.flush() // idle meanwhile
+		}
+		if waited, err := r.window.wait(ctx); !waited || err != nil {
+			return nil, err
+		}
 	}
-	select {
-	case <-r.wake:
-		r.window.more()
-	default:
-	}
-	if err := r.window.refill(ctx, rows); err != nil {
-		return nil, err
-	}
+}
+
+// chooseNow chooses among what was read. Due held ones and the log take turns, so neither
+// starves the other.
+func (r *run) chooseNow(ctx context.Context) (*candidate, error) {
 	r.logNext = !r.logNext
 	c, err := r.chooseOnce(ctx)
-	if c == nil && err == nil && len(r.gate.avoid) > 0 {
+	if c == nil && err == nil && len(r.gate.avoid) > 0 && r.window.reading == nil {
 		// Every key had its turn at probing the CMS: begin again.
 		clear(r.gate.avoid)
 		return r.chooseOnce(ctx)
@@ -41,35 +54,45 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 
 func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 	if r.logNext {
-		if c := r.fromLog(); c != nil {
-			return c, nil
+		if c, err := r.fromLog(ctx); c != nil || err != nil {
+			return c, err
 		}
 		return r.fromBlocks(ctx)
 	}
 	if c, err := r.fromBlocks(ctx); c != nil || err != nil {
 		return c, err
 	}
-	return r.fromLog(), nil
+	return r.fromLog(ctx)
 }
 
-// fromLog gives the log's next whose key is neither blocked nor closed. What is blocked
-// is put behind its key's failed message and leaves the window.
-func (r *run) fromLog() *candidate {
+// fromLog gives the log's next whose key is neither blocked nor closed, or what supersedes
+// it. What is blocked is put behind its key's failed message and leaves the window.
+func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 	passed := map[string]bool{} // keys with an earlier message still in the window
 	for i := 0; i < len(r.window.entries); {
 		e := r.window.entries[i]
-		key := lane.KeyHash(e.Message.Key)
-		if b := r.blocks[key]; b != nil && !passed[key] {
-			r.holdBack(e, b)
-			continue
+		key := e.KeyHash()
+		switch {
+		case passed[key]:
+			i++
+		case r.blocks[key] != nil:
+			r.holdBack(e, r.blocks[key])
+		case r.gate.avoid[key] || r.committer.isClosed(key):
+			passed[key] = true
+			i++
+		case e.Message.Supersede:
+			best, err := r.newestFrom(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			if best != nil {
+				return &candidate{entry: best}, nil
+			}
+		default:
+			return &candidate{entry: e}, nil
 		}
-		if !passed[key] && !r.gate.avoid[key] && !r.committer.isClosed(key) {
-			return &candidate{entry: e}
-		}
-		passed[key] = true
-		i++
 	}
-	return nil
+	return nil, nil
 }
 
 // holdBack moves a message whose key is blocked from the log to the block.
@@ -83,19 +106,38 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 	r.committer.add(ch, false)
 }
 
-// fromBlocks gives the first held message of a key whose time has come.
+// fromBlocks gives the first held message of a key whose time has come, or what supersedes
+// it.
 func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
-	b := r.blocks.due(r.Now(), func(b *lane.Block) bool {
-		return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash)
-	})
-	if b == nil {
-		return nil, nil
+	for {
+		b := r.blocks.due(r.Now(), func(b *lane.Block) bool {
+			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash)
+		})
+		if b == nil {
+			return nil, nil
+		}
+		e, err := r.firstHeld(ctx, b)
+		if err != nil {
+			return nil, fmt.Errorf("read held message: %w", err)
+		}
+		if e != nil {
+			return &candidate{entry: e, block: b}, nil
+		}
 	}
-	e, err := r.Store.FirstHeld(ctx, r.lane, b.ID)
+}
+
+// firstHeld reads the message of a block that is next in order; nil when it turned out to
+// be superseded, and the block waits for that to be committed.
+func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error) {
+	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
 	if err != nil {
-		return nil, fmt.Errorf("read held message: %w", err)
+		return nil, err
 	}
-	return &candidate{entry: e, block: b}, nil
+	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
+	if err != nil || !e.Message.Supersede {
+		return e, err
+	}
+	return r.newestHeld(ctx, b, e)
 }
 
 // release takes a message that became final out of the window or out of its block, whose
@@ -105,14 +147,21 @@ func (r *run) release(c *candidate, ch *lane.Change) {
 		r.window.remove(c.entry)
 		return
 	}
-	ch.Unhold(c.block.ID, c.entry)
-	if c.block.Held--; c.block.Held <= 0 {
-		delete(r.blocks, c.block.ID)
-		ch.Unblock(c.block.ID)
+	r.unhold(c.block, ch, c.entry.Seq())
+}
+
+// unhold takes messages out of a block's line.
+func (r *run) unhold(b *lane.Block, ch *lane.Change, seqs ...int64) {
+	for _, seq := range seqs {
+		ch.Unhold(b.ID, seq)
+	}
+	if b.Held -= int64(len(seqs)); b.Held <= 0 {
+		delete(r.blocks, b.ID)
+		ch.Unblock(b.ID)
 		return
 	}
-	c.block.Next = r.Now()
-	ch.Block(*c.block)
+	b.Next = r.Now()
+	ch.Block(*b)
 }
 
 // postpone makes a message wait until next, and its key with it unless the contract lets
@@ -120,7 +169,7 @@ func (r *run) release(c *candidate, ch *lane.Change) {
 func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 	b := c.block
 	if b == nil {
-		b = &lane.Block{ID: c.entry.Block(), KeyHash: lane.KeyHash(c.entry.Message.Key), Held: 1}
+		b = &lane.Block{ID: c.entry.Block(), KeyHash: c.entry.KeyHash(), Held: 1}
 		r.blocks[b.ID] = b
 		r.window.remove(c.entry)
 	}

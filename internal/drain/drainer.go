@@ -23,7 +23,8 @@ type Bell interface {
 	Ring(ctx context.Context, lane int) error
 }
 
-// Config is what a Drainer works with. All fields are needed, but for Rand.
+// Config is what a Drainer works with. All fields are needed, but
+// for Rate, AtOnce and Rand.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -34,6 +35,8 @@ type Config struct {
 	Attempts int           // that count, until a message is dead
 	Backoff  Backoff
 	Now      func() time.Time
+	Rate     time.Duration  // between two attempts of this process, over all its lanes; 0 = none
+	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
 }
@@ -61,6 +64,8 @@ type Report struct {
 // number of wakes, tickets and sweeps. Safe for concurrent use.
 type Drainer struct {
 	Config
+	pace   pace
+	slots  chan struct{} // one taken for each attempt under way; nil = no bound
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -77,12 +82,27 @@ func New(cfg Config) *Drainer {
 	}
 	cfg.Backoff.Rand = cfg.Rand
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Drainer{Config: cfg, ctx: ctx, cancel: cancel, tenders: map[int]*tender{}}
+	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, tenders: map[int]*tender{}}
+	d.pace.interval = cfg.Rate
+	if cfg.AtOnce > 0 {
+		d.slots = make(chan struct{}, cfg.AtOnce)
+	}
+	return d
 }
 
 // Wake says that the lane may have work. It returns at once.
 func (d *Drainer) Wake(number int) {
 	if t := d.tender(number); t != nil {
+		t.nudge()
+	}
+}
+
+// Offer hands over messages that were filed in this lane just now, in the log's order and
+// with their bodies, and wakes it. They are used where nothing is missing before them;
+// everything else is read from the log. It returns at once.
+func (d *Drainer) Offer(number int, messages []weir.Message) {
+	if t := d.tender(number); t != nil {
+		t.offers.put(messages)
 		t.nudge()
 	}
 }

@@ -100,7 +100,7 @@ func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Out
 		return weir.OutcomeRetry
 	}
 	g.blamed[e.Seq()] = g.verdicts
-	g.avoid[lane.KeyHash(e.Message.Key)] = true
+	g.avoid[e.KeyHash()] = true
 	g.pauses++
 	g.pausedUntil = now.Add(g.backoff.pauseDelay(g.pauses, r.RetryAfter))
 	g.reason = r.Reason

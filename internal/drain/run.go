@@ -36,6 +36,8 @@ type run struct {
 	fence     int64
 	window    window
 	blocks    blocks
+	latest    map[string]lane.Latest // by LatestKey, as far as known
+	preload   *preload
 	gate      *gate
 	logNext   bool // whose turn it is: the log's or the held ones'
 
@@ -47,12 +49,12 @@ type run struct {
 
 // hold takes the fence and drains until nothing can be sent any more, under the lease's
 // context: when trust ends, so does everything that may write.
-func (t *tender) hold(l *lease.Lease) error {
+func (t *tender) hold(l *lease.Lease, seen lane.Tail) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.d
 	r := &run{Drainer: d, lane: t.number, wake: t.wake, gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
-	writer, err := r.take(ctx)
+	writer, err := r.take(ctx, seen)
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func (t *tender) hold(l *lease.Lease) error {
 	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCommits()
 	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) })
-	err = r.load(ctx, writer.Tail())
+	err = r.load(ctx, writer.Tail(), t.offers)
 	if err == nil {
 		err = r.drain(ctx)
 	}
@@ -69,10 +71,11 @@ func (t *tender) hold(l *lease.Lease) error {
 
 // take raises the fence. A tail that is open was left by a holder that crashed: it is
 // counted, and what it may have sent is given time to settle.
-func (r *run) take(ctx context.Context) (*lane.Writer, error) {
-	return r.Store.Take(ctx, r.lane, rand.Text(), func(t *lane.Tail) {
+func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
+	return r.Store.Take(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
 		if t.Open {
 			t.Crashes++
+			t.RateNext = r.Now().Add(r.pace.interval) // its last attempts may not be in tail
 			t.SettleUntil = r.Now().Add(r.Settle)
 			if t.Trying != 0 {
 				t.TryingCrashes++
@@ -83,10 +86,10 @@ func (r *run) take(ctx context.Context) (*lane.Writer, error) {
 }
 
 // load prepares what the holder keeps in memory.
-func (r *run) load(ctx context.Context, t lane.Tail) error {
+func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	r.fence = t.Fence
 	r.gate.adopt(t)
-	r.window = window{store: r.Store, lane: r.lane, nextRead: t.Cursor}
+	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor}
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
@@ -95,7 +98,10 @@ func (r *run) load(ctx context.Context, t lane.Tail) error {
 	if t.TryingCrashes >= carefulAfter {
 		r.condemned = t.Trying
 	}
-	r.blocks = blocks{}
+	r.blocks, r.latest = blocks{}, map[string]lane.Latest{}
+	if r.Store.Lanes == 1 {
+		r.pace.adopt(t.RateNext)
+	}
 	var held []lane.Block
 	if !t.NextDue.IsZero() { // else nothing is held
 		var err error
@@ -121,9 +127,17 @@ func (r *run) drain(ctx context.Context) error {
 			sleep(ctx, wait)
 			continue
 		}
+		if wait := r.pace.wait(r.Now()); wait > 0 {
+			r.committer.flush()
+			sleep(ctx, wait)
+			continue
+		}
 		c, err := r.choose(ctx)
 		if err != nil {
 			return err
+		}
+		if c != nil && !r.pace.take(r.Now()) {
+			continue
 		}
 		if c != nil {
 			if err := r.attempt(ctx, c); err != nil {
@@ -161,7 +175,7 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 			step = min(step, due.Sub(r.Now()))
 		}
 		if woken := step > 0 && r.sleepOrWake(ctx, step); woken {
-			r.window.more()
+			r.window.woken()
 			return true, nil
 		}
 		if ctx.Err() != nil {
@@ -223,8 +237,12 @@ func (r *run) handover() *lane.Change {
 func (r *run) position(ch *lane.Change) {
 	cursor, due := r.window.cursor(), r.blocks.nextDue()
 	g := *r.gate
+	next := time.Time{}
+	if r.Store.Lanes == 1 {
+		next = r.pace.upTo()
+	}
 	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue = cursor, due
+		t.Cursor, t.NextDue, t.RateNext = cursor, due, next
 		g.write(t)
 	})
 }

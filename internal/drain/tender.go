@@ -29,7 +29,8 @@ type tender struct {
 	number int
 	wake   chan struct{}
 	gate   *gate // of this process, over all its runs
-	held   bool  // this process has held the lane
+	offers *offers
+	held   bool // this process has held the lane
 
 	mu      sync.Mutex
 	round   int           // looks begun
@@ -39,7 +40,7 @@ type tender struct {
 }
 
 func newTender(d *Drainer, number int) *tender {
-	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle), wake: make(chan struct{}, 1), settled: make(chan struct{})}
+	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle), offers: &offers{}, wake: make(chan struct{}, 1), settled: make(chan struct{})}
 }
 
 func (t *tender) nudge() {
@@ -152,7 +153,7 @@ func (t *tender) look() Report {
 		return t.trouble(err)
 	}
 	t.held = true
-	err = t.hold(l)
+	err = t.hold(l, control.Tail)
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
 		t.d.Log.Warn("drain: lease not released", "lane", t.number, "err", releaseErr)
 	}

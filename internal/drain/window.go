@@ -2,26 +2,46 @@ package drain
 
 import (
 	"context"
-	"time"
 
 	"weir/internal/lane"
 )
 
 const (
-	// pageRows is how many messages are read ahead at once: with bodies of up to 60 KiB
-	// in the rows, a page is under 2 MiB.
-	pageRows = 32
-	// lowWater is the number of messages left at which the next page is read.
-	lowWater = 8
+	// A page of the log has pageMin to pageMax messages, as many as fit into pageBytes by
+	// what the last page held: with bodies of up to 60 KiB in the rows, pageMin of them are
+	// under 2 MiB.
+	pageMin   = 32
+	pageMax   = 256
+	pageBytes = 1 << 20
+	// rowBytes is what a message's row holds beside its body, about.
+	rowBytes = 512
+	// aheadRows is how far is looked ahead, without bodies, where messages supersede each
+	// other: one answer of storage.
+	aheadRows = 1000
 )
 
-// window is the part of the log that was read and is not settled, in order.
+// window is the part of the log that was read and is not settled, in order. The next page
+// is read while the last one is delivered.
 type window struct {
 	store    *lane.Store
 	lane     int
+	offers   *offers
 	entries  []*lane.Entry
 	nextRead int64 // first sequence number not read
-	end      bool  // the last read found the end of the log
+	end      bool  // the log was read to its end, as far as we know
+	careful  bool  // one message at a time, nothing ahead
+	ahead    bool  // far, without bodies: some of what was read supersedes
+	rows     int   // of the next page; 0 = pageMin
+
+	reading chan page // a read that is under way; nil = none
+	stale   bool      // there may be more than that read finds
+}
+
+// page is the answer of one read.
+type page struct {
+	entries []*lane.Entry
+	rows    int // asked for
+	err     error
 }
 
 // cursor is the sequence number below which everything is settled.
@@ -32,27 +52,124 @@ func (w *window) cursor() int64 {
 	return w.nextRead
 }
 
-// refill reads another page when little is left. What an earlier holder settled above its
-// cursor is passed over: final ones, and those that stand among the held.
-func (w *window) refill(ctx context.Context, rows int) error {
-	for !w.end && len(w.entries) < min(lowWater, rows) {
-		page, err := w.store.ReadLog(ctx, w.lane, w.nextRead, rows)
-		if err != nil {
-			return err
-		}
-		for _, e := range page {
-			w.nextRead = e.Seq() + 1
-			if !e.Stage.Final() && !e.Held {
-				w.entries = append(w.entries, e)
+// fill takes in what has come and starts to read on when little is left.
+func (w *window) fill(ctx context.Context) error {
+	w.takeOffers()
+	if w.reading != nil {
+		select {
+		case p := <-w.reading:
+			if err := w.absorb(p); err != nil {
+				return err
 			}
+		default:
 		}
-		w.end = len(page) < rows
+	}
+	if w.reading == nil && !w.end && len(w.entries) < w.lowWater() {
+		w.read(ctx)
 	}
 	return nil
 }
 
+// wait waits for a read that is under way; false when there is none.
+func (w *window) wait(ctx context.Context) (bool, error) {
+	if w.reading == nil {
+		return false, nil
+	}
+	select {
+	case p := <-w.reading:
+		return true, w.absorb(p)
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// lookAhead reads as far as superseding looks.
+func (w *window) lookAhead(ctx context.Context) error {
+	for w.ahead = !w.careful; w.ahead && len(w.entries) < aheadRows && (!w.end || w.reading != nil); {
+		if w.reading == nil {
+			w.read(ctx)
+		}
+		if _, err := w.wait(ctx); err != nil {
+			return err
+		}
+		w.ahead = true
+	}
+	return nil
+}
+
+// lowWater is the number of messages left at which the next page is read.
+func (w *window) lowWater() int {
+	if w.careful {
+		return 1
+	}
+	return max(w.rows, pageMin) / 2
+}
+
+func (w *window) read(ctx context.Context) {
+	rows, read := max(w.rows, pageMin), w.store.ReadLog
+	switch {
+	case w.careful:
+		rows = 1
+	case w.ahead:
+		rows, read = aheadRows, w.store.ScanLog
+	}
+	from, answer := w.nextRead, make(chan page, 1)
+	w.reading, w.stale = answer, false
+	go func() {
+		entries, err := read(ctx, w.lane, from, rows)
+		answer <- page{entries, rows, err}
+	}()
+}
+
+// absorb takes a page in. What an earlier holder settled above its cursor is passed over:
+// final ones, and those that stand among the held.
+func (w *window) absorb(p page) error {
+	w.reading = nil
+	if p.err != nil {
+		return p.err
+	}
+	bytes, supersede := 0, false
+	for _, e := range p.entries {
+		bytes += e.Message.Size + rowBytes
+		supersede = supersede || e.Message.Supersede
+		if e.Seq() < w.nextRead {
+			continue // offered meanwhile
+		}
+		w.nextRead = e.Seq() + 1
+		if !e.Stage.Final() && !e.Held {
+			w.entries = append(w.entries, e)
+		}
+	}
+	if len(p.entries) > 0 {
+		w.rows, w.ahead = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
+	}
+	w.end = len(p.entries) < p.rows && !w.stale
+	return nil
+}
+
+// takeOffers takes in what this process filed just behind what was read, and says whether
+// there was any.
+func (w *window) takeOffers() bool {
+	if w.careful {
+		return false
+	}
+	offered := w.offers.from(w.nextRead)
+	for _, e := range offered {
+		w.nextRead = e.Seq() + 1
+		w.entries = append(w.entries, e)
+	}
+	return len(offered) > 0
+}
+
+// woken takes in what a wake was for: what was offered, or something in the log.
+func (w *window) woken() {
+	if !w.takeOffers() {
+		w.more()
+	}
+}
+
 // more tells the window that the log goes on.
-func (w *window) more() { w.end = false }
+func (w *window) more() { w.end, w.stale = false, true }
 
 // remove takes out a settled entry.
 func (w *window) remove(e *lane.Entry) {
@@ -62,32 +179,4 @@ func (w *window) remove(e *lane.Entry) {
 			return
 		}
 	}
-}
-
-// blocks are the keys that wait, by block id.
-type blocks map[string]*lane.Block
-
-// nextDue is the earliest moment at which one of them is tried again; zero = none waits.
-func (b blocks) nextDue() time.Time {
-	var next time.Time
-	for _, blk := range b {
-		if next.IsZero() || blk.Next.Before(next) {
-			next = blk.Next
-		}
-	}
-	return next
-}
-
-// due gives the block that has waited longest past its time among those usable.
-func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
-	var first *lane.Block
-	for _, blk := range b {
-		if blk.Next.After(now) || !usable(blk) {
-			continue
-		}
-		if first == nil || blk.Next.Before(first.Next) || (blk.Next.Equal(first.Next) && blk.ID < first.ID) {
-			first = blk
-		}
-	}
-	return first
 }

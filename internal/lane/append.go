@@ -24,6 +24,11 @@ type Receipt struct {
 // messages gather; the next takes them all. So a lane alone has the latency of one
 // transaction, and a burst shares them, without a timer. Safe for concurrent use.
 type Appender struct {
+	// Filed, where set, is given each group as soon as it is durable, in the log's order and
+	// with the bodies, before the submissions are answered. It must return at once. Set it
+	// before the first Append.
+	Filed func(lane int, messages []weir.Message)
+
 	store *Store
 	log   *slog.Logger
 
@@ -101,7 +106,7 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 	inline, _ := sub.columns["Body"].([]byte)
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
 	sub.size = len(inline)*4/3 + 6*len(m.Key) + 2048
-	sub.message.Size, sub.message.Body = len(m.Body), nil
+	sub.message.Size = len(m.Body)
 	return sub, lane, nil
 }
 

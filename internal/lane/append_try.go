@@ -114,7 +114,7 @@ func (t *try) build() {
 func (sub *submission) messageValues() map[string]any {
 	m := sub.message
 	v := map[string]any{
-		"Nonce": sub.nonce, "Stage": string(weir.Queued), "Contract": m.Contract, "Key": m.Key, "Version": m.Version,
+		"Nonce": sub.nonce, "Stage": string(weir.Queued), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
 		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent,
 		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
 	}
@@ -243,7 +243,15 @@ func errOtherBody() error {
 // succeed answers the whole group: it is durable.
 func (t *try) succeed(head Head) {
 	t.gather.head = head
+	if t.a.Filed != nil {
+		messages := make([]weir.Message, len(t.filed))
+		for i, sub := range t.filed {
+			messages[i] = sub.message
+		}
+		t.a.Filed(t.lane, messages)
+	}
 	for _, sub := range t.filed {
+		sub.message.Body = nil
 		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: weir.Queued}})
 	}
 	t.group = nil

@@ -98,13 +98,13 @@ func (c *Change) merge(e *Entry) error {
 func (c *Change) Hold(block string, e *Entry) {
 	e.Held = true
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: map[string]any{"Seq": e.Seq()}},
+		storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
 }
 
 // Unhold takes it away; it must stand there in storage.
-func (c *Change) Unhold(block string, e *Entry) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, Place(e.Seq()))})
+func (c *Change) Unhold(block string, seq int64) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, Place(seq))})
 }
 
 // Block writes a block's row.

@@ -37,7 +37,7 @@ type Tail struct {
 	PauseReason string
 	Pauses      int64     // pauses in a row
 	SettleUntil time.Time // something unanswered may still be at work in the CMS
-	Rate        string    // kept for rate limits
+	RateNext    time.Time // delivery.rate allows nothing before
 
 	Open          bool  // a holder is at work, or died at it
 	Crashes       int64 // takeovers in a row that found Open
@@ -95,7 +95,7 @@ func (t Tail) values() map[string]any {
 		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded,
 		"NextDue": timeValue(t.NextDue), "TouchedSeen": t.TouchedSeen,
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
-		"SettleUntil": timeValue(t.SettleUntil), "Rate": t.Rate,
+		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
 	}
 }
@@ -107,7 +107,7 @@ func tailFrom(r storage.Row) Tail {
 		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded")},
 		NextDue: v.time("NextDue"), TouchedSeen: v.int("TouchedSeen"),
 		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
-		SettleUntil: v.time("SettleUntil"), Rate: v.string("Rate"),
+		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
 	}
 }

@@ -10,7 +10,7 @@
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	i_<hash>               an idempotency key of an ordering key → the message it named
-//	k_<keyhash>            (kept free) last delivered version of a key
+//	k_<hash>               the version of a key and contract that was delivered last
 //	m_<seq>                the message, its stage and its attempts; never moves
 //	r_<block>_<place>      a held message of a blocked key, in order
 //	s_<due>_<seq>          (kept free) a scheduled message, by time

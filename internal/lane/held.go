@@ -37,15 +37,43 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 	}
 }
 
-// FirstHeld reads the message of a block that is next in order.
-func (s *Store) FirstHeld(ctx context.Context, lane int, block string) (*Entry, error) {
+// Held is a message in a block's line.
+type Held struct {
+	Seq      int64
+	Contract string // where it supersedes; else empty
+	Version  string
+}
+
+func heldFrom(e *Entry) Held {
+	h := Held{Seq: e.Seq()}
+	if e.Message.Supersede {
+		h.Contract, h.Version = e.Message.Contract, e.Message.Version
+	}
+	return h
+}
+
+func (h Held) values() map[string]any {
+	v := map[string]any{"Seq": h.Seq}
+	if h.Contract != "" {
+		v["Contract"], v["Version"] = h.Contract, h.Version
+	}
+	return v
+}
+
+// Held reads the first messages of a block's line, up to limit.
+func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]Held, error) {
 	prefix := heldKey(block, "")
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Limit: 1})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Limit: limit})
 	if err != nil {
 		return nil, err
 	}
 	if len(page.Rows) == 0 {
-		return nil, &storage.Error{Op: "lane first held", Kind: storage.NotFound, Index: -1}
+		return nil, &storage.Error{Op: "lane held", Kind: storage.NotFound, Index: -1}
 	}
-	return s.ReadMessage(ctx, lane, values{page.Rows[0].Values}.int("Seq"))
+	line := make([]Held, len(page.Rows))
+	for i, r := range page.Rows {
+		v := values{r.Values}
+		line[i] = Held{Seq: v.int("Seq"), Contract: v.string("Contract"), Version: v.string("Version")}
+	}
+	return line, nil
 }

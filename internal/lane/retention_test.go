@@ -55,7 +55,7 @@ func (b *bench) idempotencyKeys() int {
 func TestRetention_Run(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.eyes.Take(t.Context(), 0, "one", func(*lane.Tail) {})
+		w, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
 		if err != nil {
 			t.Fatal(err)
 		}

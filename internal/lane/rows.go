@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"weir/internal/weir"
 )
 
 // Row keys of a lane; doc.go says what each row is for.
@@ -20,6 +22,7 @@ const (
 	prefixMessage = "m_"
 	prefixHeld    = "r_"
 	prefixDead    = "x_"
+	prefixLatest  = "k_"
 )
 
 // seqDigits is enough for every positive int64.
@@ -67,6 +70,9 @@ func blockOf(key string, seq int64, skip bool) string {
 	}
 	return KeyHash(key)
 }
+
+// latestHash names what supersedes each other: the messages of one key and one contract.
+func latestHash(m *weir.Message) string { return hash("latest", m.Key, m.Contract) }
 
 func idemKey(key, idempotencyKey string) string {
 	return prefixIdem + hash("idempotency", key, idempotencyKey)

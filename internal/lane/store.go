@@ -39,9 +39,20 @@ type Entry struct {
 	Attempts []weir.Attempt // the first and the last ten
 	Count    int            // attempts that count
 	Held     bool           // it stands in a row of held messages
+	keyHash  string
 	status   weir.Status
-	row      values
+	row      values // nil map: the body is in Message
+	thin     bool   // row was read without its body
 }
+
+// NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
+// body and all.
+func NewEntry(m weir.Message) *Entry {
+	return &Entry{Message: m, Stage: weir.Queued, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: weir.Queued}}
+}
+
+// KeyHash names the message's ordering key in row keys.
+func (e *Entry) KeyHash() string { return e.keyHash }
 
 // Seq is the message's place in the log.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
@@ -49,8 +60,22 @@ func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 // Block names the block that this message makes when it has to wait for a retry.
 func (e *Entry) Block() string { return blockOf(e.Message.Key, e.Seq(), e.Message.Skip) }
 
-// LoadBody fills in the body, which for a large one means reading a blob.
+// Remote says whether LoadBody has to ask storage.
+func (e *Entry) Remote() bool { return e.Message.Body == nil && (e.thin || e.row.string("Blob") != "") }
+
+// LoadBody fills in the body. For a large one that means reading a blob, for an entry of
+// ScanLog its row.
 func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
+	if e.Message.Body != nil {
+		return nil
+	}
+	if e.thin {
+		r, err := s.Table.Get(ctx, s.partition(e.Message.ID.Lane), messageKey(e.Seq()))
+		if err != nil {
+			return err
+		}
+		e.row, e.thin = values{r.Values}, false
+	}
 	body, err := s.loadBody(ctx, e.row)
 	if err != nil {
 		return err
@@ -69,10 +94,10 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	m := weir.Message{
 		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: v.string("Nonce")},
 		Contract: v.string("Contract"), Key: v.string("Key"), Version: v.string("Version"),
-		Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"),
+		Supersede: v.bool("Supersede"), Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"),
 		DueAt: v.time("DueAt"), AcceptedAt: v.time("AcceptedAt"), Size: int(v.int("Size")),
 	}
-	attempts, err := unpackAttempts(v.bytes("Attempts"))
+	attempts, err := unpackAttempts(v.m["Attempts"])
 	if err != nil {
 		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
@@ -81,7 +106,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
 		FinishedAt: v.time("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), status: st, row: v}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), keyHash: KeyHash(m.Key), status: st, row: v}, nil
 }
 
 // Status tells all about a message. NotFound covers ids of other epochs, lanes that do
@@ -111,9 +136,25 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 // ReadLog reads up to limit messages from seq on, final ones too, without a gap: where a
 // page shows one (a snapshot that is not one), what follows it is left for the next read.
 func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
-	page, err := s.Table.Range(ctx, storage.Query{
-		Partition: s.partition(lane), From: messageKey(seq), To: after(prefixMessage), Limit: limit,
-	})
+	return s.readLog(ctx, lane, seq, storage.Query{Limit: limit})
+}
+
+// thinColumns are a message's columns without its body and its attempts.
+var thinColumns = []string{"Nonce", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent",
+	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held"}
+
+// ScanLog is ReadLog without bodies, for looking far ahead.
+func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
+	entries, err := s.readLog(ctx, lane, seq, storage.Query{Limit: limit, Columns: thinColumns})
+	for _, e := range entries {
+		e.thin = true
+	}
+	return entries, err
+}
+
+func (s *Store) readLog(ctx context.Context, lane int, seq int64, q storage.Query) ([]*Entry, error) {
+	q.Partition, q.From, q.To = s.partition(lane), messageKey(seq), after(prefixMessage)
+	page, err := s.Table.Range(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -140,24 +181,33 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 	return s.entryFrom(lane, r)
 }
 
-func packAttempts(a []weir.Attempt) ([]byte, error) {
+// plainAttempts is the size up to which attempts stand in their row as text: most messages
+// have one, and to compress that costs more than it saves.
+const plainAttempts = 1 << 10
+
+// packAttempts gives the column: a string, or, when that is long, compressed bytes.
+func packAttempts(a []weir.Attempt) (any, error) {
 	data, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
+	if err != nil || len(data) <= plainAttempts {
+		return string(data), err
 	}
 	return compress(data)
 }
 
-func unpackAttempts(packed []byte) ([]weir.Attempt, error) {
-	if len(packed) == 0 {
+func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
+	var data []byte
+	switch packed := packed.(type) {
+	case string:
+		data = []byte(packed)
+	case []byte:
+		if data, err = decompress(packed); err != nil {
+			return nil, err
+		}
+	}
+	if len(data) == 0 {
 		return nil, nil
 	}
-	data, err := decompress(packed)
-	if err != nil {
-		return nil, err
-	}
-	var a []weir.Attempt
-	return a, json.Unmarshal(data, &a)
+	return attempts, json.Unmarshal(data, &attempts)
 }
 
 // unavailable is what a caller of the API sees of a storage error.

@@ -23,30 +23,35 @@ type Writer struct {
 }
 
 // Take raises the fence: it writes tail under nonce on behalf of a new holder, who must
-// have the lane's lease. From then on every commit of an earlier holder is refused.
-// change adapts the tail that was found (count a crash, say). It tries until ctx, which
-// is the lease's, ends.
-func (s *Store) Take(ctx context.Context, lane int, nonce string, change func(*Tail)) (*Writer, error) {
+// have the lane's lease. From then on every commit of an earlier holder is refused. seen
+// is tail as it was last read; it need not be the present one, and the zero Tail stands for
+// not read. change adapts the tail that
+// is there (count a crash, say). It tries until ctx, which is the lease's, ends.
+func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
 	for {
-		c, err := s.Control(ctx, lane)
-		if err != nil {
-			return nil, err
+		if seen.ETag == "" { // as a condition it would match any tail
+			c, err := s.Control(ctx, lane)
+			if err != nil {
+				return nil, err
+			}
+			seen = c.Tail
 		}
-		w := &Writer{store: s, lane: lane, tail: c.Tail}
-		next := c.Tail
+		w := &Writer{store: s, lane: lane, tail: seen}
+		next := seen
 		next.Fence++
 		next.Commit = 0
 		change(&next)
 		next.Nonce = nonce
-		err = w.write(ctx, next, nil)
+		err := w.write(ctx, next, nil)
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
-		// Somebody wrote tail between our read and our write: a former holder's last
+		// Somebody wrote tail between that read and our write: a former holder's last
 		// commit. The lease is ours, so it cannot go on doing so.
 		if ctx.Err() != nil {
 			return nil, err
 		}
+		seen = Tail{}
 	}
 }
 

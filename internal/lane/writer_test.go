@@ -33,11 +33,11 @@ func (b *bench) tail() lane.Tail {
 func TestWriter(t *testing.T) {
 	t.Run("TakeRaisesTheFenceAndShutsTheFormerOut", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.Take(t.Context(), 0, "one", keep)
+			former, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.store.Take(t.Context(), 0, "two", keep); err != nil {
+			if _, err := b.store.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
 			err = former.Commit(t.Context(), deliverOne, []storage.Op{{Kind: storage.Upsert, Key: "m_test", Values: map[string]any{}}})
@@ -51,7 +51,7 @@ func TestWriter(t *testing.T) {
 	})
 	t.Run("AFormerHoldersCommitArrivesLate", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.Take(t.Context(), 0, "one", keep)
+			former, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestWriter(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- former.Commit(t.Context(), deliverOne, nil) }()
 			<-done // sent again, and done
-			if _, err := b.eyes.Take(t.Context(), 0, "two", keep); err != nil {
+			if _, err := b.eyes.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
 			b.faults.Release()
@@ -72,7 +72,7 @@ func TestWriter(t *testing.T) {
 	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter, "NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
 		t.Run("ACommit"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				w, err := b.store.Take(t.Context(), 0, "one", keep)
+				w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +91,7 @@ func TestWriter(t *testing.T) {
 		t.Run("ATake"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-				w, err := b.store.Take(t.Context(), 0, "one", keep)
+				w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
 				b.faults.Wait()
 				if tail := b.tail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
 					t.Errorf("%v, tail %+v", err, tail)
@@ -101,7 +101,7 @@ func TestWriter(t *testing.T) {
 	}
 	t.Run("TakeWhileAFormerHolderCommits", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.eyes.Take(t.Context(), 0, "one", keep)
+			former, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestWriter(t *testing.T) {
 				}
 				return storagetest.Fault{}
 			})
-			if _, err := b.store.Take(t.Context(), 0, "two", keep); err != nil {
+			if _, err := b.store.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
 			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {

@@ -24,6 +24,9 @@ const (
 	// that is not ours.
 	grain = time.Second
 
+	// putTimeout bounds a put that nobody waits for.
+	putTimeout = 10 * time.Second
+
 	// maxQueueDelay is the longest visibility delay the queue takes.
 	maxQueueDelay = 7 * 24 * time.Hour
 )
@@ -61,6 +64,8 @@ type Bell struct {
 
 	mu  sync.Mutex
 	own map[int][]*note // by lane
+
+	putting sync.WaitGroup // rings nobody waits for
 }
 
 // note is what we know of a ticket of ours: when it becomes visible.
@@ -77,6 +82,34 @@ func New(cfg Config) *Bell {
 func (b *Bell) Ring(ctx context.Context, lane int) error {
 	now := b.cfg.Now()
 	return b.ring(ctx, lane, now, b.between(b.cfg.MinDelay, b.cfg.MaxDelay), b.cfg.MaxDelay)
+}
+
+// RingSoon is Ring for who must not wait for the queue: whether a ticket is needed is
+// decided at once, and it is put in the background. A failure is logged.
+func (b *Bell) RingSoon(lane int) {
+	now := b.cfg.Now()
+	delay := inWholeSeconds(b.between(b.cfg.MinDelay, b.cfg.MaxDelay))
+	claimed := b.claim(lane, now, now.Add(delay), now.Add(b.cfg.MaxDelay))
+	if claimed == nil {
+		return
+	}
+	b.putting.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), putTimeout)
+		defer cancel()
+		if err := b.put(ctx, lane, claimed, delay); err != nil {
+			b.cfg.Log.Warn("ticket: not put", "lane", lane, "err", err)
+		}
+	})
+}
+
+// Wait waits for what RingSoon has begun, until ctx ends.
+func (b *Bell) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { b.putting.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // RingAt wants a ticket to be visible at the moment needed, or a second later; a moment
@@ -112,6 +145,10 @@ func (b *Bell) ring(ctx context.Context, lane int, now time.Time, delay, latest 
 	if claimed == nil {
 		return nil
 	}
+	return b.put(ctx, lane, claimed, delay)
+}
+
+func (b *Bell) put(ctx context.Context, lane int, claimed *note, delay time.Duration) error {
 	if err := b.cfg.Queue.Put(ctx, Encode(b.cfg.Epoch, lane), delay); err != nil {
 		// Also when it may have been put: one ticket too many is cheaper than one too few.
 		b.disclaim(lane, claimed)

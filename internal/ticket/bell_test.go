@@ -299,3 +299,36 @@ func TestBell_PutBack(t *testing.T) {
 		}
 	})
 }
+
+func TestBell_RingSoon(t *testing.T) {
+	t.Parallel()
+	t.Run("PutsOneHoweverOften", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		for range 10 {
+			s.bell.RingSoon(0)
+		}
+		s.bell.Wait(t.Context())
+		s.wantPut(t, 1)
+		s.pass(10 * time.Second)
+		if got := s.take(t); len(got) != 1 {
+			t.Errorf("took %v", got)
+		}
+	})
+	t.Run("DoesNotWaitForTheQueue", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		stuck := make(chan struct{})
+		s.faults.Set(func(storagetest.Call) storagetest.Fault {
+			<-stuck
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+		s.bell.RingSoon(0)
+		close(stuck)
+		s.bell.Wait(t.Context())
+		s.faults.Set(nil)
+		s.bell.RingSoon(0) // the first was not put, so it does not count
+		s.bell.Wait(t.Context())
+		s.wantPut(t, 1)
+	})
+}

@@ -29,6 +29,7 @@ type Message struct {
 	Contract    string    // name of the contract it matched
 	Key         string    // ordering key; empty for contracts without one
 	Version     string    // as found in the message; empty when the contract names none
+	Supersede   bool      // newer versions of its key and contract replace it while it waits
 	Skip        bool      // while it waits for a retry, later messages of its key go ahead
 	ContentType string    // sent on as accepted
 	TraceParent string    // W3C trace context of the upstream's request; empty or valid

@@ -1,0 +1,35 @@
+package drain
+
+import (
+	"time"
+
+	"weir/internal/lane"
+)
+
+// blocks are the keys that wait, by block id.
+type blocks map[string]*lane.Block
+
+// nextDue is the earliest moment at which one of them is tried again; zero = none waits.
+func (b blocks) nextDue() time.Time {
+	var next time.Time
+	for _, blk := range b {
+		if next.IsZero() || blk.Next.Before(next) {
+			next = blk.Next
+		}
+	}
+	return next
+}
+
+// due gives the block that has waited longest past its time among those usable.
+func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
+	var first *lane.Block
+	for _, blk := range b {
+		if blk.Next.After(now) || !usable(blk) {
+			continue
+		}
+		if first == nil || blk.Next.Before(first.Next) || (blk.Next.Equal(first.Next) && blk.ID < first.ID) {
+			first = blk
+		}
+	}
+	return first
+}

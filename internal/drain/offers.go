@@ -1,0 +1,65 @@
+package drain
+
+import (
+	"sync"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+const (
+	// offersMax and offersBytes bound what a process keeps of what it has just filed. A
+	// drain that keeps up takes it within milliseconds; one that is behind reads pages.
+	offersMax   = 64
+	offersBytes = 1 << 20
+)
+
+// offers are messages of a lane that this process has just filed, so that its own drain
+// need not read them back: at a trickle that saves a query and its time for each. They are
+// a copy of the log and never more: what is missing here is read there.
+type offers struct {
+	mu    sync.Mutex
+	bySeq map[int64]weir.Message
+	bytes int
+}
+
+// put keeps messages for a while. What does not fit makes room for the newer.
+func (o *offers) put(messages []weir.Message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, m := range messages {
+		if o.bySeq == nil || len(o.bySeq) >= offersMax || o.bytes+m.Size > offersBytes {
+			o.bySeq, o.bytes = map[int64]weir.Message{}, 0
+		}
+		if m.Size <= offersBytes {
+			o.bySeq[m.ID.Seq] = m
+			o.bytes += m.Size
+		}
+	}
+}
+
+// from takes out the messages that follow each other from seq on, and lets go of all
+// before them.
+func (o *offers) from(seq int64) []*lane.Entry {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for s := range o.bySeq {
+		if s < seq {
+			o.drop(s)
+		}
+	}
+	var entries []*lane.Entry
+	for ; ; seq++ {
+		m, ok := o.bySeq[seq]
+		if !ok {
+			return entries
+		}
+		entries = append(entries, lane.NewEntry(m))
+		o.drop(seq)
+	}
+}
+
+func (o *offers) drop(seq int64) {
+	o.bytes -= o.bySeq[seq].Size
+	delete(o.bySeq, seq)
+}

@@ -1,0 +1,153 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Superseding: of one key's messages that wait one behind the other, only the newest
+// version is tried. What is older than the version delivered last is superseded by it, and
+// that rule alone makes messages final: so where the newest dies, the next newest is tried,
+// and where a process dies in between, the next one comes to the same end.
+//
+// Messages supersede each other in a stretch: one behind the other in their key's order,
+// of one contract. Another message of the key in between (a delete, say) ends it, for its
+// effect must not be undone by an older one, nor itself undo a newer one.
+
+// latestMax bounds the versions a run remembers; past it, it reads them again.
+const latestMax = 10_000
+
+// supersedeAtOnce is how many held messages become superseded in one change: each takes
+// two operations of a transaction.
+const supersedeAtOnce = 40
+
+// version is a message's version. What does not parse was accepted under another contract
+// and counts as the oldest.
+func version(text string) weir.Version {
+	v, err := weir.ParseVersion(text)
+	if err != nil {
+		return weir.Version{}
+	}
+	return v
+}
+
+// latestOf gives the last delivery among those a message can be superseded by.
+func (r *run) latestOf(ctx context.Context, e *lane.Entry) (lane.Latest, error) {
+	key := e.LatestKey()
+	if l, ok := r.latest[key]; ok {
+		return l, nil
+	}
+	l, err := r.Store.Latest(ctx, r.lane, key)
+	if err == nil {
+		r.remember(key, l)
+	}
+	return l, err
+}
+
+func (r *run) remember(key string, l lane.Latest) {
+	if len(r.latest) >= latestMax {
+		clear(r.latest)
+	}
+	r.latest[key] = l
+}
+
+// outdated says whether something newer than a version was delivered.
+func outdated(v string, l lane.Latest) bool {
+	return l.ID.Seq != 0 && version(l.Version).Newer(version(v))
+}
+
+// newestFrom gives what is to be tried of the stretch that begins at a place in the
+// window; nil when the message there was superseded, and has left it.
+func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
+	first := r.window.entries[i]
+	latest, err := r.latestOf(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	if outdated(first.Message.Version, latest) {
+		r.window.remove(first)
+		ch := &lane.Change{}
+		ch.Supersede(first.Seq(), latest, r.finishedAt())
+		r.position(ch)
+		r.committer.add(ch, false)
+		r.logSuperseded(first.Seq(), latest)
+		return nil, nil
+	}
+	if err := r.window.lookAhead(ctx); err != nil {
+		return nil, err
+	}
+	return r.newestOf(i), nil
+}
+
+// newestOf gives the newest version of the stretch that begins at a place in the window.
+func (r *run) newestOf(i int) *lane.Entry {
+	first := r.window.entries[i]
+	best := first
+	for _, e := range r.window.entries[i+1:] {
+		switch {
+		case e.KeyHash() != first.KeyHash():
+		case e.Message.Contract != first.Message.Contract || !e.Message.Supersede:
+			return best
+		case version(e.Message.Version).Newer(version(best.Message.Version)):
+			best = e
+		}
+	}
+	return best
+}
+
+// newestHeld gives what is to be tried of the stretch at the beginning of a block's line;
+// nil when the first there were superseded.
+func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) (*lane.Entry, error) {
+	latest, err := r.latestOf(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	line, err := r.Store.Held(ctx, r.lane, b.ID, aheadRows)
+	if err != nil {
+		return nil, err
+	}
+	var old []int64
+	best := lane.Held{Seq: first.Seq(), Version: first.Message.Version}
+	for _, h := range line {
+		if h.Contract != first.Message.Contract {
+			break
+		}
+		if outdated(h.Version, latest) && len(old) < supersedeAtOnce {
+			old = append(old, h.Seq)
+		}
+		if version(h.Version).Newer(version(best.Version)) {
+			best = h
+		}
+	}
+	if len(old) > 0 {
+		r.supersedeHeld(b, old, latest)
+		return nil, nil
+	}
+	if best.Seq == first.Seq() {
+		return first, nil
+	}
+	return r.Store.ReadMessage(ctx, r.lane, best.Seq)
+}
+
+// supersedeHeld makes held messages final. Their key is closed until that is committed,
+// because a block's line is read from storage.
+func (r *run) supersedeHeld(b *lane.Block, seqs []int64, latest lane.Latest) {
+	ch := &lane.Change{Key: b.KeyHash}
+	for _, seq := range seqs {
+		ch.Supersede(seq, latest, r.finishedAt())
+		r.logSuperseded(seq, latest)
+	}
+	r.unhold(b, ch, seqs...)
+	r.position(ch)
+	r.committer.add(ch, true)
+}
+
+func (r *run) logSuperseded(seq int64, latest lane.Latest) {
+	r.log.Info("drain: superseded", "seq", seq, "fence", r.fence, "message_id", latest.ID.String())
+}
+
+// finishedAt is this moment as a row keeps it.
+func (r *run) finishedAt() time.Time { return r.Now().UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,45 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Latest is the delivery that counts for superseding: the newest version of a key and
+// contract that was delivered. Its row is never removed, so that what is older stays out
+// for good; the zero Latest stands for none.
+type Latest struct {
+	Version string
+	ID      weir.ID
+}
+
+// LatestKey names the messages that supersede each other: of one key and one contract.
+func (e *Entry) LatestKey() string { return latestHash(&e.Message) }
+
+// Latest reads what was last delivered under a LatestKey.
+func (s *Store) Latest(ctx context.Context, lane int, latestKey string) (Latest, error) {
+	r, err := s.Table.Get(ctx, s.partition(lane), prefixLatest+latestKey)
+	if storage.Is(err, storage.NotFound) {
+		return Latest{}, nil
+	}
+	v := values{r.Values}
+	return Latest{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}, err
+}
+
+// Latest writes that a message is the latest of its LatestKey.
+func (c *Change) Latest(e *Entry) Latest {
+	id := e.Message.ID
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.LatestKey(), Values: map[string]any{
+		"Version": e.Message.Version, "Seq": id.Seq, "Nonce": id.Nonce, "Key": e.Message.Key, "Contract": e.Message.Contract}})
+	return Latest{Version: e.Message.Version, ID: id}
+}
+
+// Supersede makes a message final that need not be delivered any more.
+func (c *Change) Supersede(seq int64, by Latest, at time.Time) {
+	c.Tail(func(t *Tail) { t.Counts.add(weir.Superseded) })
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(seq), Values: map[string]any{
+		"Stage": string(weir.Superseded), "SupersededBy": by.ID.String(), "FinishedAt": at, "Held": false, "NextAttemptAt": time.Unix(0, 0).UTC()}})
+}
