@@ -146,7 +146,8 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now, Log: p.log})
 	drainer := drain.New(drain.Config{
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
-		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Now: time.Now, Log: p.log,
+		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
+		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
 	})
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)

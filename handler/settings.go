@@ -41,6 +41,29 @@ type delivery struct {
 	Attempts int               `yaml:"attempts"`
 	Settle   duration          `yaml:"settle"` // 0 = the lease's margin
 	Backoff  span              `yaml:"backoff"`
+
+	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
+	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+}
+
+// rate is the time between two attempts, written as so many a second or a minute: 5/s, 90/m.
+type rate time.Duration
+
+var rateText = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (r *rate) UnmarshalYAML(b []byte) error {
+	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+	m := rateText.FindStringSubmatch(text)
+	if m == nil || strings.Trim(m[1], "0") == "" {
+		return fmt.Errorf("%q is not a rate such as 5/s or 90/m", text)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return err
+	}
+	*r = rate(map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]] / time.Duration(n))
+	return nil
 }
 
 type span struct {
@@ -191,6 +214,7 @@ func (s *Settings) check() []error {
 	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour), "delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
 	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
+	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Backoff.Min > 0 && d.Backoff.Min <= d.Backoff.Max && d.Backoff.Max <= duration(time.Hour), "delivery.backoff must have 0s < min ≤ max ≤ 1h")
 	return problems
 }

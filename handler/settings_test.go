@@ -60,6 +60,15 @@ func TestLoadSettings(t *testing.T) {
 			t.Errorf("%+v %v", s, err)
 		}
 	})
+	t.Run("Rates", func(t *testing.T) {
+		t.Parallel()
+		for text, want := range map[string]time.Duration{"5/s": 200 * time.Millisecond, "90 / m": time.Minute / 90, "1/m": time.Minute} {
+			s, err := loadSettings(env(t, strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: 3, rate: "+text+",", 1)))
+			if err != nil || time.Duration(s.Delivery.Rate) != want || s.Delivery.MaxConcurrent != 3 {
+				t.Errorf("%s: %s, %v", text, time.Duration(s.Delivery.Rate), err)
+			}
+		}
+	})
 	t.Run("SecretsDoNotPrint", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
@@ -85,6 +94,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Attempts":       {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1), "attempts"},
 		"Backoff":        {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 10s, max: 1s },", 1), "backoff"},
+		"Rate":           {strings.Replace(minimal, "delivery: {", "delivery: { rate: 0/s,", 1), "such as 5/s"},
+		"MaxConcurrent":  {strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: -1,", 1), "maxConcurrent"},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

@@ -17,6 +17,7 @@ type Definition struct {
 	Root      string  `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
 	Key       string  `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
 	Version   string  `yaml:"version"`   // path to the version; empty = none
+	Supersede bool    `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
 	OnFailure string  `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
 	Success   string  `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
 	Fields    []Field `yaml:"fields"`
@@ -70,6 +71,9 @@ func compile(def Definition) (*compiled, []string) {
 	if c.version, err = compilePath(def.Version); err != nil {
 		note("version: %v", err)
 	}
+	if def.Supersede && (def.Version == "" || def.Key == "") {
+		note("supersede needs a key and a version to compare")
+	}
 	switch def.OnFailure {
 	case "":
 		c.skip = def.Key == ""
@@ -96,7 +100,7 @@ func compile(def Definition) (*compiled, []string) {
 
 // apply makes the message, or lists every problem.
 func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
-	m := weir.Message{Contract: c.def.Name, Skip: c.skip}
+	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip}
 	var problems []weir.Problem
 	if c.key != nil {
 		key, p := single(c.key, doc, "ordering key")
@@ -105,6 +109,9 @@ func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
 	}
 	if c.version != nil {
 		version, p := single(c.version, doc, "version")
+		if len(p) == 0 && c.def.Supersede {
+			p = c.comparable(version)
+		}
 		problems = append(problems, p...)
 		m.Version = version
 	}
@@ -112,6 +119,14 @@ func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
 		problems = append(problems, r.problems(r.values(doc))...)
 	}
 	return m, problems
+}
+
+// comparable says that a version cannot be compared where messages supersede by it.
+func (c *compiled) comparable(version string) []weir.Problem {
+	if _, err := weir.ParseVersion(version); err != nil {
+		return []weir.Problem{{Path: c.version.given, Rule: "version", Message: "the version " + err.Error()}}
+	}
+	return nil
 }
 
 // single gives the one value of a path: the key of a message must be beyond doubt.

@@ -103,10 +103,12 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 		if err := w.store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.append = lane.NewAppender(w.store, quietLog)
+		w.useAppender()
 		f(t, w)
 	})
 }
+
+func (w *world) useAppender() { w.append = lane.NewAppender(w.store, quietLog) }
 
 var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
