@@ -138,7 +138,7 @@ func (c *committer) loop(ctx context.Context) {
 			}
 			continue
 		}
-		if err := c.writer.Commit(ctx, batch.Apply, batch.Ops()); err != nil {
+		if err := c.writer.Commit(ctx, batch); err != nil {
 			c.fail(err)
 			return
 		}

@@ -10,20 +10,14 @@ import (
 // Change is what one decision of the holder does to the lane's rows and to tail. Changes
 // are committed in the order in which they were decided.
 type Change struct {
-	Key  string // hash of the ordering key that is closed until this is committed; "" = none
-	ops  []storage.Op
-	tail []func(*Tail)
+	Key   string // hash of the ordering key that is closed until this is committed; "" = none
+	ops   []storage.Op
+	first *Entry // delivered at its first attempt; its row is written last or packed
+	tail  []func(*Tail)
 }
 
 // Tail adds a change of the control row.
 func (c *Change) Tail(f func(*Tail)) { c.tail = append(c.tail, f) }
-
-// Apply makes the changes to a tail.
-func (c *Change) Apply(t *Tail) {
-	for _, f := range c.tail {
-		f(t)
-	}
-}
 
 // keepAttempts is how many of the first and of the last attempts a message's row keeps.
 const keepAttempts = 10
@@ -53,6 +47,10 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: map[string]any{
 			"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}})
 	}
+	if stage == weir.Delivered && e.Count == 1 && len(e.Attempts) == 1 && !e.Held {
+		c.first = e
+		return nil
+	}
 	return c.merge(e)
 }
 
@@ -74,9 +72,15 @@ func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 
 // merge writes what changes in a message's row.
 func (c *Change) merge(e *Entry) error {
+	op, err := mergeOp(e)
+	c.ops = append(c.ops, op)
+	return err
+}
+
+func mergeOp(e *Entry) (storage.Op, error) {
 	attempts, err := packAttempts(e.Attempts)
 	if err != nil {
-		return err
+		return storage.Op{}, err
 	}
 	next := timeValue(e.status.NextAttemptAt)
 	if next == nil {
@@ -89,8 +93,7 @@ func (c *Change) merge(e *Entry) error {
 	if e.Stage.Final() {
 		v["FinishedAt"] = e.status.FinishedAt
 	}
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v})
-	return nil
+	return storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v}, nil
 }
 
 // Hold puts a message that was not tried among the held ones of a block. The message's
@@ -135,6 +138,7 @@ type Batch struct {
 	rows    map[string]int
 	ops     []storage.Op
 	changes []*Change
+	firsts  []*Entry // delivered at their first attempt
 	bytes   int
 }
 
@@ -155,8 +159,15 @@ func (b *Batch) Add(c *Change) bool {
 		}
 	}
 	size := changeBytes(c)
-	if len(b.changes) > 0 && (len(b.ops)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
+	if c.first != nil {
+		fresh++
+		size += 2048 + len(c.first.Attempts[0].Body)
+	}
+	if len(b.changes) > 0 && (len(b.ops)+len(b.firsts)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
 		return false
+	}
+	if c.first != nil {
+		b.firsts = append(b.firsts, c.first)
 	}
 	for _, op := range c.ops {
 		if i, ok := b.rows[op.Key]; ok {
@@ -190,12 +201,27 @@ func changeBytes(c *Change) int {
 // Changes are those taken.
 func (b *Batch) Changes() []*Change { return b.changes }
 
-// Apply makes all changes to a tail, in order.
-func (b *Batch) Apply(t *Tail) {
+// apply makes all changes to a tail, in order.
+func (b *Batch) apply(t *Tail) {
 	for _, c := range b.changes {
-		c.Apply(t)
+		for _, f := range c.tail {
+			f(t)
+		}
 	}
 }
 
-// Ops are the rows' operations, without the control row's.
-func (b *Batch) Ops() []storage.Op { return b.ops }
+// rowOps are the rows' operations, without the control row's, in a transaction that moves
+// the cursor to cursor.
+func (b *Batch) rowOps(cursor int64) ([]storage.Op, error) {
+	ops, single, err := packFirsts(b.firsts, cursor)
+	ops = append(b.ops, ops...)
+	for _, e := range single {
+		if err != nil {
+			return nil, err
+		}
+		var op storage.Op
+		op, err = mergeOp(e)
+		ops = append(ops, op)
+	}
+	return ops, err
+}

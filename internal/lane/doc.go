@@ -9,6 +9,7 @@
 //	!head                  next sequence number, touched: written by receivers and the API
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
+//	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → the message it named
 //	k_<hash>               the version of a key and contract that was delivered last
 //	m_<seq>                the message, its stage and its attempts; never moves
@@ -25,7 +26,8 @@
 //
 //   - head.next grows by one for each message, in the transaction that files it; above
 //     the cursor the log has no gaps.
-//   - A message below the cursor is final, or stands in exactly one r_ row.
+//   - A message below the cursor is final, or stands in exactly one r_ row. Final is one
+//     whose m_ row says so, or one that a d_ row names.
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
 //     every state a reader can see, because counters move with the rows they count.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.

@@ -87,8 +87,12 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 	now := r.Store.Now()
 	page, err := r.Store.Table.Range(ctx, storage.Query{
 		Partition: r.Store.partition(lane), After: messageKey(w.seq), To: messageKey(cursor), Limit: retentionPage,
-		Columns: []string{"Stage", "AcceptedAt", "FinishedAt", "Idem", "Blob"},
+		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "Idem", "Blob"},
 	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	packed, err := r.packed(ctx, lane, page.Rows)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -97,14 +101,17 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 		if young := v.time("AcceptedAt").Add(min(r.Keep, r.Dead)); young.After(now) {
 			return young, nil
 		}
+		seq, err := seqOfMessageKey(row.Key)
+		if err != nil {
+			return time.Time{}, err
+		}
+		also := packed.fill(seq, v)
 		if r.over(v, now) {
-			if err := r.remove(ctx, lane, row, v); err != nil {
+			if err := r.remove(ctx, lane, row, v, also); err != nil {
 				return time.Time{}, err
 			}
 		}
-		if w.seq, err = seqOfMessageKey(row.Key); err != nil {
-			return time.Time{}, err
-		}
+		w.seq = seq
 	}
 	if !page.More {
 		return now.Add(min(r.Keep, r.Dead, time.Hour)), nil
@@ -121,15 +128,58 @@ func (r *Retention) over(v values, now time.Time) bool {
 	return stage.Final() && !v.time("FinishedAt").Add(keep).After(now)
 }
 
+// packedFirsts are the d_ rows of a page.
+type packedFirsts []firsts
+
+// packed reads the d_ rows of a page, where a message of it may stand in one.
+func (r *Retention) packed(ctx context.Context, lane int, rows []storage.Row) (packedFirsts, error) {
+	low, high := int64(0), int64(0)
+	for _, row := range rows {
+		if v := (values{row.Values}); v.string("Stage") == string(weir.Queued) && !v.bool("Held") {
+			seq, err := seqOfMessageKey(row.Key)
+			if err != nil {
+				return nil, err
+			}
+			if low == 0 {
+				low = seq
+			}
+			high = seq
+		}
+	}
+	if low == 0 {
+		return nil, nil
+	}
+	return r.Store.readFirsts(ctx, lane, low, high)
+}
+
+// fill gives a row the stage that its d_ row knows. It names that row when the message is
+// its last, so that both are removed together.
+func (p packedFirsts) fill(seq int64, v values) (also string) {
+	for _, f := range p {
+		one, ok := f.bySeq[seq]
+		if !ok {
+			continue
+		}
+		v.m["Stage"], v.m["FinishedAt"] = string(weir.Delivered), one.FinishedAt
+		if seq == f.high {
+			return firstsKey(seq)
+		}
+	}
+	return ""
+}
+
 // remove takes away a message's rows in one transaction, its blob before them: a blob
-// whose row is gone would be found by nobody.
-func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v values) error {
+// whose row is gone would be found by nobody. also is one more row to remove; empty = none.
+func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v values, also string) error {
 	if blob := v.string("Blob"); blob != "" {
 		if err := r.Store.Bodies.Delete(ctx, blob); err != nil && !storage.Is(err, storage.NotFound) {
 			return err
 		}
 	}
 	ops := []storage.Op{{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag}}
+	if also != "" {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: also})
+	}
 	if idem := v.string("Idem"); idem != "" {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})
 	}

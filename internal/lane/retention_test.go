@@ -24,7 +24,7 @@ func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
 	ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
 	batch := &lane.Batch{}
 	batch.Add(ch)
-	if err := w.Commit(b.t.Context(), batch.Apply, batch.Ops()); err != nil {
+	if err := w.Commit(b.t.Context(), batch); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -22,6 +22,7 @@ const (
 	prefixMessage = "m_"
 	prefixHeld    = "r_"
 	prefixDead    = "x_"
+	prefixFirsts  = "d_"
 	prefixLatest  = "k_"
 )
 
@@ -33,6 +34,7 @@ const seqDigits = 19
 func Place(seq int64) string { return fmt.Sprintf("%0*d", seqDigits, seq) }
 
 func messageKey(seq int64) string          { return prefixMessage + Place(seq) }
+func firstsKey(last int64) string          { return prefixFirsts + Place(last) }
 func deadKey(seq int64) string             { return prefixDead + Place(seq) }
 func blockKey(block string) string         { return prefixBlock + block }
 func heldKey(block, place string) string   { return prefixHeld + block + "_" + place }

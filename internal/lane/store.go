@@ -130,6 +130,9 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	if e.Message.ID.Nonce != id.Nonce {
 		return weir.Status{}, notFound
 	}
+	if err := s.lookUpFirst(ctx, e); err != nil {
+		return weir.Status{}, unavailable("status", err)
+	}
 	return e.status, nil
 }
 

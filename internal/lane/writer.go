@@ -58,13 +58,17 @@ func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, cha
 // Tail is the control row as last committed.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows and the tail that change makes of the last one, in one
+// Commit writes a batch's rows and the tail that it makes of the last one, in one
 // transaction. ErrFenced: another holder is at work, and nothing was written. Any other
 // error: not known to be written; the caller must not go on as if it were or were not.
-func (w *Writer) Commit(ctx context.Context, change func(*Tail), ops []storage.Op) error {
+func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
 	next.Commit++
-	change(&next)
+	b.apply(&next)
+	ops, err := b.rowOps(next.Cursor)
+	if err != nil {
+		return err
+	}
 	return w.write(ctx, next, ops)
 }
 

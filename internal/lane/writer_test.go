@@ -19,7 +19,17 @@ func isCommit(c storagetest.Call) bool {
 
 func keep(*lane.Tail) {}
 
-func deliverOne(t *lane.Tail) { t.Counts.Delivered++ }
+// oneMore is a batch that counts one more as delivered, and writes blocks.
+func oneMore(blocks ...lane.Block) *lane.Batch {
+	ch := &lane.Change{}
+	ch.Tail(func(t *lane.Tail) { t.Counts.Delivered++ })
+	for _, b := range blocks {
+		ch.Block(b)
+	}
+	batch := &lane.Batch{}
+	batch.Add(ch)
+	return batch
+}
 
 func (b *bench) tail() lane.Tail {
 	b.t.Helper()
@@ -40,11 +50,11 @@ func TestWriter(t *testing.T) {
 			if _, err := b.store.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
-			err = former.Commit(t.Context(), deliverOne, []storage.Op{{Kind: storage.Upsert, Key: "m_test", Values: map[string]any{}}})
+			err = former.Commit(t.Context(), oneMore(lane.Block{ID: "test", Next: time.Now()}))
 			if tail := b.tail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
 				t.Errorf("%v, tail %+v", err, tail)
 			}
-			if _, err := b.account.Table().Get(t.Context(), "1.0", "m_test"); !storage.Is(err, storage.NotFound) {
+			if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err, storage.NotFound) {
 				t.Errorf("the former holder wrote a row: %v", err)
 			}
 		})
@@ -57,7 +67,7 @@ func TestWriter(t *testing.T) {
 			}
 			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 			done := make(chan error)
-			go func() { done <- former.Commit(t.Context(), deliverOne, nil) }()
+			go func() { done <- former.Commit(t.Context(), oneMore()) }()
 			<-done // sent again, and done
 			if _, err := b.eyes.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
@@ -78,7 +88,7 @@ func TestWriter(t *testing.T) {
 				}
 				for range 5 {
 					b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-					if err := w.Commit(t.Context(), deliverOne, nil); err != nil {
+					if err := w.Commit(t.Context(), oneMore()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -109,7 +119,7 @@ func TestWriter(t *testing.T) {
 			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if isCommit(c) {
 					once.Do(func() {
-						if err := former.Commit(t.Context(), deliverOne, nil); err != nil {
+						if err := former.Commit(t.Context(), oneMore()); err != nil {
 							t.Error(err)
 						}
 					})
@@ -127,27 +137,34 @@ func TestWriter(t *testing.T) {
 }
 
 func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
-	t.Parallel()
-	b := &lane.Batch{}
-	taken := 0
-	for i := range 200 {
-		ch := &lane.Change{}
-		e := &lane.Entry{Message: weir.Message{ID: weir.ID{Seq: int64(i + 1)}}}
-		ch.Hold("block", e)                               // two rows of its own
-		ch.Block(lane.Block{ID: "block", Held: int64(i)}) // one that all share
-		if !b.Add(ch) {
-			break
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.store, quiet)
+		w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+		if err != nil {
+			t.Fatal(err)
 		}
-		taken++
-	}
-	if taken != 49 || len(b.Ops()) != 99 {
-		t.Errorf("%d changes, %d operations", taken, len(b.Ops()))
-	}
-	for _, op := range b.Ops() {
-		if op.Key == "b_block" && op.Values["Held"] != int64(48) {
-			t.Errorf("the last state does not count: %v", op.Values)
+		batch, taken := &lane.Batch{}, 0
+		for i := range 200 {
+			r, err := a.Append(t.Context(), message("a", "x"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ch := &lane.Change{}
+			ch.Hold("block", &lane.Entry{Message: r.Message})                                 // two rows of its own
+			ch.Block(lane.Block{ID: "block", KeyHash: "k", Held: int64(i), Next: time.Now()}) // one that all share
+			if !batch.Add(ch) {
+				break
+			}
+			taken++
 		}
-	}
+		if err := w.Commit(t.Context(), batch); err != nil || taken != 49 {
+			t.Errorf("%d changes, %v", taken, err)
+		}
+		blocks, err := b.store.Blocks(t.Context(), 0)
+		if err != nil || len(blocks) != 1 || blocks[0].Held != 48 {
+			t.Errorf("the last state does not count: %+v, %v", blocks, err)
+		}
+	})
 }
 
 func TestEntry_RecordKeepsFirstAndLast(t *testing.T) {

@@ -1,0 +1,143 @@
+package lane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Most messages are delivered at their first attempt, and where the CMS is fast a commit
+// holds many of those. To write each one's row would cost storage more than everything
+// else together, so they go into one row for all of a commit, named by the last of them.
+//
+// Only what lies below the cursor of the same commit goes there, so no holder ever reads
+// it again, and the rows cover the log in pieces that do not overlap: the first d_ row at
+// or behind a message's place is the only one that can name it. A message whose own row
+// says queued, and not held, has to be looked up there.
+
+// packMin is the number of messages from which one row for all pays: below it their own
+// rows cost about the same and are quicker to read.
+const packMin = 8
+
+// first is one message in a d_ row.
+type first struct {
+	Seq        int64        `json:"s"`
+	FinishedAt time.Time    `json:"f"`
+	Attempt    weir.Attempt `json:"a"`
+}
+
+// packFirsts gives the operation for what can be packed in a commit that moves the cursor
+// to cursor, and the entries that need their own row's.
+func packFirsts(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
+	var packed []first
+	low, high := int64(0), int64(0)
+	for _, e := range entries {
+		if e.Seq() >= cursor {
+			single = append(single, e)
+			continue
+		}
+		if len(packed) == 0 {
+			low, high = e.Seq(), e.Seq()
+		}
+		low, high = min(low, e.Seq()), max(high, e.Seq())
+		packed = append(packed, first{e.Seq(), e.status.FinishedAt, e.Attempts[0]})
+	}
+	if len(packed) < packMin {
+		return nil, entries, nil
+	}
+	data, err := json.Marshal(packed)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err = compress(data)
+	if err != nil || len(data) > inlineLimit {
+		return nil, entries, err
+	}
+	return []storage.Op{{Kind: storage.Upsert, Key: firstsKey(high), Values: map[string]any{"First": low, "Messages": data}}}, single, nil
+}
+
+// firsts is one d_ row.
+type firsts struct {
+	etag      storage.ETag
+	low, high int64
+	bySeq     map[int64]first
+}
+
+func firstsFrom(r storage.Row) (firsts, error) {
+	v := values{r.Values}
+	high, err := parseSeq(r.Key[len(prefixFirsts):])
+	if err != nil {
+		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	data, err := decompress(v.bytes("Messages"))
+	if err != nil {
+		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	var list []first
+	if err := json.Unmarshal(data, &list); err != nil {
+		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	f := firsts{etag: r.ETag, low: v.int("First"), high: high, bySeq: make(map[int64]first, len(list))}
+	for _, one := range list {
+		f.bySeq[one.Seq] = one
+	}
+	return f, nil
+}
+
+// readFirsts reads the d_ rows that name messages from low to high.
+func (s *Store) readFirsts(ctx context.Context, lane int, low, high int64) ([]firsts, error) {
+	q := storage.Query{Partition: s.partition(lane), From: firstsKey(low), To: after(prefixFirsts)}
+	if span := high - low; span == 0 {
+		q.Limit = 1
+	} else if span < 1000 {
+		q.Limit = int(span)/packMin + 2
+	}
+	var found []firsts
+	for {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			f, err := firstsFrom(r)
+			if err != nil || f.low > high {
+				return found, err
+			}
+			found = append(found, f)
+			if f.high >= high {
+				return found, nil
+			}
+			q.From, q.After = "", r.Key
+		}
+		if !page.More {
+			return found, nil
+		}
+	}
+}
+
+// lookUpFirst fills in what is known of an entry that was delivered at its first attempt
+// and has no more than its place in a d_ row to show for it.
+func (s *Store) lookUpFirst(ctx context.Context, e *Entry) error {
+	if e.Stage != weir.Queued || e.Held {
+		return nil
+	}
+	rows, err := s.readFirsts(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	if one, ok := rows[0].bySeq[e.Seq()]; ok {
+		e.delivered(one, rows[0].etag)
+	}
+	return nil
+}
+
+func (e *Entry) delivered(one first, version storage.ETag) {
+	e.Stage, e.Count, e.Attempts = weir.Delivered, 1, []weir.Attempt{one.Attempt}
+	st := &e.status
+	st.Stage, st.AttemptCount, st.Attempts = e.Stage, e.Count, e.Attempts
+	st.CMSStatus, st.FinishedAt, st.Version = one.Attempt.Status, one.FinishedAt, string(version)
+}
