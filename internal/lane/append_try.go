@@ -113,11 +113,11 @@ func (t *try) build() {
 
 func (sub *submission) messageValues() map[string]any {
 	m := sub.message
-	v := map[string]any{
+	v := sparse(map[string]any{
 		"Nonce": sub.nonce, "Stage": string(weir.Queued), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
 		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent,
 		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
-	}
+	})
 	for name, value := range sub.columns {
 		v[name] = value
 	}

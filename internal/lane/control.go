@@ -89,7 +89,7 @@ func headFrom(r storage.Row) Head {
 }
 
 func (t Tail) values() map[string]any {
-	return map[string]any{
+	return sparse(map[string]any{
 		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.Commit, "Cursor": t.Cursor,
 		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
 		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded,
@@ -97,7 +97,7 @@ func (t Tail) values() map[string]any {
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
-	}
+	})
 }
 
 func tailFrom(r storage.Row) Tail {

@@ -1,6 +1,9 @@
 package lane
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // values reads a row's values leniently: what is absent is zero.
 type values struct{ m map[string]any }
@@ -16,6 +19,15 @@ func (v values) time(name string) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+// sparse leaves out what is zero: an absent value reads as that, and every value of a row
+// costs storage time and room. For rows that are written whole.
+func sparse(m map[string]any) map[string]any {
+	maps.DeleteFunc(m, func(_ string, v any) bool {
+		return v == nil || v == "" || v == int64(0) || v == false
+	})
+	return m
 }
 
 // timeValue is what a row keeps of a moment. Storage has no zero time: zero is absent.
