@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/functions/health"
+	"weir/functions/metrics"
 	"weir/functions/poison"
 	"weir/functions/process"
 	"weir/functions/receive"
@@ -54,6 +55,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		Contracts: p.contracts, Log: appender, Bell: bell, MaxBody: int64(s.MaxBody), Logger: p.log})
 	add("status", "/api/messages/{id}", http.MethodGet, &status.Function{Log: store, Logger: p.log})
 	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
+	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.counter))
 	add("process", "/process", http.MethodPost, (&process.Function{
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())

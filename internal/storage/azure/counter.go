@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
 // Counter counts the requests sent to storage, by service and operation. The zero value
@@ -22,6 +24,21 @@ func (c *Counter) Snapshot() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.n)
+}
+
+// Policy counts the requests of a client made elsewhere; the service is "table", "queue" or
+// "blob". It is to stand among the policies of each try, so that repeats count too.
+func (c *Counter) Policy(service string) policy.Policy { return counting{c, service} }
+
+type counting struct {
+	counter *Counter
+	service string
+}
+
+// Do implements policy.Policy.
+func (p counting) Do(req *policy.Request) (*http.Response, error) {
+	p.counter.count(p.service, operation(p.service, req.Raw()))
+	return req.Next()
 }
 
 func (c *Counter) count(service, operation string) {

@@ -13,6 +13,8 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
+	// Transactions are the host's own requests to storage, by service and operation.
+	Transactions map[string]int64 `json:"transactions"`
 }
 
 // InstanceStatus is one instance's part of it. A zero PID means that no handler runs.
@@ -26,7 +28,7 @@ type InstanceStatus struct {
 
 // Status tells how the instances are.
 func (h *Host) Status() Status {
-	s := Status{State: "Running", Version: hostVersion}
+	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions()}
 	for _, i := range h.all() {
 		at, p, _, _ := i.now()
 		one := InstanceStatus{Number: i.number, State: string(at), Port: i.port}

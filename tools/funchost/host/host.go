@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"weir/internal/storage/azure"
 )
 
 // Config says what to run and how.
@@ -47,6 +49,7 @@ type Host struct {
 	server  *http.Server
 	address string
 	failed  chan error
+	storage azure.Counter // of the host's own requests
 
 	listening context.Context // ends first: nothing new is taken
 	deafen    context.CancelFunc
@@ -170,6 +173,10 @@ func (h *Host) announce() {
 
 // URL is the address of the host, without a slash at its end.
 func (h *Host) URL() string { return "http://" + h.address }
+
+// Transactions gives the requests that the host itself has sent to storage (polls, deletes,
+// renewals, over all instances), under keys such as "queue get". The handlers count their own.
+func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
 // Failed gives the reason when the host must give up; it is then to be stopped.
 func (h *Host) Failed() <-chan error { return h.failed }

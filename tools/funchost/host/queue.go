@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -59,7 +60,9 @@ func (h *Host) newListener(i *instance, f *function) (*listener, error) {
 		connection = emulator
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
-	options := &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport}}}
+	options := &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue")},
+	}}
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {
 		return nil, fmt.Errorf("connection: %w", err)

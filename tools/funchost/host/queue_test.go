@@ -116,6 +116,9 @@ func TestQueue_SuccessDeletes(t *testing.T) {
 	if n := q.length(q.poison); n != -1 {
 		t.Errorf("poison queue: %d; want none", n)
 	}
+	if n := q.host.Status().Transactions; n["queue get"] < 1 || n["queue delete"] != 1 {
+		t.Errorf("the host's own transactions: %v", n)
+	}
 }
 
 func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
