@@ -42,6 +42,37 @@ func TestDrainer_Crash(t *testing.T) {
 			w.neverBackwards(10)
 		})
 	})
+	t.Run("AWatchOfMinutesNoticesACrashInTimeAndAsksLittle", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(time.Second, 200))
+			for i := range 400 {
+				w.post(fmt.Sprint("k", i), "x")
+			}
+			a, b := w.start(), w.start()
+			tries := 0
+			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if c.Op == "Acquire" {
+					tries++
+				}
+				return storagetest.Fault{}
+			})
+			a.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			b.Wake(0)
+			time.Sleep(3 * time.Minute)
+			if tries > 5 {
+				t.Errorf("the lease was tried %d times while its holder was at work", tries)
+			}
+			a.kill()
+			killed := time.Now()
+			for w.control().Tail.Fence < 2 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(killed); took > 17*time.Second {
+				t.Errorf("taken over after %s", took)
+			}
+		})
+	})
 	t.Run("APausedProcessThatWakesAfterItsLeaseIsRefused", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			stuck := make(chan struct{})

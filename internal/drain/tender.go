@@ -6,14 +6,16 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/storage"
 )
 
 const (
-	// watchInterval is how often a lane that another holds is tried, for one lease
-	// length; then the pauses grow up to watchMax.
+	// watchInterval is how often a lane that another holds is looked at, for one lease
+	// length; then the pauses grow, as long as the holder is seen to commit, up to a third
+	// of the lease.
 	watchInterval = time.Second
-	watchMax      = 10 * time.Second
 	// fresh is how long a look at a waiting or busy lane is good for: rings in between
 	// cost nothing.
 	fresh = time.Second
@@ -30,7 +32,8 @@ type tender struct {
 	wake   chan struct{}
 	gate   *gate // of this process, over all its runs
 	offers *offers
-	held   bool // this process has held the lane
+	held   bool  // this process has held the lane
+	watch  watch // of the lane while another holds it
 
 	mu      sync.Mutex
 	round   int           // looks begun
@@ -41,6 +44,13 @@ type tender struct {
 
 func newTender(d *Drainer, number int) *tender {
 	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle), offers: &offers{}, wake: make(chan struct{}, 1), settled: make(chan struct{})}
+}
+
+// watch is what is known of a lane that another process holds.
+type watch struct {
+	since time.Time    // zero = not watching
+	tail  storage.ETag // as last seen
+	alive bool         // the holder has committed between the last two looks
 }
 
 func (t *tender) nudge() {
@@ -91,23 +101,19 @@ func (t *tender) publish(r Report) {
 
 // tend is the tender's goroutine.
 func (t *tender) tend() {
-	var busySince time.Time
 	for t.d.ctx.Err() == nil {
 		t.mu.Lock()
 		t.round++
 		t.mu.Unlock()
 		report := t.look()
+		if report.State != Busy {
+			t.watch = watch{}
+		}
 		if report.State == Working {
-			busySince = time.Time{}
 			continue // drained: look once more
 		}
 		t.publish(report)
-		if report.State != Busy {
-			busySince = time.Time{}
-		} else if busySince.IsZero() {
-			busySince = t.d.Now()
-		}
-		t.rest(report, busySince)
+		t.rest(report)
 	}
 	t.handOn()
 }
@@ -145,9 +151,15 @@ func (t *tender) look() Report {
 	case at.After(now):
 		return Report{State: Waiting, Until: at, Paused: control.Tail.PausedUntil.After(now)}
 	}
+	if t.holderCommits(control.Tail) {
+		return Report{State: Busy}
+	}
 	l, err := lease.Acquire(ctx, lease.Config{Leases: t.d.Leases, Length: t.d.Lease, Now: t.d.Now, Log: t.d.Log}, t.d.Store.LeaseName(t.number))
 	switch {
 	case errors.Is(err, lease.ErrBusy):
+		if t.watch.since.IsZero() {
+			t.watch = watch{since: now, tail: control.Tail.ETag}
+		}
 		return Report{State: Busy}
 	case err != nil:
 		return t.trouble(err)
@@ -163,6 +175,15 @@ func (t *tender) look() Report {
 	return Report{State: Working}
 }
 
+// holderCommits says of a lane that is being watched whether its holder has committed since
+// the last look: then its lease need not be tried. So a holder that dies is noticed within
+// two pauses, and from then on the lease is tried each second until it runs out.
+func (t *tender) holderCommits(tail lane.Tail) bool {
+	t.watch.alive = !t.watch.since.IsZero() && tail.Open && tail.ETag != t.watch.tail
+	t.watch.tail = tail.ETag
+	return t.watch.alive
+}
+
 // trouble is storage that does not answer, or a lease that was lost: try again soon.
 func (t *tender) trouble(err error) Report {
 	if t.d.ctx.Err() == nil {
@@ -172,13 +193,13 @@ func (t *tender) trouble(err error) Report {
 }
 
 // rest waits for the next reason to look.
-func (t *tender) rest(r Report, busySince time.Time) {
+func (t *tender) rest(r Report) {
 	until := r.Until.Sub(t.d.Now())
 	switch {
 	case r.Err != nil:
 		sleep(t.d.ctx, until)
 	case r.State == Busy:
-		sleep(t.d.ctx, watchPause(t.d.Now().Sub(busySince), t.d.Lease))
+		sleep(t.d.ctx, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
 	case r.State == Waiting && r.Paused:
 		// Rings of a paused lane must cost next to nothing: one look a second at most.
 		sleep(t.d.ctx, min(fresh, until))
@@ -204,11 +225,12 @@ func (t *tender) await(d time.Duration) {
 	}
 }
 
-// watchPause is the pause between two tries of a lane that another holds: a second while
-// its lease may run out any moment, then growing.
-func watchPause(watched, length time.Duration) time.Duration {
-	if watched < length+watchInterval {
+// watchPause is the pause between two looks at a lane that another holds: a second while
+// its lease may run out any moment, then growing. Two of the longest are less than a lease,
+// so a crash is noticed before the crashed holder's lease has run out.
+func watchPause(alive bool, watched, length time.Duration) time.Duration {
+	if !alive || watched < length+watchInterval {
 		return watchInterval
 	}
-	return min(watchInterval+(watched-length)/4, watchMax)
+	return min(watchInterval+(watched-length)/4, length/3)
 }
