@@ -49,10 +49,10 @@ func TestDrainer_Crash(t *testing.T) {
 				w.post(fmt.Sprint("k", i), "x")
 			}
 			a, b := w.start(), w.start()
-			tries := 0
+			var tries atomic.Int64
 			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if c.Op == "Acquire" {
-					tries++
+					tries.Add(1)
 				}
 				return storagetest.Fault{}
 			})
@@ -60,8 +60,8 @@ func TestDrainer_Crash(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			b.Wake(0)
 			time.Sleep(3 * time.Minute)
-			if tries > 5 {
-				t.Errorf("the lease was tried %d times while its holder was at work", tries)
+			if tries.Load() > 5 {
+				t.Errorf("the lease was tried %d times while its holder was at work", tries.Load())
 			}
 			a.kill()
 			killed := time.Now()
