@@ -67,13 +67,13 @@ type Stats struct {
 // New makes an empty CMS.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
-	s.reset()
+	s.Reset()
 	s.mux.HandleFunc("POST /api/content", s.write)
 	s.mux.HandleFunc("GET /stats", s.showStats)
 	s.mux.HandleFunc("GET /requests", s.showRequests)
 	s.mux.HandleFunc("POST /faults", s.setFaults)
 	s.mux.HandleFunc("DELETE /faults", s.clearFaults)
-	s.mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { s.reset() })
+	s.mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { s.Reset() })
 	s.mux.HandleFunc("GET /{$}", s.page)
 	return s
 }
@@ -81,7 +81,8 @@ func New(latency, jitter time.Duration) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-func (s *Server) reset() {
+// Reset forgets content and record; faults stay.
+func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.items, s.requests, s.stats = nil, nil, Stats{}
@@ -218,12 +219,14 @@ func (s *Server) Stats() Stats {
 
 func (s *Server) showStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) }
 
-func (s *Server) showRequests(w http.ResponseWriter, _ *http.Request) {
+// Requests gives every write so far, in the order in which they ended.
+func (s *Server) Requests() []Request {
 	s.mu.Lock()
-	requests := append([]Request{}, s.requests...)
-	s.mu.Unlock()
-	writeJSON(w, requests)
+	defer s.mu.Unlock()
+	return append([]Request{}, s.requests...)
 }
+
+func (s *Server) showRequests(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Requests()) }
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")

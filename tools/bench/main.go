@@ -1,0 +1,155 @@
+// Command bench measures Weir on this machine against yardsticks of the same run: real
+// handler processes under the stand-in for the Functions host, Azurite in memory, and the
+// demo CMS, whose own record is the judge of every burst. It prints a table and writes
+// build/bench.json. docs/performance.md says what each row means.
+//
+// A target that is missed is a row that says so; the exit code is 1 only when something
+// did not work: a message lost or doubled, an order broken, an error.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"weir/tools/azurite"
+)
+
+// scenario measures one thing, which may give several rows.
+type scenario struct {
+	name  string
+	about string
+	run   func(context.Context, *bench) ([]result, error)
+}
+
+// scenarios in the order in which they run and are shown.
+func scenarios() []scenario {
+	return []scenario{
+		{"serial", "a burst on one lane, and its storage transactions", serial},
+		{"lanes", "the same burst on eight lanes", lanes},
+	}
+}
+
+// bench is what all scenarios share.
+type bench struct {
+	storage *azurite.Process
+	app     string    // script root
+	log     io.Writer // of hosts and handlers
+	out     io.Writer // progress
+	temp    string
+	sizes   sizes
+	results []result
+	count   int // prefixes given out
+}
+
+// sizes are how much is measured: full by default, tiny in the smoke test.
+type sizes struct {
+	burst, clients, keys int
+	warm                 int // messages before a measurement
+	trips                int // bare round trips on each side of one
+}
+
+var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	only := flag.String("only", "", "names of scenarios, with commas between; empty = all")
+	list := flag.Bool("list", false, "list the scenarios and end")
+	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
+	file := flag.String("json", filepath.Join("build", "bench.json"), "where the rows are written")
+	flag.Parse()
+	if *list {
+		for _, s := range scenarios() {
+			fmt.Printf("%-10s %s\n", s.name, s.about)
+		}
+		return
+	}
+	if err := run(ctx, *only, *app, *file); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only, app, file string) error {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	b, stop, err := newBench(ctx, app, filepath.Dir(file), fullSizes, os.Stdout)
+	if err != nil {
+		return err
+	}
+	err = b.runAll(ctx, chosen)
+	printTable(os.Stdout, b.results)
+	return errors.Join(err, writeJSON(file, b.results), stop())
+}
+
+func choose(only string) ([]scenario, error) {
+	all := scenarios()
+	if only == "" {
+		return all, nil
+	}
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
+			return nil, fmt.Errorf("there is no scenario %q: -list shows what there is", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }), nil
+}
+
+// newBench starts storage and warms it up.
+func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench, func() error, error) {
+	if _, err := os.Stat(filepath.Join(app, "host.json")); err != nil {
+		return nil, nil, fmt.Errorf("%s is no script root: make build stages it: %w", app, err)
+	}
+	log, err := os.Create(filepath.Join(dir, "bench.log"))
+	if err != nil {
+		return nil, nil, err
+	}
+	temp, err := os.MkdirTemp("", "weir-bench-")
+	if err != nil {
+		return nil, nil, errors.Join(err, log.Close())
+	}
+	storage, err := azurite.Start(ctx, azurite.Options{}) // in memory: saving stalls it
+	if err != nil {
+		return nil, nil, errors.Join(err, log.Close(), os.RemoveAll(temp))
+	}
+	b := &bench{storage: storage, app: app, log: log, out: out, temp: temp, sizes: sizes}
+	stop := func() error { return errors.Join(storage.Stop(), os.RemoveAll(temp), log.Close()) }
+	return b, stop, nil
+}
+
+// runAll runs scenarios until ctx ends. An error of one is its row, and does not keep the
+// others from running.
+func (b *bench) runAll(ctx context.Context, chosen []scenario) error {
+	var failed []error
+	for _, s := range chosen {
+		fmt.Fprintf(b.out, "%-10s %s\n", s.name, s.about)
+		began := time.Now()
+		rows, err := s.run(ctx, b)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
+			rows = append(rows, result{Name: s.name, Error: err.Error()})
+		}
+		b.results = append(b.results, rows...)
+		for _, r := range rows {
+			fmt.Fprintf(b.out, "           %s\n", r.line())
+		}
+		fmt.Fprintf(b.out, "           (%s)\n", time.Since(began).Round(100*time.Millisecond))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// result is one row of the table.
+type result struct {
+	Name     string   `json:"name"`
+	Unit     string   `json:"unit"` // of value and baseline
+	Value    float64  `json:"value"`
+	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
+	Ratio    *float64 `json:"ratio"`    // which way round it is taken is in docs/performance.md
+	Target   *float64 `json:"target"`   // null = the row only reports
+	Rule     string   `json:"rule"`     // what is held against the target, and how: "ratio >= 0.97"
+	OK       *bool    `json:"ok"`       // the target is reached; null = there is none
+	Note     string   `json:"note"`
+	Error    string   `json:"error,omitempty"` // something did not work: the figures mean nothing
+}
+
+// measured begins a row that only reports.
+func measured(name, unit string, value float64) result {
+	return result{Name: name, Unit: unit, Value: value}
+}
+
+// against sets the yardstick, and the ratio value / baseline.
+func (r result) against(baseline float64) result {
+	r.Baseline, r.Ratio = new(baseline), new(r.Value/baseline)
+	return r
+}
+
+// shareOf sets a yardstick that is the least the value could be: the ratio is baseline / value.
+func (r result) shareOf(limit float64) result {
+	r.Baseline, r.Ratio = new(limit), new(limit/r.Value)
+	return r
+}
+
+func (r result) atLeast(ratio float64) result {
+	return r.judged(*r.Ratio >= ratio, ratio, "ratio >= %g", ratio)
+}
+
+func (r result) ratioAtMost(ratio float64) result {
+	return r.judged(*r.Ratio <= ratio, ratio, "ratio <= %g", ratio)
+}
+
+func (r result) atMost(limit float64) result {
+	return r.judged(r.Value <= limit, limit, "value <= %g", limit)
+}
+
+// beyond bounds the value's distance from the baseline.
+func (r result) beyond(distance float64) result {
+	return r.judged(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
+}
+
+func (r result) judged(ok bool, target float64, rule string, args ...any) result {
+	r.OK, r.Target, r.Rule = new(ok), new(target), fmt.Sprintf(rule, args...)
+	return r
+}
+
+func (r result) noted(format string, args ...any) result {
+	r.Note = fmt.Sprintf(format, args...)
+	return r
+}
+
+// percentile gives the smallest sample that at least p of all (0 to 1) do not exceed: the
+// nearest rank, which is always a sample that occurred. NaN when there is none.
+func percentile(samples []float64, p float64) float64 {
+	if len(samples) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	rank := int(math.Ceil(p * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+func median(samples []float64) float64 { return percentile(samples, 0.5) }
+
+func mean(samples []float64) float64 {
+	sum := 0.0
+	for _, s := range samples {
+		sum += s
+	}
+	return sum / float64(len(samples))
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// spread shows the percentiles of latencies in ms, for a note.
+func spread(samples []float64) string {
+	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9), percentile(samples, 0.99), len(samples))
+}

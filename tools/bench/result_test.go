@@ -1,0 +1,59 @@
+package main
+
+import (
+	"math"
+	"testing"
+)
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	for _, c := range []struct {
+		samples []float64
+		p, want float64
+	}{
+		{hundred, 0.5, 50}, {hundred, 0.99, 99}, {hundred, 1, 100}, {hundred, 0, 1},
+		{[]float64{7}, 0.5, 7}, {[]float64{7}, 0.99, 7}, {[]float64{3, 1, 2}, 0.5, 2}, {[]float64{1, 2}, 0.5, 1},
+	} {
+		if got := percentile(c.samples, c.p); got != c.want {
+			t.Errorf("percentile %g of %d samples is %g, want %g", c.p, len(c.samples), got, c.want)
+		}
+	}
+	if !math.IsNaN(percentile(nil, 0.5)) {
+		t.Error("no samples have a percentile")
+	}
+	if hundred[0] != 100 {
+		t.Error("the samples were reordered")
+	}
+}
+
+func TestResult(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		r     result
+		ratio float64
+		ok    bool
+		rule  string
+	}{
+		"ShareOfTheLimit":  {measured("a", "s", 20).shareOf(19.6).atLeast(0.97), 0.98, true, "ratio >= 0.97"},
+		"ShareMissed":      {measured("a", "s", 20).shareOf(10).atLeast(0.97), 0.5, false, "ratio >= 0.97"},
+		"RatioAtMost":      {measured("a", "ms", 3).against(2).ratioAtMost(1.3), 1.5, false, "ratio <= 1.3"},
+		"RatioAtMostExact": {measured("a", "ms", 2.6).against(2).ratioAtMost(1.3), 1.3, true, "ratio <= 1.3"},
+		"ValueAtMost":      {measured("a", "tx", 0.4).against(20).atMost(0.5), 0.02, true, "value <= 0.5"},
+		"Beyond":           {measured("a", "ms", 7).against(2).beyond(5), 3.5, true, "value - baseline <= 5"},
+		"BeyondMissed":     {measured("a", "ms", 8).against(2).beyond(5), 4, false, "value - baseline <= 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if math.Abs(*c.r.Ratio-c.ratio) > 1e-9 || *c.r.OK != c.ok || c.r.Rule != c.rule {
+				t.Errorf("ratio %g, ok %t, rule %q", *c.r.Ratio, *c.r.OK, c.r.Rule)
+			}
+		})
+	}
+	if r := measured("a", "ms", 1); r.OK != nil || r.Target != nil || r.Baseline != nil {
+		t.Errorf("a row without target: %+v", r)
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+)
+
+// printTable shows the rows to a person; the notes stand below.
+func printTable(out io.Writer, results []result) {
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "scenario\tvalue\tyardstick\tratio\ttarget\treached\t")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Name, quantity(new(r.Value), r.Unit), quantity(r.Baseline, r.Unit), quantity(r.Ratio, ""), r.Rule, r.verdict())
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+	for _, r := range results {
+		if r.Note != "" {
+			fmt.Fprintf(out, "%s: %s\n", r.Name, r.Note)
+		}
+	}
+}
+
+// line shows a row while the others are not measured yet.
+func (r result) line() string {
+	return fmt.Sprintf("%s: %s, yardstick %s, ratio %s, %s %s", r.Name, quantity(new(r.Value), r.Unit), quantity(r.Baseline, r.Unit), quantity(r.Ratio, ""), r.Rule, r.verdict())
+}
+
+func (r result) verdict() string {
+	switch {
+	case r.Error != "":
+		return "ERROR: " + r.Error
+	case r.OK == nil:
+		return "–"
+	case *r.OK:
+		return "yes"
+	}
+	return "NO"
+}
+
+// quantity writes a number with three or four digits that count.
+func quantity(v *float64, unit string) string {
+	if v == nil {
+		return "–"
+	}
+	digits := 3
+	switch {
+	case *v >= 1000:
+		digits = 0
+	case *v >= 100:
+		digits = 1
+	case *v >= 10:
+		digits = 2
+	}
+	text := fmt.Sprintf("%.*f", digits, *v)
+	if unit != "" {
+		text += " " + unit
+	}
+	return text
+}
+
+func writeJSON(path string, results []result) error {
+	data, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return fmt.Errorf("rows as JSON: %w", err)
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
