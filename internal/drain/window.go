@@ -28,6 +28,7 @@ type window struct {
 	offers   *offers
 	entries  []*lane.Entry
 	nextRead int64 // first sequence number not read
+	begun    bool  // something of the log was read since the fence was taken
 	end      bool  // the log was read to its end, as far as we know
 	careful  bool  // one message at a time, nothing ahead
 	ahead    bool  // far, without bodies: some of what was read supersedes
@@ -128,6 +129,7 @@ func (w *window) absorb(p page) error {
 	if p.err != nil {
 		return p.err
 	}
+	w.begun = true
 	bytes, supersede := 0, false
 	for _, e := range p.entries {
 		bytes += e.Message.Size + rowBytes
@@ -148,9 +150,10 @@ func (w *window) absorb(p page) error {
 }
 
 // takeOffers takes in what this process filed just behind what was read, and says whether
-// there was any.
+// there was any. Not before the log was read: what was filed before this holder took the
+// fence may have been delivered by the last one, above its cursor.
 func (w *window) takeOffers() bool {
-	if w.careful {
+	if w.careful || !w.begun {
 		return false
 	}
 	offered := w.offers.from(w.nextRead)

@@ -1,0 +1,422 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// violation is a promise that was not kept.
+type violation struct{ kind, text string }
+
+// counts are what runs went through.
+type counts struct {
+	Messages, Requests, Repeats, Delivered, Dead, Superseded       int
+	Crashes, Pauses, Stops, Faults, Takeovers, Fenced, LateWriters int
+}
+
+func (c *counts) add(o counts) {
+	c.Messages += o.Messages
+	c.Requests += o.Requests
+	c.Repeats += o.Repeats
+	c.Delivered += o.Delivered
+	c.Dead += o.Dead
+	c.Superseded += o.Superseded
+	c.Crashes += o.Crashes
+	c.Pauses += o.Pauses
+	c.Stops += o.Stops
+	c.Faults += o.Faults
+	c.Takeovers += o.Takeovers
+	c.Fenced += o.Fenced
+	c.LateWriters += o.LateWriters
+}
+
+// filed is a message's row as it came into the log.
+type filed struct {
+	id      weir.ID
+	key     string
+	skip    bool
+	edit    bool // it supersedes, by version
+	version weir.Version
+	body    string
+	idem    string
+	begun   bool // a request for it has reached the CMS
+	taken   bool // a process has been told that the CMS took it
+	final   weir.Stage
+}
+
+// laneState is what the checker knows of a lane.
+type laneState struct {
+	log    []*filed // by sequence number, from 1
+	fence  int64
+	commit int64
+	nonce  string
+	last   lane.Control
+	active []*request
+}
+
+// checker sees everything when it happens, and holds the promises.
+type checker struct {
+	w     *world
+	store *lane.Store // straight to storage
+
+	mu        sync.Mutex
+	first     *violation
+	counts    counts
+	lanes     map[int]*laneState
+	expected  []*submission
+	snapshots int
+}
+
+func newChecker(w *world) *checker { return &checker{w: w, lanes: map[int]*laneState{}} }
+
+// fail notes the first violation; the rest follows from it.
+func (c *checker) fail(kind, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed(kind, format, args...)
+}
+
+func (c *checker) failed(kind, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.w.trace.add("VIOLATION %s: %s", kind, text)
+	if c.first == nil {
+		c.first = &violation{kind, text}
+	}
+}
+
+func (c *checker) ok() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first == nil
+}
+
+func (c *checker) count(f func(*counts)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.counts)
+}
+
+func (c *checker) expect(s *submission) { c.expected = append(c.expected, s) }
+
+func (c *checker) acknowledged(s *submission, r lane.Receipt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.id = r.Message.ID
+}
+
+func (c *checker) lane(n int) *laneState {
+	l := c.lanes[n]
+	if l == nil {
+		l = &laneState{}
+		c.lanes[n] = l
+	}
+	return l
+}
+
+// transact lets a transaction take effect, and looks at what it did.
+func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
+	var epoch, number int
+	if _, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number); scanErr != nil {
+		return etags, err
+	}
+	c.w.trace.add("%s writes %s of lane %d with %d rows: %v", p.name, ops[0].Key, number, len(ops)-1, err)
+	if err != nil {
+		if ops[0].Key == "!tail" && storage.Is(err, storage.Precondition) {
+			c.counts.Fenced++
+		}
+		return etags, err
+	}
+	l := c.lane(number)
+	switch ops[0].Key {
+	case "!head":
+		c.appended(l, number, ops)
+	case "!tail":
+		c.committed(p, l, number, ops[0].Values)
+	}
+	c.books(l, number)
+	return etags, nil
+}
+
+// appended notes the messages of an append.
+func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
+	for _, op := range ops[1:] {
+		if op.Key[:2] != "m_" {
+			continue
+		}
+		v := op.Values
+		text := func(name string) string { s, _ := v[name].(string); return s }
+		skip, _ := v["Skip"].(bool)
+		edit, _ := v["Supersede"].(bool)
+		body, _ := v["Body"].([]byte)
+		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")}, key: text("Key"), skip: skip, edit: edit, body: string(body), idem: text("Idem")}
+		if edit {
+			f.version, _ = weir.ParseVersion(text("Version"))
+		}
+		if op.Key != "m_"+lane.Place(f.id.Seq) {
+			c.failed("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
+		}
+		l.log = append(l.log, f)
+	}
+}
+
+// committed holds that only the newest holder writes tail, each commit once.
+func (c *checker) committed(p *process, l *laneState, number int, v map[string]any) {
+	fence, _ := v["Fence"].(int64)
+	commit, _ := v["Commit"].(int64)
+	nonce, _ := v["Nonce"].(string)
+	switch {
+	case nonce == "":
+		c.failed("outsider", "%s wrote tail of lane %d without holding it", p.name, number)
+	case fence == l.fence+1 && commit == 0:
+		l.nonce = nonce
+		c.counts.Takeovers++
+	case fence == l.fence && nonce == l.nonce && commit == l.commit+1:
+	default:
+		c.failed("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit, fence, number, l.commit, l.fence)
+	}
+	l.fence, l.commit = fence, commit
+}
+
+// books holds that every state balances and nothing counts backwards.
+func (c *checker) books(l *laneState, number int) {
+	now, err := c.store.Control(context.Background(), number)
+	if err != nil {
+		c.failed("books", "%v", err)
+		return
+	}
+	before, n := l.last, now.Tail.Counts
+	l.last = now
+	b := before.Tail.Counts
+	switch {
+	case now.Head.Next-1 != int64(len(l.log)):
+		c.failed("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
+	case now.Waiting() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
+		c.failed("books", "lane %d: %+v after %+v", number, now, before)
+	case n.Delivered < b.Delivered || n.Dead < b.Dead || n.Cancelled < b.Cancelled || n.Superseded < b.Superseded:
+		c.failed("books", "lane %d: counters %+v after %+v", number, n, b)
+	}
+	if c.snapshots++; c.snapshots%16 == 0 {
+		c.recount(l, number, now)
+	}
+}
+
+// recount counts the rows of a lane and compares them with tail.
+func (c *checker) recount(l *laneState, number int, now lane.Control) {
+	var n lane.Counts
+	for _, f := range l.log {
+		switch c.stage(f) {
+		case weir.Delivered:
+			n.Delivered++
+		case weir.Dead:
+			n.Dead++
+		case weir.Superseded:
+			n.Superseded++
+		}
+	}
+	if n != now.Tail.Counts {
+		c.failed("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
+	}
+}
+
+// stage is a message's stage as storage has it now.
+func (c *checker) stage(f *filed) weir.Stage {
+	if f.final != "" {
+		return f.final
+	}
+	st, err := c.store.Status(context.Background(), f.id)
+	if err != nil {
+		c.failed("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
+		return ""
+	}
+	if st.Stage.Final() {
+		f.final = st.Stage
+	}
+	return st.Stage
+}
+
+// begin sees a request reach the CMS.
+func (c *checker) begin(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lane(r.id.Lane)
+	c.w.trace.add("%s sends seq %d of lane %d, key %s, fence %d, attempt %d (%d)", r.p.name, r.id.Seq, r.id.Lane, r.key, r.fence, r.attempt, r.status)
+	c.counts.Requests++
+	until, stood := r.p.trusts(c.store.LeaseName(r.id.Lane))
+	if !time.Now().Before(until) && !stood {
+		c.failed("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still", r.p.name, time.Since(until))
+	}
+	c.overlap(l, r)
+	l.active = append(l.active, r)
+	if r.id.Seq > int64(len(l.log)) || l.log[r.id.Seq-1].id != r.id {
+		c.failed("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
+		return
+	}
+	if r.fence < l.fence { // it stood still, or the lines above have failed
+		c.counts.LateWriters++
+		return
+	}
+	c.order(l, l.log[r.id.Seq-1], r)
+}
+
+// overlap holds that two requests of a lane are in the CMS at once only where the earlier
+// holder stood still past the end of its trust; the tail's rules then refuse its commit.
+func (c *checker) overlap(l *laneState, r *request) {
+	for _, o := range l.active {
+		former, later := o, r
+		if former.fence > later.fence {
+			former, later = r, o
+		}
+		until, stood := former.p.trusts(c.store.LeaseName(r.id.Lane))
+		if former.fence == later.fence || !stood || time.Now().Before(until) {
+			c.failed("overlap", "seq %d of %s (fence %d) and seq %d of %s (fence %d) are in the CMS at once", former.id.Seq, former.p.name, former.fence, later.id.Seq, later.p.name, later.fence)
+		}
+	}
+}
+
+// order holds the order of a key, and that only what is not committed is repeated.
+func (c *checker) order(l *laneState, f *filed, r *request) {
+	if stage := c.stage(f); stage.Final() {
+		c.failed("repeat", "%s sent seq %d of lane %d, which is %s", r.p.name, f.id.Seq, f.id.Lane, stage)
+	}
+	if f.taken {
+		c.counts.Repeats++
+	}
+	if r.attempt > c.w.attempts {
+		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt, c.w.attempts, f.id.Seq)
+	}
+	for _, o := range l.log {
+		if o.key != f.key || o == f {
+			continue
+		}
+		earlier := o.id.Seq < f.id.Seq
+		switch {
+		case f.edit:
+			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
+				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
+			}
+		case f.skip:
+			if earlier && !o.begun && !c.stage(o).Final() {
+				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
+			}
+		case earlier && !o.taken && !c.stage(o).Final():
+			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
+		case !earlier && o.begun:
+			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
+		}
+	}
+	f.begun = true
+}
+
+// end sees the CMS finish with a request.
+func (c *checker) end(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lane(r.id.Lane)
+	for i, o := range l.active {
+		if o == r {
+			l.active = append(l.active[:i], l.active[i+1:]...)
+			break
+		}
+	}
+	c.w.trace.add("the CMS is done with seq %d of lane %d for %s", r.id.Seq, r.id.Lane, r.p.name)
+}
+
+// answered sees a process get its answer.
+func (c *checker) answered(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.status == 200 {
+		c.lane(r.id.Lane).log[r.id.Seq-1].taken = true
+	}
+}
+
+// finish counts everything at the end.
+func (c *checker) finish(ctx context.Context, rest bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !rest && c.first == nil {
+		c.failed("stuck", "work is left %s after the faults ended: %s", bound, c.waiting())
+	}
+	bodies, idems := map[string]int{}, map[string]int{}
+	for n := range c.w.lanes {
+		l := c.lane(n)
+		for _, f := range l.log {
+			c.settled(ctx, l, f)
+			bodies[f.body]++
+			if f.idem != "" {
+				idems[f.idem]++
+			}
+		}
+		c.recount(l, n, l.last)
+	}
+	for _, s := range c.expected {
+		if s.id.IsZero() {
+			continue
+		}
+		if l := c.lane(s.id.Lane); s.id.Seq < 1 || s.id.Seq > int64(len(l.log)) || l.log[s.id.Seq-1].id != s.id {
+			c.failed("lost", "message %s was acknowledged and is not in the log", s.message.Body)
+		}
+	}
+	for _, n := range idems {
+		if n > 1 {
+			c.failed("twice", "one idempotency key was filed %d times", n)
+		}
+	}
+	for _, n := range bodies {
+		if n > 1 {
+			c.failed("twice", "one submission was filed %d times", n)
+		}
+	}
+}
+
+// settled holds that a message came to an end, and to a true one.
+func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
+	st, err := c.store.Status(ctx, f.id)
+	switch {
+	case err != nil || !st.Stage.Final():
+		c.failed("lost", "seq %d of lane %d is %s in the end: %v", f.id.Seq, f.id.Lane, st.Stage, err)
+	case st.Stage == weir.Dead && st.LastError == "":
+		c.failed("lost", "seq %d of lane %d is dead without a reason", f.id.Seq, f.id.Lane)
+	case st.Stage == weir.Delivered && !f.taken:
+		c.failed("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
+	case st.Stage == weir.Superseded:
+		by, err := weir.ParseID(st.SupersededBy)
+		if err != nil || by.Seq > int64(len(l.log)) || c.stage(l.log[by.Seq-1]) != weir.Delivered || !l.log[by.Seq-1].version.Newer(f.version) {
+			c.failed("superseded", "seq %d of lane %d is superseded by %q", f.id.Seq, f.id.Lane, st.SupersededBy)
+		}
+	}
+	c.counts.Messages++
+	switch st.Stage {
+	case weir.Delivered:
+		c.counts.Delivered++
+	case weir.Dead:
+		c.counts.Dead++
+	case weir.Superseded:
+		c.counts.Superseded++
+	}
+}
+
+// waiting names what is left.
+func (c *checker) waiting() string {
+	text := ""
+	for n := range c.w.lanes {
+		l := c.lane(n)
+		for _, f := range l.log {
+			if s := c.stage(f); !s.Final() {
+				text += fmt.Sprintf(" lane %d seq %d key %s %s;", n, f.id.Seq, f.key, s)
+			}
+		}
+		text += fmt.Sprintf(" tail %d: %+v", n, l.last.Tail)
+	}
+	return text
+}

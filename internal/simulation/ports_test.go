@@ -1,0 +1,233 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// ports are a process's way to storage. Every operation takes its time, may be broken by
+// the seed, and ends with the process.
+type ports struct{ p *process }
+
+var errFault = errors.New("simulated fault")
+
+func fault(op string, kind storage.Kind) error {
+	return &storage.Error{Op: op, Kind: kind, Index: -1, Err: errFault}
+}
+
+// faultKind is what goes wrong with an operation.
+type faultKind int
+
+const (
+	none faultKind = iota
+	before
+	after
+	hang
+	hangAfter
+	late
+)
+
+func (p *process) fault(op string) faultKind {
+	if p.w.calm() || !p.w.dice.chance(p.name+" fault "+op, p.w.faults) {
+		return none
+	}
+	return []faultKind{before, before, after, after, hang, hangAfter, late}[p.w.dice.below(p.name+" kind "+op, 7)]
+}
+
+// do makes one operation. write says that it changes something; effect must be safe to
+// call once, at any moment, also when nobody waits for it any more.
+func (p *process) do(ctx context.Context, op string, write bool, effect func() error) error {
+	if !p.running(ctx) {
+		return fault(op, storage.Unavailable)
+	}
+	kind := p.fault(op)
+	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
+	if kind != none {
+		p.w.check.count(func(c *counts) { c.Faults++ })
+		p.w.trace.add("%s %s: fault %d", p.name, op, kind)
+	}
+	lost := storage.Unavailable
+	if write {
+		lost = storage.Ambiguous
+	}
+	switch kind {
+	case before:
+		p.wait(ctx, out)
+		return fault(op, storage.Unavailable)
+	case hang:
+		p.wait(ctx, time.Hour)
+		return fault(op, lost)
+	case late:
+		if write {
+			p.arrive(p.w.dice.between(p.name+" late "+op, 50*time.Millisecond, 20*time.Second), effect)
+		}
+		p.wait(ctx, out)
+		return fault(op, lost)
+	}
+	if !p.wait(ctx, out) {
+		// Given up or killed with the request on its way: it may arrive all the same.
+		if write && p.w.dice.chance(p.name+" arrives "+op, 0.5) {
+			p.arrive(back, effect)
+		}
+		p.running(ctx)
+		return fault(op, lost)
+	}
+	err := effect()
+	if kind == hangAfter {
+		back = time.Hour
+	}
+	if answered := p.wait(ctx, back); !p.running(ctx) || kind != none || !answered {
+		return fault(op, lost)
+	}
+	if p.w.mutant == "SDK-like resends" && write && p.w.dice.chance(p.name+" resend "+op, 0.3) {
+		return effect()
+	}
+	return err
+}
+
+// arrive lets something take effect later, whatever becomes of the process.
+func (p *process) arrive(in time.Duration, effect func() error) {
+	p.w.loose.Go(func() {
+		time.Sleep(in)
+		_ = effect()
+	})
+}
+
+// wait passes time; false when the caller gave up or the process was killed first.
+func (p *process) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-p.killed:
+	}
+	return false
+}
+
+// Table.
+
+func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
+	var got storage.Row
+	err = t.p.do(ctx, "get", false, func() (err error) {
+		got, err = t.p.w.account.Table().Get(context.Background(), partition, key)
+		return err
+	})
+	return got, err
+}
+
+func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	var got storage.Page
+	err := t.p.do(ctx, "range "+q.Partition, false, func() (err error) {
+		got, err = t.p.w.account.Table().Range(context.Background(), q)
+		return err
+	})
+	return got, err
+}
+
+func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	answer := make(chan []storage.ETag, 2)
+	kept := copyOps(ops)
+	err := t.p.do(ctx, "transact "+partition+ops[0].Key, true, func() error {
+		etags, err := t.p.w.check.transact(t.p, partition, kept)
+		if err == nil {
+			answer <- etags
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-answer, nil
+}
+
+// copyOps keeps what was asked: a late transaction writes what was sent.
+func copyOps(ops []storage.Op) []storage.Op {
+	out := make([]storage.Op, len(ops))
+	for i, op := range ops {
+		out[i] = op
+		out[i].Values = make(map[string]any, len(op.Values))
+		for k, v := range op.Values {
+			out[i].Values[k] = v
+		}
+	}
+	return out
+}
+
+// leasePort is the leases' side of a process.
+type leasePort struct{ p *process }
+
+func (l leasePort) Acquire(ctx context.Context, name, id string, length time.Duration) error {
+	asked := time.Now()
+	return l.p.do(ctx, "acquire "+name, true, func() error {
+		err := l.p.w.account.Leases().Acquire(context.Background(), name, id, length)
+		if err == nil {
+			l.p.granted(name, asked, length)
+		}
+		return err
+	})
+}
+
+func (l leasePort) Renew(ctx context.Context, name, id string) error {
+	asked := time.Now()
+	return l.p.do(ctx, "renew "+name, true, func() error {
+		err := l.p.w.account.Leases().Renew(context.Background(), name, id)
+		if err == nil {
+			l.p.granted(name, asked, l.p.w.lease)
+		}
+		return err
+	})
+}
+
+func (l leasePort) Release(ctx context.Context, name, id string) error {
+	return l.p.do(ctx, "release "+name, true, func() error {
+		return l.p.w.account.Leases().Release(context.Background(), name, id)
+	})
+}
+
+// queuePort is the tickets' side.
+type queuePort struct {
+	storage.Queue
+	p *process
+}
+
+func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) error {
+	return q.p.do(ctx, "put", true, func() error { return q.Queue.Put(context.Background(), text, delay) })
+}
+
+// blobPort is the large bodies' side.
+type blobPort struct{ p *process }
+
+func (b blobPort) Put(ctx context.Context, name string, data []byte) error {
+	return b.p.do(ctx, "blob put", true, func() error { return b.p.w.account.Blobs().Put(context.Background(), name, data) })
+}
+
+func (b blobPort) Get(ctx context.Context, name string) ([]byte, error) {
+	var got []byte
+	err := b.p.do(ctx, "blob get", false, func() (err error) {
+		got, err = b.p.w.account.Blobs().Get(context.Background(), name)
+		return err
+	})
+	return got, err
+}
+
+func (b blobPort) Delete(ctx context.Context, name string) error {
+	return b.p.do(ctx, "blob delete", true, func() error { return b.p.w.account.Blobs().Delete(context.Background(), name) })
+}
+
+func (b blobPort) Mark(ctx context.Context, name string) error {
+	return b.p.do(ctx, "blob mark", true, func() error { return b.p.w.account.Blobs().Mark(context.Background(), name) })
+}
+
+func (b blobPort) List(ctx context.Context, prefix, after string) ([]storage.BlobInfo, error) {
+	var got []storage.BlobInfo
+	err := b.p.do(ctx, "blob list", false, func() (err error) {
+		got, err = b.p.w.account.Blobs().List(context.Background(), prefix, after)
+		return err
+	})
+	return got, err
+}

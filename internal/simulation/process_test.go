@@ -1,0 +1,286 @@
+package simulation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/functions/poison"
+	tickets "weir/functions/process"
+	"weir/functions/sweep"
+	"weir/internal/cms"
+	"weir/internal/drain"
+	"weir/internal/invoke"
+	"weir/internal/lane"
+	"weir/internal/ticket"
+)
+
+// slot is one instance of the platform: a host, and the processes it runs one after the other.
+type slot struct {
+	w      *world
+	number int
+	offset time.Duration // of its clock
+
+	mu      sync.Mutex
+	current *process
+	all     []*process
+	plans   sync.WaitGroup
+	turn    chan struct{} // one thing happens to it at a time; no mutex, which virtual time does not see
+}
+
+// process is one life of the program, wired as the handler wires it.
+type process struct {
+	w       *world
+	name    string
+	now     func() time.Time
+	appends *lane.Appender
+	drainer *drain.Drainer
+	bell    *ticket.Bell
+	process *tickets.Function
+	poison  *poison.Function
+	sweep   *sweep.Function
+
+	listening context.Context
+	deafen    context.CancelFunc
+	host      sync.WaitGroup
+	killed    chan struct{}
+
+	mu       sync.Mutex
+	dead     bool
+	resume   chan struct{} // closed when it goes on; nil = it runs
+	pausedAt time.Time
+	resumed  time.Time
+	trust    map[string]time.Time // by lease: when the trust in the last grant ends
+}
+
+// nothing stands for retention, which nothing here is old enough for.
+type nothing struct{}
+
+func (nothing) Run(context.Context, int) (time.Time, error) {
+	return time.Now().Add(24 * time.Hour), nil
+}
+func (nothing) Forgotten(context.Context) error { return nil }
+
+func (w *world) newSlot(number int) *slot {
+	s := &slot{w: w, number: number, turn: make(chan struct{}, 1), offset: w.dice.between(fmt.Sprint("clock ", number), -time.Second, time.Second)}
+	s.start()
+	return s
+}
+
+// start begins a new life.
+func (s *slot) start() {
+	w := s.w
+	p := &process{w: w, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
+	p.now = func() time.Time { return time.Now().Add(s.offset) }
+	p.listening, p.deafen = context.WithCancel(context.Background())
+	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
+	if err != nil {
+		panic(err) // the settings are ours
+	}
+	store := &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
+	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
+	p.drainer = drain.New(drain.Config{
+		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle(), Attempts: w.attempts,
+		Backoff: drain.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second}, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quiet,
+	})
+	p.appends = lane.NewAppender(store, quiet)
+	p.appends.Filed = p.drainer.Offer
+	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quiet}
+	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quiet}
+	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quiet}
+	s.mu.Lock()
+	s.current, s.all = p, append(s.all, p)
+	s.mu.Unlock()
+	p.serve()
+	w.trace.add("%s starts", p.name)
+}
+
+// running waits while the process stands still. It is false when the process has been
+// killed, and then comes back only when all is over: nothing of it goes on.
+func (p *process) running(ctx context.Context) bool {
+	for {
+		p.mu.Lock()
+		dead, resume := p.dead, p.resume
+		p.mu.Unlock()
+		switch {
+		case dead:
+			<-p.w.over
+			return false
+		case resume == nil:
+			return true
+		}
+		select {
+		case <-resume:
+		case <-p.killed:
+		}
+	}
+}
+
+// kill ends the process as SIGKILL does.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.dead {
+		p.dead = true
+		close(p.killed)
+		p.deafen()
+		p.w.trace.add("%s killed", p.name)
+	}
+}
+
+// pause makes the process stand still: nothing of it reaches anything, nor does it notice
+// anything. Then it goes on as if no time had passed.
+func (p *process) pause(d time.Duration) {
+	p.mu.Lock()
+	p.resume, p.pausedAt = make(chan struct{}), time.Now()
+	p.mu.Unlock()
+	p.w.trace.add("%s stands still for %s", p.name, d)
+	time.Sleep(d)
+	p.mu.Lock()
+	close(p.resume)
+	p.resume, p.resumed = nil, time.Now()
+	p.mu.Unlock()
+	p.w.trace.add("%s goes on", p.name)
+}
+
+// granted notes until when a grant of a lease can be trusted.
+func (p *process) granted(name string, asked time.Time, length time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trust[name] = asked.Add(length - p.w.settle())
+}
+
+// trusts says until when the process may trust a lease, and whether it has stood still
+// lately, so that it may not have noticed the end of it.
+func (p *process) trusts(name string) (until time.Time, stoodStill bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trust[name], p.resume != nil || (!p.resumed.IsZero() && p.resumed.After(p.trust[name]))
+}
+
+// serve is the host: it takes tickets and calls the sweep.
+func (p *process) serve() {
+	if p.w.mutant != "watch and sweep off" {
+		p.host.Go(func() {
+			for p.listening.Err() == nil {
+				_ = p.sweep.Sweep(p.listening)
+				p.idle(time.Minute)
+			}
+		})
+	}
+	p.host.Go(func() { p.listen("tickets", p.process.Process) })
+	p.host.Go(func() { p.listen("poison", p.poison.Take) })
+}
+
+func (p *process) idle(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.listening.Done():
+	}
+}
+
+// listen takes messages of a queue, as the host does: hidden for ten minutes in hand,
+// deleted after success, back at once after failure, moved to poison after five.
+func (p *process) listen(name string, function func(context.Context, invoke.Invocation) error) {
+	queue := p.w.account.Queue(name)
+	for p.listening.Err() == nil {
+		p.idle(p.w.dice.between(p.name+" poll "+name, 2*time.Second, 6*time.Second))
+		if p.listening.Err() != nil {
+			return
+		}
+		got, err := queue.Get(context.Background(), 16, 10*time.Minute)
+		if err != nil {
+			p.w.check.fail("setup", "queue: %v", err)
+		}
+		for _, m := range got {
+			p.host.Go(func() {
+				text, err := json.Marshal(m.Text)
+				if err == nil {
+					err = function(p.listening, invoke.Invocation{ID: m.ID, Data: map[string]json.RawMessage{"ticket": text}})
+				}
+				if p.listening.Err() != nil {
+					return // the host is gone, and the message stays hidden
+				}
+				switch {
+				case err == nil:
+					err = queue.Delete(context.Background(), m)
+				case m.DequeueCount < 5:
+					_, err = queue.Update(context.Background(), m, m.Text, 0)
+				default:
+					_ = p.w.account.Queue("poison").Put(context.Background(), m.Text, 0)
+					err = queue.Delete(context.Background(), m)
+				}
+				if err != nil {
+					p.w.trace.add("%s: ticket: %v", p.name, err)
+				}
+			})
+		}
+	}
+}
+
+// plan lets happen to the slot what the seed says.
+func (s *slot) plan() {
+	w, name := s.w, fmt.Sprint("slot ", s.number)
+	for range w.crashes {
+		s.at(name+" crash", func() {
+			s.now().kill()
+			time.Sleep(w.dice.between(name+" down", 100*time.Millisecond, 25*time.Second))
+			s.start()
+			w.check.count(func(c *counts) { c.Crashes++ })
+		})
+	}
+	for range w.pauses {
+		s.at(name+" pause", func() {
+			s.now().pause(w.dice.between(name+" still", time.Second, 40*time.Second))
+			w.check.count(func(c *counts) { c.Pauses++ })
+		})
+	}
+	for range w.stops {
+		s.at(name+" stop", func() {
+			p := s.now()
+			p.deafen()
+			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+			defer cancel()
+			w.trace.add("%s stops", p.name)
+			_ = p.drainer.Close(ctx)
+			p.kill()
+			s.start()
+			w.check.count(func(c *counts) { c.Stops++ })
+		})
+	}
+}
+
+// at does something to the slot at a moment of the time of trouble, one thing after
+// another.
+func (s *slot) at(name string, do func()) {
+	when := s.w.dice.between(name+" when", 0, s.w.trouble)
+	s.plans.Go(func() {
+		time.Sleep(when)
+		s.turn <- struct{}{}
+		do()
+		<-s.turn
+	})
+}
+
+func (s *slot) now() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// end closes all lives of a slot.
+func (s *slot) end(context.Context) {
+	s.plans.Wait()
+	for _, p := range s.all {
+		p.kill()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		_ = p.drainer.Close(ctx)
+		cancel()
+		p.host.Wait()
+		p.bell.Wait(context.Background())
+	}
+}

@@ -1,0 +1,97 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// submission is a message as an upstream sees it: sent until it is answered.
+type submission struct {
+	key, idem string
+	message   weir.Message
+	sent      int     // calls made
+	id        weir.ID // as acknowledged
+}
+
+// sendMessages lets upstreams send at moments of the seed, in bursts and alone.
+func (w *world) sendMessages(ctx context.Context) {
+	at := time.Duration(0)
+	for i := range w.messages {
+		if !w.dice.chance("burst", 0.7) {
+			at += w.dice.between("gap", 100*time.Millisecond, w.trouble/6)
+		}
+		s := w.submission(i)
+		start := min(at, w.trouble) + w.dice.between("apart", 0, 30*time.Millisecond)
+		w.check.expect(s)
+		w.upstream.Go(func() {
+			time.Sleep(start)
+			w.send(ctx, i, s)
+		})
+	}
+}
+
+func (w *world) submission(i int) *submission {
+	key := fmt.Sprint("k", w.dice.below("key", w.keys))
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(fmt.Sprintf("<a n=%q/>", fmt.Sprint(i)))}
+	switch kind := key[1] % 4; {
+	case kind == 2:
+		m.Skip = true
+	case kind == 3:
+		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
+	}
+	s := &submission{key: key, message: m}
+	if w.dice.chance("idempotent", 0.6) {
+		s.idem = fmt.Sprint("idem", i)
+	}
+	return s
+}
+
+// send sends a message to some instance until it is answered with 202. What has no
+// idempotency key is sent once: to send it again would be another message.
+func (w *world) send(ctx context.Context, i int, s *submission) {
+	for range 40 {
+		s.sent++
+		p := w.slots[w.dice.below(fmt.Sprint("to ", i), len(w.slots))].now()
+		r, err := w.call(ctx, p, s)
+		if err == nil {
+			w.check.acknowledged(s, r)
+			w.trace.add("%s filed message %d as lane %d seq %d (duplicate %v)", p.name, i, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
+			p.bell.RingSoon(r.Message.ID.Lane)
+			return
+		}
+		w.trace.add("%s: message %d not answered: %v", p.name, i, err)
+		if s.idem == "" {
+			return
+		}
+		time.Sleep(w.dice.between(fmt.Sprint("again ", i), 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// call is one HTTP request of the upstream, which waits ten seconds for an answer.
+func (w *world) call(ctx context.Context, p *process, s *submission) (lane.Receipt, error) {
+	type answer struct {
+		r   lane.Receipt
+		err error
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	got := make(chan answer, 1)
+	w.loose.Go(func() {
+		r, err := p.appends.Append(ctx, s.message, s.idem)
+		if p.running(ctx) {
+			got <- answer{r, err}
+		}
+	})
+	select {
+	case a := <-got:
+		return a.r, a.err
+	case <-ctx.Done():
+		return lane.Receipt{}, ctx.Err()
+	case <-p.killed:
+		return lane.Receipt{}, errLost
+	}
+}

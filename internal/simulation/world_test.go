@@ -1,0 +1,149 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/storage/memory"
+)
+
+// settings are what one seed runs.
+type settings struct {
+	instances, lanes, messages, keys int
+	lease                            time.Duration
+	timeout                          time.Duration // of one attempt
+	attempts                         int
+	faults                           float64       // probability of a storage fault
+	trouble                          time.Duration // how long faults go on
+	crashes, pauses, stops           int
+	mutant                           string // changes of the simulation's own; see mutants_test.go
+}
+
+func (s settings) settle() time.Duration { return lease.Margin(s.lease) }
+
+// draw makes a seed's settings.
+func draw(d *dice) settings {
+	s := settings{
+		instances: 2 + d.below("instances", 2), lanes: 1 + d.below("lanes", 3), messages: 15 + d.below("messages", 30), keys: 2 + d.below("keys", 6),
+		lease: 15 * time.Second, timeout: d.between("timeout", time.Second, 6*time.Second), attempts: 2 + d.below("attempts", 4),
+		faults: []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], trouble: d.between("trouble", 20*time.Second, 90*time.Second),
+	}
+	s.crashes, s.pauses, s.stops = d.below("crashes", 4), d.below("pauses", 3), d.below("stops", 2)
+	return s
+}
+
+// world is one run.
+type world struct {
+	settings
+	dice     *dice
+	account  *memory.Account
+	cms      *fakeCMS
+	check    *checker
+	trace    *trace
+	started  time.Time
+	over     chan struct{}  // closed at the end: whoever stands still for good lets go
+	loose    sync.WaitGroup // what goes on without anybody waiting: late writes, requests inside the CMS
+	slots    []*slot
+	upstream sync.WaitGroup
+}
+
+// trace is what happened, for replays.
+type trace struct {
+	mu    sync.Mutex
+	began time.Time
+	lines []string
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, fmt.Sprintf("%12.6f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (t *trace) String() string { return strings.Join(t.lines, "\n") }
+
+// calm says that the time of faults is over.
+func (w *world) calm() bool { return time.Since(w.started) > w.trouble }
+
+// outcome is what came of a run.
+type outcome struct {
+	violation *violation
+	counts    counts
+	trace     string
+}
+
+// run simulates one seed.
+func run(t *testing.T, seed uint64, mutant string) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDice(seed)
+		w := &world{settings: draw(d), dice: d, account: memory.New(time.Now), over: make(chan struct{}), started: time.Now()}
+		w.mutant = mutant
+		w.trace = &trace{began: w.started}
+		w.check = newChecker(w)
+		w.cms = &fakeCMS{w: w}
+		w.live(t.Context())
+		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
+	})
+	return o
+}
+
+// bound is within what everything comes to rest after faults have ended: a lease, a
+// ticket's or a sweep's minute, the CMS's longest pause and backoffs in a row.
+const bound = 8 * time.Minute
+
+func (w *world) live(ctx context.Context) {
+	store := w.store(w.account.Table(), nil)
+	if err := store.Open(ctx); err != nil {
+		w.check.fail("setup", "%v", err)
+		return
+	}
+	w.check.store = store
+	for i := range w.instances {
+		w.slots = append(w.slots, w.newSlot(i))
+	}
+	w.sendMessages(ctx)
+	for _, s := range w.slots {
+		s.plan()
+	}
+	time.Sleep(w.trouble)
+	w.upstream.Wait()
+	for end := time.Now().Add(bound); time.Now().Before(end) && w.check.ok() && !w.atRest(ctx); {
+		time.Sleep(2 * time.Second)
+	}
+	w.check.finish(ctx, w.atRest(ctx))
+	w.end(ctx)
+}
+
+func (w *world) store(table *memory.Table, draw func() float64) *lane.Store {
+	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
+}
+
+func (w *world) atRest(ctx context.Context) bool {
+	for n := range w.lanes {
+		c, err := w.check.store.Control(ctx, n)
+		if err != nil || c.Waiting() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// end stops everything: a run may leave nothing behind.
+func (w *world) end(ctx context.Context) {
+	close(w.over)
+	for _, s := range w.slots {
+		s.end(ctx)
+	}
+	w.loose.Wait()
+	time.Sleep(time.Minute) // what had begun to wait gives up
+}
+
+var quiet = slog.New(slog.DiscardHandler)
