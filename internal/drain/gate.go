@@ -21,6 +21,7 @@ type gate struct {
 	settle  time.Duration // how long something unanswered may be at work in the CMS
 
 	settleUntil time.Time
+	settleTail  time.Time // the same for others, whose clocks may differ
 	pausedUntil time.Time
 	reason      string
 	pauses      int // in a row
@@ -43,7 +44,8 @@ func newGate(b Backoff, settle time.Duration) *gate {
 
 // adopt takes over what the last holder, here or elsewhere, wrote into tail.
 func (g *gate) adopt(t lane.Tail) {
-	g.settleUntil, g.pausedUntil, g.reason, g.pauses = t.SettleUntil, t.PausedUntil, t.PauseReason, int(t.Pauses)
+	g.settleUntil, g.settleTail = t.SettleUntil, t.SettleUntil
+	g.pausedUntil, g.reason, g.pauses = t.PausedUntil, t.PauseReason, int(t.Pauses)
 	if len(g.blamed) > maxBlamed {
 		clear(g.blamed)
 	}
@@ -60,7 +62,7 @@ func (g *gate) opensAt() time.Time {
 // judge takes in a result and says what it is to the message.
 func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if r.Unanswered {
-		g.settleUntil = now.Add(g.settle)
+		g.unanswered(now)
 	}
 	switch r.Outcome {
 	case weir.OutcomeDelivered:
@@ -79,6 +81,12 @@ func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 		return g.unavailable(e, r, now)
 	}
 	return r.Outcome
+}
+
+// unanswered notes that something may be at work in the CMS from now on.
+func (g *gate) unanswered(now time.Time) {
+	g.settleUntil = now.Add(g.settle)
+	g.settleTail = g.settleUntil.Add(maxSkew)
 }
 
 // verdict notes that the CMS works: it has judged a message.
@@ -107,8 +115,12 @@ func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Out
 	return weir.OutcomeUnavailable
 }
 
-// write puts what must outlive this holder into tail.
+// maxSkew is how far the clocks of two processes may differ; health warns from there on.
+const maxSkew = 2 * time.Second
+
+// write puts what must outlive this holder into tail. The next one may have another clock,
+// and must not take up the lane too early for it.
 func (g *gate) write(t *lane.Tail) {
 	t.PausedUntil, t.PauseReason, t.Pauses = g.pausedUntil, g.reason, int64(g.pauses)
-	t.SettleUntil = g.settleUntil
+	t.SettleUntil = g.settleTail
 }

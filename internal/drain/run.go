@@ -41,6 +41,7 @@ type run struct {
 	gate      *gate
 	logNext   bool // whose turn it is: the log's or the held ones'
 
+	crashed   bool  // the holder before this one did
 	careful   int   // messages still to be run carefully
 	trying    int64 // as last written to tail
 	condemned int64 // the message that stood in trying at too many crashes
@@ -76,7 +77,8 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 		if t.Open {
 			t.Crashes++
 			t.RateNext = r.Now().Add(r.pace.interval) // its last attempts may not be in tail
-			t.SettleUntil = r.Now().Add(r.Settle)
+			r.crashed = true
+			t.SettleUntil = r.Now().Add(r.Settle + maxSkew)
 			if t.Trying != 0 {
 				t.TryingCrashes++
 			}
@@ -89,6 +91,9 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	r.fence = t.Fence
 	r.gate.adopt(t)
+	if r.crashed {
+		r.gate.unanswered(r.Now())
+	}
 	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor}
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {

@@ -12,6 +12,9 @@ import (
 // the seed, and ends with the process.
 type ports struct{ p *process }
 
+// hangs is how long an operation hangs: the adapter's transport gives up after a minute.
+const hangs = time.Minute
+
 var errFault = errors.New("simulated fault")
 
 func fault(op string, kind storage.Kind) error {
@@ -58,7 +61,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		p.wait(ctx, out)
 		return fault(op, storage.Unavailable)
 	case hang:
-		p.wait(ctx, time.Hour)
+		p.wait(ctx, hangs)
 		return fault(op, lost)
 	case late:
 		if write {
@@ -77,7 +80,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	}
 	err := effect()
 	if kind == hangAfter {
-		back = time.Hour
+		back = hangs
 	}
 	if answered := p.wait(ctx, back); !p.running(ctx) || kind != none || !answered {
 		return fault(op, lost)
