@@ -17,8 +17,8 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded       int
-	Crashes, Pauses, Stops, Faults, Takeovers, Fenced, LateWriters int
+	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
 }
 
 func (c *counts) add(o counts) {
@@ -30,6 +30,7 @@ func (c *counts) add(o counts) {
 	c.Superseded += o.Superseded
 	c.Crashes += o.Crashes
 	c.Pauses += o.Pauses
+	c.Cuts += o.Cuts
 	c.Stops += o.Stops
 	c.Faults += o.Faults
 	c.Takeovers += o.Takeovers

@@ -34,6 +34,9 @@ const (
 )
 
 func (p *process) fault(op string) faultKind {
+	if p.cutOff(op) {
+		return []faultKind{before, hang}[p.w.dice.below(p.name+" cut "+op, 2)]
+	}
 	if p.w.calm() || !p.w.dice.chance(p.name+" fault "+op, p.w.faults) {
 		return none
 	}
@@ -65,7 +68,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		return fault(op, lost)
 	case late:
 		if write {
-			p.arrive(p.w.dice.between(p.name+" late "+op, 50*time.Millisecond, 20*time.Second), effect)
+			p.arrive(p.lateness(op), effect)
 		}
 		p.wait(ctx, out)
 		return fault(op, lost)
@@ -89,6 +92,14 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		return effect()
 	}
 	return err
+}
+
+// lateness is how late something arrives: mostly about as late as its sender asks again.
+func (p *process) lateness(op string) time.Duration {
+	if p.w.dice.chance(p.name+" soon "+op, 0.6) {
+		return p.w.dice.between(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
+	}
+	return p.w.dice.between(p.name+" late "+op, 250*time.Millisecond, 20*time.Second)
 }
 
 // arrive lets something take effect later, whatever becomes of the process.

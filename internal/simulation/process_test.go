@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/invoke"
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/ticket"
 )
 
@@ -52,6 +54,8 @@ type process struct {
 	resume   chan struct{} // closed when it goes on; nil = it runs
 	pausedAt time.Time
 	resumed  time.Time
+	cutUntil time.Time            // storage is not reached before, or its leases are not
+	onlyCut  string               // operations that are cut off begin with this
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
 
@@ -145,11 +149,20 @@ func (p *process) pause(d time.Duration) {
 	p.w.trace.add("%s goes on", p.name)
 }
 
+// cutOff says that an operation does not reach storage at all at the moment.
+func (p *process) cutOff(op string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
+}
+
 // granted notes until when a grant of a lease can be trusted.
 func (p *process) granted(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trust[name] = asked.Add(length - p.w.settle())
+	if until := asked.Add(length - p.w.settle()); until.After(p.trust[name]) { // a late copy grants nothing new
+		p.trust[name] = until
+	}
 }
 
 // trusts says until when the process may trust a lease, and whether it has stood still
@@ -239,6 +252,18 @@ func (s *slot) plan() {
 			w.check.count(func(c *counts) { c.Pauses++ })
 		})
 	}
+	for range w.cuts {
+		s.at(name+" cut", func() {
+			p := s.now()
+			only := []string{"", "renew", "transact"}[w.dice.below(name+" what", 3)]
+			d := w.dice.between(name+" cut for", time.Second, 40*time.Second)
+			p.mu.Lock()
+			p.cutUntil, p.onlyCut = time.Now().Add(d), only
+			p.mu.Unlock()
+			w.trace.add("%s is cut off from storage (%q) for %s", p.name, only, d)
+			w.check.count(func(c *counts) { c.Cuts++ })
+		})
+	}
 	for range w.stops {
 		s.at(name+" stop", func() {
 			p := s.now()
@@ -250,6 +275,17 @@ func (s *slot) plan() {
 			p.kill()
 			s.start()
 			w.check.count(func(c *counts) { c.Stops++ })
+		})
+	}
+}
+
+// meddle is an outsider that writes tail, as nobody but the holder may.
+func (w *world) meddle() {
+	for i := range 3 {
+		w.loose.Go(func() {
+			time.Sleep(w.dice.between("meddle", 0, w.trouble))
+			p := w.slots[i%len(w.slots)].now()
+			_, _ = w.check.transact(p, fmt.Sprintf("%d.0", w.check.store.Epoch), []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"PausedUntil": time.Now()}}})
 		})
 	}
 }

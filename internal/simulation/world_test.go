@@ -23,7 +23,7 @@ type settings struct {
 	attempts                         int
 	faults                           float64       // probability of a storage fault
 	trouble                          time.Duration // how long faults go on
-	crashes, pauses, stops           int
+	crashes, pauses, cuts, stops     int
 	mutant                           string // changes of the simulation's own; see mutants_test.go
 }
 
@@ -36,7 +36,7 @@ func draw(d *dice) settings {
 		lease: 15 * time.Second, timeout: d.between("timeout", time.Second, 6*time.Second), attempts: 2 + d.below("attempts", 4),
 		faults: []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], trouble: d.between("trouble", 20*time.Second, 90*time.Second),
 	}
-	s.crashes, s.pauses, s.stops = d.below("crashes", 4), d.below("pauses", 3), d.below("stops", 2)
+	s.crashes, s.pauses, s.cuts, s.stops = d.below("crashes", 3), d.below("pauses", 3), d.below("cuts", 3), d.below("stops", 2)
 	return s
 }
 
@@ -112,6 +112,9 @@ func (w *world) live(ctx context.Context) {
 	w.sendMessages(ctx)
 	for _, s := range w.slots {
 		s.plan()
+	}
+	if w.mutant == "an outsider writes tail" {
+		w.meddle()
 	}
 	time.Sleep(w.trouble)
 	w.upstream.Wait()

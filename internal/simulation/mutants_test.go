@@ -1,0 +1,90 @@
+package simulation_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mutant is one rule of the core taken away: text of a source file that stands there once,
+// and what replaces it. The program itself has no switches for this; the compiler is given
+// the changed file in place of the real one. A mutant without file changes the simulation,
+// which looks for its name.
+type mutant struct {
+	name      string
+	file      string // below internal/
+	text, new string
+	caught    string // kinds of violations that show it
+	seeds     string // at most
+}
+
+var mutants = []mutant{
+	{"fence off", "lane/writer.go", "IfMatch: w.tail.ETag", "IfMatch: storage.AnyETag", "fence|books", ""},
+	{"trust window off", "lease/trust.go", "return l.window() - l.read().since(l.granted)", "return l.window()", "untrusted|overlap", ""},
+	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil:", "case false:", "order|repeat|books", ""},
+	{"closed keys off", "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
+	{"settle off", "drain/gate.go", "if r.Unanswered {", "if false {", "overlap", ""},
+	{"requests sent again by themselves", "", "", "", "overlap", ""},
+	{"a lost answer taken for a failure", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "twice", ""},
+	{"'not there' believed after a timeout", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed",
+		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
+	{"an outsider writes tail", "", "", "", "outsider", ""},
+	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
+	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tsleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tsleep(", "stuck", ""},
+}
+
+func TestMutants_AreCaught(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"test", "-count=1", "-run", "^TestSeeds$"}
+			if m.file != "" {
+				args = append(args, "-overlay", m.overlay(t))
+			}
+			cmd := exec.CommandContext(t.Context(), "go", append(args, "weir/internal/simulation")...)
+			seeds := m.seeds
+			if seeds == "" {
+				seeds = "1000"
+			}
+			cmd.Env = append(os.Environ(), "SEEDS="+seeds, "FROM=1", "STEP=1", "MUTANT="+m.name, "STOP=1")
+			out, err := cmd.CombinedOutput()
+			shown := regexp.MustCompile(`seed \d+: (` + m.caught + `): .*`).Find(out)
+			if err == nil || shown == nil {
+				t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
+			}
+			t.Logf("%.200s", shown)
+		})
+	}
+}
+
+// overlay writes the changed file and what tells the compiler of it.
+func (m mutant) overlay(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.text); n != 1 {
+		t.Fatalf("%q stands in %s %d times, and must once", m.text, m.file, n)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{changed: []byte(strings.Replace(string(source), m.text, m.new, 1)), overlay: list} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return overlay
+}
