@@ -84,16 +84,17 @@ func (w *window) wait(ctx context.Context) (bool, error) {
 	}
 }
 
-// lookAhead reads as far as superseding looks.
+// lookAhead reads as far as superseding looks, in careful running too: the newest version
+// may have been delivered and not committed, and nothing older may follow it.
 func (w *window) lookAhead(ctx context.Context) error {
-	for w.ahead = !w.careful; w.ahead && len(w.entries) < aheadRows && (!w.end || w.reading != nil); {
+	for len(w.entries) < aheadRows && (!w.end || w.reading != nil) {
+		w.ahead = true
 		if w.reading == nil {
 			w.read(ctx)
 		}
 		if _, err := w.wait(ctx); err != nil {
 			return err
 		}
-		w.ahead = true
 	}
 	return nil
 }
@@ -109,10 +110,10 @@ func (w *window) lowWater() int {
 func (w *window) read(ctx context.Context) {
 	rows, read := max(w.rows, pageMin), w.store.ReadLog
 	switch {
-	case w.careful:
-		rows = 1
 	case w.ahead:
 		rows, read = aheadRows, w.store.ScanLog
+	case w.careful:
+		rows = 1
 	}
 	from, answer := w.nextRead, make(chan page, 1)
 	w.reading, w.stale = answer, false

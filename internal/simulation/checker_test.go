@@ -306,7 +306,8 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
 		case f.skip:
-			if earlier && !o.begun && !c.stage(o).Final() {
+			// Retrying: it was refused a connection, which the CMS does not see.
+			if s := c.stage(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
 		case earlier && !o.taken && !c.stage(o).Final():
