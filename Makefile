@@ -5,7 +5,7 @@ APP := build/app
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test lint build bench clean azurite tools
+.PHONY: help run start demo test simulate lint build bench clean azurite tools
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,6 +23,19 @@ demo: azurite build tools ## 300 messages straight to the CMS, then through Weir
 
 test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes
 	go test -race -shuffle=on -count=1 $(TESTFLAGS) ./...
+
+SEEDS ?= 10000
+FROM ?= 1
+
+simulate: ## SEEDS=10000 FROM=1: whole systems in virtual time, one run a seed; SEED=n replays one with its trace
+	@mkdir -p build && go test -c -o build/simulation.test ./internal/simulation
+ifdef SEED
+	@SEED=$(SEED) build/simulation.test -test.run '^TestSeed$$'
+else
+	@n=$$(nproc); pids=; for i in $$(seq 0 $$((n-1))); do \
+	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^TestSeeds$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
+endif
 
 lint: ## formatting, vet, staticcheck
 	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }

@@ -203,6 +203,11 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 
 // sleepOrWake waits for d, the end of ctx, or a wake, when it says true.
 func (r *run) sleepOrWake(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-r.wake:
+		return true
+	default:
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -214,8 +214,13 @@ func (t *tender) rest(r Report) {
 // forever is longer than anything waits; the sweep looks each minute.
 const forever = 24 * time.Hour
 
-// await waits for a wake, for at most d.
+// await waits for a wake, for at most d. A wake that is there already is used up.
 func (t *tender) await(d time.Duration) {
+	select {
+	case <-t.wake:
+		return
+	default:
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

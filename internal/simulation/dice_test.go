@@ -22,6 +22,10 @@ func (d *dice) roll(name string) uint64 {
 	d.n[name]++
 	n := d.n[name]
 	d.mu.Unlock()
+	return d.draw(name, n)
+}
+
+func (d *dice) draw(name string, n uint64) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return mix(h.Sum64() ^ mix(d.seed*0x9E3779B97F4A7C15+n))
@@ -50,5 +54,10 @@ func (d *dice) between(name string, low, high time.Duration) time.Duration {
 	return low + time.Duration(d.float(name)*float64(high-low))
 }
 
-// source is a stream of chances for a part that wants one.
-func (d *dice) source(name string) func() float64 { return func() float64 { return d.float(name) } }
+// source gives chances to a part that several goroutines use: what is drawn depends on the
+// moment and not on who comes first.
+func (d *dice) source(name string) func() float64 {
+	return func() float64 {
+		return float64(d.draw(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)
+	}
+}

@@ -127,7 +127,7 @@ func (p *process) wait(ctx context.Context, d time.Duration) bool {
 
 func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
 	var got storage.Row
-	err = t.p.do(ctx, "get", false, func() (err error) {
+	err = t.p.do(ctx, "get "+partition+key, false, func() (err error) {
 		got, err = t.p.w.account.Table().Get(context.Background(), partition, key)
 		return err
 	})
@@ -136,7 +136,7 @@ func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row,
 
 func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	var got storage.Page
-	err := t.p.do(ctx, "range "+q.Partition, false, func() (err error) {
+	err := t.p.do(ctx, "range "+q.Partition+q.From+q.After, false, func() (err error) {
 		got, err = t.p.w.account.Table().Range(context.Background(), q)
 		return err
 	})
@@ -210,7 +210,7 @@ type queuePort struct {
 }
 
 func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) error {
-	return q.p.do(ctx, "put", true, func() error { return q.Queue.Put(context.Background(), text, delay) })
+	return q.p.do(ctx, "put "+text, true, func() error { return q.Queue.Put(context.Background(), text, delay) })
 }
 
 // blobPort is the large bodies' side.

@@ -52,7 +52,7 @@ type process struct {
 	mu       sync.Mutex
 	dead     bool
 	resume   chan struct{} // closed when it goes on; nil = it runs
-	pausedAt time.Time
+	standing int           // how many wait for that
 	resumed  time.Time
 	cutUntil time.Time            // storage is not reached before, or its leases are not
 	onlyCut  string               // operations that are cut off begin with this
@@ -97,8 +97,8 @@ func (s *slot) start() {
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
-	p.serve()
 	w.trace.add("%s starts", p.name)
+	p.serve()
 }
 
 // running waits while the process stands still. It is false when the process has been
@@ -107,6 +107,10 @@ func (p *process) running(ctx context.Context) bool {
 	for {
 		p.mu.Lock()
 		dead, resume := p.dead, p.resume
+		if resume != nil {
+			p.standing++
+		}
+		turn := p.standing
 		p.mu.Unlock()
 		switch {
 		case dead:
@@ -117,6 +121,7 @@ func (p *process) running(ctx context.Context) bool {
 		}
 		select {
 		case <-resume:
+			time.Sleep(time.Duration(turn) * time.Microsecond) // one after the other, as they came
 		case <-p.killed:
 		}
 	}
@@ -138,7 +143,7 @@ func (p *process) kill() {
 // anything. Then it goes on as if no time had passed.
 func (p *process) pause(d time.Duration) {
 	p.mu.Lock()
-	p.resume, p.pausedAt = make(chan struct{}), time.Now()
+	p.resume, p.standing = make(chan struct{}), 0
 	p.mu.Unlock()
 	p.w.trace.add("%s stands still for %s", p.name, d)
 	time.Sleep(d)

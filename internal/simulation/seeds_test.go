@@ -3,7 +3,9 @@ package simulation_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -46,6 +48,38 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds in %s: %+v", seeds, time.Since(began).Round(time.Millisecond), sum)
+}
+
+// TestSeeds_ReplayExactly holds that a seed is one run: everything happens at the same
+// nanosecond each time.
+//
+// The race detector shuffles goroutines on purpose, so this runs in a process without it.
+func TestSeeds_ReplayExactly(t *testing.T) {
+	if os.Getenv("REPLAY") == "" {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$", "weir/internal/simulation")
+		cmd.Env = append(os.Environ(), "REPLAY=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	for seed := uint64(1); seed <= 60; seed++ {
+		a, b := run(t, seed, "").trace, run(t, seed, "").trace
+		if a != b {
+			t.Errorf("seed %d differs: %s", seed, difference(a, b))
+		}
+	}
+}
+
+// difference gives the first line in which two traces differ.
+func difference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d of %d: %q and %q", i, len(x), x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
 // TestSeed replays SEED with everything that happens.

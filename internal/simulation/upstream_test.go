@@ -60,6 +60,7 @@ func (w *world) send(ctx context.Context, i int, s *submission) {
 		if err == nil {
 			w.check.acknowledged(s, r)
 			w.trace.add("%s filed message %d as lane %d seq %d (duplicate %v)", p.name, i, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
+			time.Sleep(w.dice.between(fmt.Sprint("ring ", i), 0, 200*time.Microsecond))
 			p.bell.RingSoon(r.Message.ID.Lane)
 			return
 		}
@@ -71,13 +72,16 @@ func (w *world) send(ctx context.Context, i int, s *submission) {
 	}
 }
 
-// call is one HTTP request of the upstream, which waits ten seconds for an answer.
+// patience is how long an upstream waits for an answer.
+const patience = 12345 * time.Millisecond
+
+// call is one HTTP request of the upstream.
 func (w *world) call(ctx context.Context, p *process, s *submission) (lane.Receipt, error) {
 	type answer struct {
 		r   lane.Receipt
 		err error
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got := make(chan answer, 1)
 	w.loose.Go(func() {
@@ -89,8 +93,8 @@ func (w *world) call(ctx context.Context, p *process, s *submission) (lane.Recei
 	select {
 	case a := <-got:
 		return a.r, a.err
-	case <-ctx.Done():
-		return lane.Receipt{}, ctx.Err()
+	case <-time.After(patience + time.Millisecond): // it stands still
+		return lane.Receipt{}, context.DeadlineExceeded
 	case <-p.killed:
 		return lane.Receipt{}, errLost
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,10 +66,14 @@ type trace struct {
 func (t *trace) add(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lines = append(t.lines, fmt.Sprintf("%12.6f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
+	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-func (t *trace) String() string { return strings.Join(t.lines, "\n") }
+// String gives the lines by time. What happens at one nanosecond has no order.
+func (t *trace) String() string {
+	slices.Sort(t.lines)
+	return strings.Join(t.lines, "\n")
+}
 
 // calm says that the time of faults is over.
 func (w *world) calm() bool { return time.Since(w.started) > w.trouble }
