@@ -85,28 +85,6 @@ func (r *rig) warm(ctx context.Context) error {
 	return nil
 }
 
-// trips measures bare round trips to the CMS on one connection, in ms.
-func (r *rig) trips(ctx context.Context, n int) ([]float64, error) {
-	client := newClient()
-	defer client.CloseIdleConnections()
-	var samples []float64
-	for i := range n + 1 {
-		began := time.Now()
-		status := http.StatusOK
-		if i == 0 {
-			status = http.StatusCreated
-		}
-		if _, err := post(ctx, client, r.cmsURL, message{"/bare", i + 1}, status); err != nil {
-			return nil, fmt.Errorf("bare round trip: %w", err)
-		}
-		if i > 0 { // the first makes the connection
-			samples = append(samples, ms(time.Since(began)))
-		}
-	}
-	r.cms.Reset()
-	return samples, nil
-}
-
 // burst is what one came to.
 type burst struct {
 	elapsed float64 // s, from the first post sent to the last write ended
