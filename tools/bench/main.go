@@ -37,6 +37,10 @@ func scenarios() []scenario {
 		{"serial", "a burst on one lane, and its storage transactions", serial},
 		{"lanes", "the same burst on eight lanes", lanes},
 		{"fast", "what one lane delivers to a CMS that takes no time", fast},
+		{"accept", "how soon and how often a message is accepted", accept},
+		{"trickle", "one message a second: cost, and time to the CMS", trickle},
+		{"two", "the same with two instances in turn", two},
+		{"idle", "what a system at rest costs, and how soon it wakes", idle},
 	}
 }
 
@@ -55,12 +59,20 @@ type bench struct {
 // sizes are how much is measured: full by default, tiny in the smoke test.
 type sizes struct {
 	burst, clients, keys int
-	warm                 int // messages before a measurement
-	trips                int // bare round trips on each side of one
-	fast                 int // messages to the CMS that takes no time
+	warm                 int           // messages before a measurement
+	trips                int           // bare round trips on each side of one
+	fast                 int           // messages to the CMS that takes no time
+	latencies            int           // samples of one client
+	turn                 time.Duration // of many clients
+	trickle              int           // messages
+	gap                  time.Duration // between two of them
+	backOff              time.Duration // until the host polls at its longest interval
+	idleMinutes          int
+	wakes                int // messages out of idleness
 }
 
-var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000}
+var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
+	latencies: 300, turn: 3 * time.Second, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

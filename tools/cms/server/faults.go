@@ -41,16 +41,18 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.mu.Lock()
-	s.faults = f
-	s.mu.Unlock()
+	s.SetFaults(f)
 	writeJSON(w, f)
 }
 
-func (s *Server) clearFaults(http.ResponseWriter, *http.Request) {
+func (s *Server) clearFaults(http.ResponseWriter, *http.Request) { s.SetFaults(Faults{}) }
+
+// SetFaults makes the CMS misbehave from now on; the zero value mends it. The spans in f
+// must be durations: what is not one counts as none.
+func (s *Server) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = Faults{}
+	s.faults = f
 }
 
 func (s *Server) current() (Faults, int) {
