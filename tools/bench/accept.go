@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -101,7 +100,7 @@ func (r *rig) acceptLatency(ctx context.Context, yardstick *bare) (result, error
 	url := r.direct()[0]
 	for i := range n + n/10 {
 		m := message{fmt.Sprintf("/accept/%d", i%r.sizes.keys), i/r.sizes.keys + 1}
-		post, err1 := timed(ctx, func() error { _, err := post(ctx, r.client, url, m, http.StatusAccepted); return err })
+		post, err1 := timed(ctx, func() error { return post(ctx, r.client, url, m) })
 		put, err2 := timed(ctx, func() error { return yardstick.put(ctx, m) })
 		add, err3 := timed(ctx, func() error { return yardstick.append(ctx, m) })
 		if err := errors.Join(err1, err2, err3); err != nil {
@@ -139,7 +138,7 @@ func (r *rig) acceptRate(ctx context.Context, yardstick *bare) (result, error) {
 	var postTime, putTime time.Duration
 	for range rounds {
 		next := func() message { return message{fmt.Sprintf("/rate/%d", number.Add(1)), 1} }
-		spent, err := r.hammer(ctx, &posts, func() error { _, err := post(ctx, r.client, url, next(), http.StatusAccepted); return err })
+		spent, err := r.hammer(ctx, &posts, func() error { return post(ctx, r.client, url, next()) })
 		if err != nil {
 			return result{}, err
 		}
@@ -160,7 +159,7 @@ func (r *rig) acceptRate(ctx context.Context, yardstick *bare) (result, error) {
 // pauseLane makes the CMS unavailable for an hour, as far as lane 0 knows.
 func (r *rig) pauseLane(ctx context.Context) error {
 	r.cms.SetFaults(server.Faults{TooMany: "1h"})
-	if _, err := post(ctx, r.client, r.receive(), message{"/pause", 1}, http.StatusAccepted); err != nil {
+	if err := post(ctx, r.client, r.receive(), message{"/pause", 1}); err != nil {
 		return err
 	}
 	return r.until(ctx, readyLimit, "the lane is paused", func() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func (r *rig) send(ctx context.Context, all []message, clients int, urls ...stri
 	for n, share := range shares {
 		group.Go(func() error {
 			for _, m := range share {
-				if _, err := post(ctx, r.client, urls[n%len(urls)], m, http.StatusAccepted); err != nil {
+				if err := post(ctx, r.client, urls[n%len(urls)], m); err != nil {
 					return err
 				}
 			}

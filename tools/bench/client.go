@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,36 +34,30 @@ func (m message) body() string {
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
 }
 
-// accepted is what the answer to a message says.
-type accepted struct {
-	ID         string    `json:"id"`
-	AcceptedAt time.Time `json:"acceptedAt"`
+// post sends one message to Weir or to the CMS; any 2xx is well.
+func post(ctx context.Context, c *http.Client, url string, m message) error {
+	return postBody(ctx, c, url, m.body(), nil)
 }
 
-// post sends one message and expects the status given.
-func post(ctx context.Context, c *http.Client, url string, m message, status int) (accepted, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(m.body()))
+func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		return accepted{}, err
+		return err
+	}
+	if header != nil {
+		req.Header = header
 	}
 	req.Header.Set("Content-Type", "application/xml")
 	resp, err := c.Do(req)
 	if err != nil {
-		return accepted{}, err
+		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return accepted{}, err
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("post to %s: %s: %s", url, resp.Status, answer)
 	}
-	if resp.StatusCode != status {
-		return accepted{}, fmt.Errorf("post %s: %s: %s", m.path, resp.Status, data)
-	}
-	var a accepted
-	if status == http.StatusAccepted {
-		err = json.Unmarshal(data, &a)
-	}
-	return a, err
+	return err
 }
 
 // get expects 200 and hands the body to read, if there is one.

@@ -41,6 +41,10 @@ func scenarios() []scenario {
 		{"trickle", "one message a second: cost, and time to the CMS", trickle},
 		{"two", "the same with two instances in turn", two},
 		{"idle", "what a system at rest costs, and how soon it wakes", idle},
+		{"backlog", "a long backlog against a short one", backlog},
+		{"takeover", "a holder ends while another instance lives", takeover},
+		{"supersede", "bursts of edits, newer replacing older", supersede},
+		{"recipe", "the usual recipe, as the baseline to point at", recipe},
 	}
 }
 
@@ -69,10 +73,14 @@ type sizes struct {
 	backOff              time.Duration // until the host polls at its longest interval
 	idleMinutes          int
 	wakes                int // messages out of idleness
+	short, long          int // backlogs
+	takeovers            int // of each kind
+	recipe               int // messages
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
-	latencies: 300, turn: 3 * time.Second, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10}
+	latencies: 300, turn: 3 * time.Second, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
+	short: 1000, long: 100_000, takeovers: 3, recipe: 60}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

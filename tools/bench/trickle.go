@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -26,7 +25,7 @@ func (f *flow) post(ctx context.Context, url string) error {
 	m := message{fmt.Sprintf("/flow/%d", f.number%flowKeys), f.number/flowKeys + 1}
 	f.number++
 	f.sent[m] = time.Now()
-	_, err := post(ctx, f.client, url, m, http.StatusAccepted)
+	err := post(ctx, f.client, url, m)
 	f.answered[m] = time.Now()
 	return err
 }
@@ -43,14 +42,17 @@ func (f *flow) latencies() (fromSent, fromAnswer []float64) {
 }
 
 // end waits until all is delivered and at rest, and checks the CMS's record.
-func (f *flow) end(ctx context.Context) error {
+func (f *flow) end(ctx context.Context) error { return f.endWith(ctx, 0) }
+
+// endWith allows some repeats.
+func (f *flow) endWith(ctx context.Context, repeats int) error {
 	if err := f.delivered(ctx, f.number); err != nil {
 		return err
 	}
 	if err := f.atRest(ctx, burstLimit); err != nil {
 		return err
 	}
-	return f.clean(f.number)
+	return f.cleanBut(f.number, repeats)
 }
 
 // trickle sends one message a second to one instance: what it costs and how long it takes.

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+// drained is what emptying a full lane took.
+type drained struct {
+	messages     int
+	filling      float64 // s
+	draining     float64 // s, from the first request at the CMS to rest
+	transactions float64
+	allocated    float64 // bytes, by the handler since its start
+	peak         float64 // MiB, the handler's largest resident set
+}
+
+func (d drained) perMessage(v float64) float64 { return v / float64(d.messages) }
+
+// backlog compares a long backlog with a short one: what a message costs must not grow.
+func backlog(ctx context.Context, b *bench) ([]result, error) {
+	none, err := b.drainFull(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	short, err := b.drainFull(ctx, b.sizes.short)
+	if err != nil {
+		return nil, err
+	}
+	long, err := b.drainFull(ctx, b.sizes.long)
+	if err != nil {
+		return nil, err
+	}
+	allocated := func(d drained) float64 { return d.perMessage(d.allocated-none.allocated) / 1024 }
+	took := fmt.Sprintf("%d messages: filled in %.1f s, drained in %.1f s; %d: %.1f and %.1f s (Azurite slows with the size of a partition)",
+		long.messages, long.filling, long.draining, short.messages, short.filling, short.draining)
+	timed, err := memoryTimes(ctx, b.sizes.short, b.sizes.long)
+	return []result{
+		measured("backlog, transactions per message", "", long.perMessage(long.transactions)).
+			against(short.perMessage(short.transactions)).ratioAtMost(1.2).noted("%s", took),
+		measured("backlog, memory allocated per message", "KiB", allocated(long)).against(allocated(short)).ratioAtMost(1.2).
+			noted("by the handler while it drains, less what it allocates to start"),
+		measured("backlog, peak resident set", "MiB", long.peak).against(short.peak).atMost(150).noted("%.1f MiB with no backlog", none.peak),
+		timed,
+	}, err
+}
+
+// drainFull fills a lane before the handler starts, and lets it drain to a CMS that takes no time.
+func (b *bench) drainFull(ctx context.Context, n int) (drained, error) {
+	d := drained{messages: n}
+	r, err := b.newRig(ctx, setup{filled: func(ctx context.Context, r *rig) error {
+		began := time.Now()
+		err := r.fill(ctx, messages("backlog", n, b.sizes.keys))
+		d.filling = time.Since(began).Seconds()
+		return err
+	}})
+	if err != nil {
+		return d, err
+	}
+	defer r.close()
+	if err := r.until(ctx, backlogLimit, "the backlog is drained", func() bool { return r.cms.Stats().Writes >= n }); err != nil {
+		return d, err
+	}
+	if err := r.atRest(ctx, burstLimit); err != nil {
+		return d, err
+	}
+	if err := r.clean(n); err != nil {
+		return d, err
+	}
+	if requests := r.cms.Requests(); n > 0 {
+		d.draining = requests[n-1].EndedAt.Sub(requests[0].StartedAt).Seconds()
+	}
+	return d, r.measure(ctx, &d)
+}
+
+const backlogLimit = 15 * time.Minute
+
+// measure reads the counters of a rig that has drained. What is sent once at the start, and
+// by the host, does not belong to the messages.
+func (r *rig) measure(ctx context.Context, d *drained) error {
+	used, err := r.transactions(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(used, func(name string, _ float64) bool {
+		return strings.HasPrefix(name, "host ") || strings.HasSuffix(name, " create")
+	})
+	d.transactions = total(used)
+	i := r.host.Status().Instances[0]
+	m, err := scrape(ctx, r.client, at(i)+"/api/metrics")
+	if err != nil {
+		return err
+	}
+	d.allocated = m["go_memstats_alloc_bytes_total"]
+	d.peak, err = peakMemory(i.PID)
+	return err
+}
+
+// peakMemory gives the largest resident set a process has had, in MiB.
+func peakMemory(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib float64
+		if _, err := fmt.Sscanf(line, "VmHWM: %f kB", &kib); err == nil {
+			return kib / 1024, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d: no VmHWM", pid)
+}
+
+// memoryTimes compares the time per message on memory storage, in this process.
+func memoryTimes(ctx context.Context, short, long int) (result, error) {
+	var shorts []float64
+	for range 9 {
+		v, err := drainMemory(ctx, short)
+		if err != nil {
+			return result{}, err
+		}
+		shorts = append(shorts, v)
+	}
+	v, err := drainMemory(ctx, long)
+	return measured("backlog, time per message on memory storage", "µs", v).against(median(shorts)).ratioAtMost(1.2).
+		noted("drain alone, the CMS answering at once; the yardstick is the median of %d runs", len(shorts)), err
+}
+
+// drainMemory gives the µs per message of draining n.
+func drainMemory(ctx context.Context, n int) (float64, error) {
+	account, log := memory.New(time.Now), slog.New(slog.NewTextHandler(io.Discard, nil))
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	if err := store.Open(ctx); err != nil {
+		return 0, err
+	}
+	if err := fillStore(ctx, store, messages("backlog", n, fullSizes.keys)); err != nil {
+		return 0, err
+	}
+	last := &lastSender{left: n, done: make(chan struct{})}
+	d := drain.New(drain.Config{Store: store, Leases: account.Leases(), Sender: last, Bell: silent{}, Lease: 30 * time.Second,
+		Settle: 3 * time.Second, Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: log})
+	began := time.Now()
+	d.Wake(0)
+	var err error
+	select {
+	case <-last.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	spent := time.Since(began)
+	return float64(spent.Microseconds()) / float64(n), closing(d, err)
+}
+
+func closing(d *drain.Drainer, err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if e := d.Close(ctx); e != nil && err == nil {
+		err = e
+	}
+	return err
+}
+
+// lastSender takes everything at once, and tells when it has had the last. One lane sends
+// one at a time.
+type lastSender struct {
+	left int
+	done chan struct{}
+}
+
+func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
+	if s.left--; s.left == 0 {
+		close(s.done)
+	}
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
+}
+
+// silent is a bell nobody hears.
+type silent struct{}
+
+func (silent) Ring(context.Context, int) error { return nil }
