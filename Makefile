@@ -5,10 +5,10 @@ APP := build/app
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test simulate lint build bench clean azurite tools
+.PHONY: help run start demo test simulate lint build bench microbench clean azurite tools
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 run: azurite build tools ## start storage, demo CMS and host; Ctrl-C ends all
 	@build/tools/run
@@ -52,7 +52,10 @@ tools:
 	@mkdir -p build/tools
 	go build -o build/tools/ ./tools/...
 
-bench: ## Go benchmarks
+bench: azurite build tools ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some
+	@build/tools/bench -only '$(SCENARIOS)'
+
+microbench: ## the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
 azurite: $(AZURITE) ## install the storage emulator if it is missing

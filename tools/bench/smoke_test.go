@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be the loop of bare round trips, as the program does.
+func TestMain(m *testing.M) {
+	was, err := beBare(context.Background(), os.Stdout)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case was:
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// tiny is enough to see that a scenario works; its figures mean nothing.
+var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
+	latencies: 10, turn: 200 * time.Millisecond, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
+	short: 20, long: 40, takeovers: 1, recipe: 4}
+
+// TestBench runs a burst end to end: a real handler under the host's stand-in, Azurite,
+// and the demo CMS.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("make", "-C", filepath.Join("..", ".."), "build", "APP="+filepath.Join(dir, "app")).CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+	var progress bytes.Buffer
+	b, stop, err := newBench(t.Context(), filepath.Join(dir, "app"), dir, tiny, &progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := choose("serial,supersede")
+	if err == nil {
+		err = b.runAll(t.Context(), chosen)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	file := filepath.Join(dir, "bench.json")
+	if err := writeJSON(file, b.results); err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, file, "serial burst", "transactions per message, serial burst", "writes that reach the CMS with supersede")
+}
+
+// checkRows holds the file against the names expected: every row has figures.
+func checkRows(t *testing.T, file string, names ...string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]any
+	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != len(names) {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	for i, row := range rows {
+		if v, _ := row["value"].(float64); row["name"] != names[i] || v <= 0 {
+			t.Errorf("row %v", row)
+		}
+		for _, field := range []string{"unit", "baseline", "ratio", "target"} {
+			if _, ok := row[field]; !ok {
+				t.Errorf("%s: %s is missing", names[i], field)
+			}
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	all, err := choose("")
+	if err != nil || len(all) < 10 {
+		t.Errorf("%d scenarios, %v", len(all), err)
+	}
+	some, err := choose("recipe,serial")
+	if err != nil || len(some) != 2 || some[0].name != "serial" {
+		t.Errorf("%v, %v", some, err)
+	}
+	if _, err := choose("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestMessageBody(t *testing.T) {
+	t.Parallel()
+	m := message{"/a/1", 7}
+	if body := m.body(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
+		t.Errorf("%d bytes: %s", len(body), body)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	t.Parallel()
+	labels := `{operation="lease-acquire",service="blob"}`
+	if label(labels, "operation") != "lease-acquire" || label(labels, "service") != "blob" || label(labels, "lane") != "" {
+		t.Error("labels are misread")
+	}
+}
