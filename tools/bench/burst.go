@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	slowCMS    = 20 * time.Millisecond
+	cmsLatency    = 20 * time.Millisecond
 	burstLimit = 5 * time.Minute
 )
 
@@ -159,7 +159,7 @@ func shares(counts map[string]float64, messages int) string {
 
 // serial is the burst on one lane.
 func serial(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: slowCMS})
+	r, err := b.newRig(ctx, setup{latency: cmsLatency})
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func serial(ctx context.Context, b *bench) ([]result, error) {
 // lanes is the same burst on eight lanes: the fullest bounds it.
 func lanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
-	r, err := b.newRig(ctx, setup{latency: slowCMS, lanes: count})
+	r, err := b.newRig(ctx, setup{latency: cmsLatency, lanes: count})
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ type order struct {
 
 // recipe runs it with fewer messages than Weir gets: the ratio is what counts.
 func recipe(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: slowCMS, hostless: true})
+	r, err := b.newRig(ctx, setup{latency: cmsLatency, hostless: true})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ const (
 // supersede sends bursts of edits under a contract that lets newer ones replace older
 // ones that wait, and counts what reaches the CMS.
 func supersede(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: slowCMS, supersede: true})
+	r, err := b.newRig(ctx, setup{latency: cmsLatency, supersede: true})
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (b *bench) change(ctx context.Context, signal syscall.Signal, age time.Dura
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
-	r, err := b.newRig(ctx, setup{lease: takeoverLease, latency: slowCMS})
+	r, err := b.newRig(ctx, setup{lease: takeoverLease, latency: cmsLatency})
 	if err != nil {
 		return 0, err
 	}
