@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	cmsLatency    = 20 * time.Millisecond
+	cmsLatency = 20 * time.Millisecond
 	burstLimit = 5 * time.Minute
 )
 
