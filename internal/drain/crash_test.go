@@ -198,6 +198,28 @@ func TestDrainer_Crash(t *testing.T) {
 			}
 		})
 	})
+	t.Run("CloseLetsTheAttemptUnderWayFinish", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(2*time.Second, 200))
+			for i := range 3 {
+				w.post("a", fmt.Sprint(i))
+			}
+			a, b := w.start(), w.start()
+			a.Wake(0)
+			time.Sleep(time.Second)
+			b.Wake(0)
+			a.close(t)
+			if c := w.control(); c.Tail.Open || c.Tail.Counts.Delivered != 1 || !c.Tail.SettleUntil.IsZero() {
+				t.Errorf("after a graceful stop: %+v", c.Tail)
+			}
+			stopped := time.Now()
+			w.settled(time.Minute)
+			log := w.cms.requests()
+			if len(log) != 3 || log[1].at.Sub(stopped) > time.Second {
+				t.Errorf("%d requests, the second %s after the stop", len(log), log[1].at.Sub(stopped))
+			}
+		})
+	})
 	t.Run("CloseCutsOffHandsOnAndReleases", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(5*time.Second, 200))
@@ -206,7 +228,11 @@ func TestDrainer_Crash(t *testing.T) {
 			a := w.start()
 			a.Wake(0)
 			time.Sleep(time.Second)
-			a.close(t)
+			soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := a.Close(soon); err != nil {
+				t.Error(err)
+			}
 			c := w.control()
 			if c.Tail.Open || !c.Tail.SettleUntil.After(time.Now()) {
 				t.Errorf("tail after a graceful stop with a request cut off: %+v", c.Tail)

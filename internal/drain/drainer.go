@@ -65,9 +65,11 @@ type Report struct {
 type Drainer struct {
 	Config
 	pace   pace
-	slots  chan struct{} // one taken for each attempt under way; nil = no bound
-	ctx    context.Context
+	slots  chan struct{}   // one taken for each attempt under way; nil = no bound
+	ctx    context.Context // of all that is sent
 	cancel context.CancelFunc
+	open   context.Context // ends first: nothing new is begun
+	shut   context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -82,7 +84,8 @@ func New(cfg Config) *Drainer {
 	}
 	cfg.Backoff.Rand = cfg.Rand
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, tenders: map[int]*tender{}}
+	open, shut := context.WithCancel(ctx)
+	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, tenders: map[int]*tender{}}
 	d.pace.interval = cfg.Rate
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
@@ -117,15 +120,25 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 	return t.join(ctx)
 }
 
-// Close ends all drains: attempts are cut off, what was decided is committed, leases are
-// released. When ctx ends first, the leases run out by themselves.
+// flushTime is what Close keeps of its time for the last commit and the release.
+const flushTime = 3 * time.Second
+
+// Close ends all drains: nothing new is begun, attempts under way may come to their end,
+// what was decided is committed, leases are released. Attempts that would take up the last
+// three seconds of ctx's time, or more than half of it, are cut off. When ctx ends first,
+// the leases run out by themselves.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	d.cancel()
+	d.shut()
+	defer d.cancel()
 	done := make(chan struct{})
 	go func() { d.wg.Wait(); close(done) }()
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		defer time.AfterFunc(max(left-flushTime, left/2), d.cancel).Stop()
+	}
 	select {
 	case <-done:
 		return nil

@@ -123,18 +123,16 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 
 // drain is the loop: choose, deliver, settle, until idle, paused or cut off.
 func (r *run) drain(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && r.open.Err() == nil {
 		if wait := r.gate.opensAt().Sub(r.Now()); wait > 0 {
 			if wait > lingerMax {
 				return nil
 			}
-			r.committer.flush()
-			sleep(ctx, wait)
+			r.pass(ctx, wait)
 			continue
 		}
 		if wait := r.pace.wait(r.Now()); wait > 0 {
-			r.committer.flush()
-			sleep(ctx, wait)
+			r.pass(ctx, wait)
 			continue
 		}
 		c, err := r.choose(ctx)
@@ -164,6 +162,12 @@ func (r *run) drain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// pass lets time pass in which nothing may be sent.
+func (r *run) pass(ctx context.Context, wait time.Duration) {
+	r.committer.flush()
+	r.sleepOrDone(ctx, wait, nil)
+}
+
 const (
 	lingerMin  = 2 * time.Second
 	lingerMax  = 3 * time.Second
@@ -183,7 +187,7 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 			r.window.woken()
 			return true, nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || r.open.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		if due := r.blocks.nextDue(); !due.IsZero() && !due.After(r.Now()) {
@@ -201,19 +205,25 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// sleepOrWake waits for d, the end of ctx, or a wake, when it says true.
+// sleepOrWake waits for d, the end of ctx or of the drainer, or a wake, when it says true.
+// A wake that is there already is used up.
 func (r *run) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-r.wake:
 		return true
 	default:
 	}
+	return r.sleepOrDone(ctx, d, r.wake)
+}
+
+func (r *run) sleepOrDone(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-r.wake:
+	case <-wake:
 		return true
 	case <-timer.C:
+	case <-r.open.Done():
 	case <-ctx.Done():
 	}
 	return false

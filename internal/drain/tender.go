@@ -78,7 +78,7 @@ func (t *tender) join(ctx context.Context) Report {
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.d.ctx.Done():
+		case <-t.d.open.Done():
 			return Report{State: Idle}
 		}
 		t.mu.Lock()
@@ -101,7 +101,7 @@ func (t *tender) publish(r Report) {
 
 // tend is the tender's goroutine.
 func (t *tender) tend() {
-	for t.d.ctx.Err() == nil {
+	for t.d.open.Err() == nil {
 		t.mu.Lock()
 		t.round++
 		t.mu.Unlock()
@@ -197,12 +197,12 @@ func (t *tender) rest(r Report) {
 	until := r.Until.Sub(t.d.Now())
 	switch {
 	case r.Err != nil:
-		sleep(t.d.ctx, until)
+		sleep(t.d.open, until)
 	case r.State == Busy:
-		sleep(t.d.ctx, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
+		sleep(t.d.open, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
 	case r.State == Waiting && r.Paused:
 		// Rings of a paused lane must cost next to nothing: one look a second at most.
-		sleep(t.d.ctx, min(fresh, until))
+		sleep(t.d.open, min(fresh, until))
 		t.await(until - fresh)
 	case r.State == Waiting:
 		t.await(until)
@@ -226,7 +226,7 @@ func (t *tender) await(d time.Duration) {
 	select {
 	case <-t.wake:
 	case <-timer.C:
-	case <-t.d.ctx.Done():
+	case <-t.d.open.Done():
 	}
 }
 
