@@ -19,6 +19,8 @@ type violation struct{ kind, text string }
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
+	Traps                                                                int
+	Longest                                                              time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -36,6 +38,8 @@ func (c *counts) add(o counts) {
 	c.Takeovers += o.Takeovers
 	c.Fenced += o.Fenced
 	c.LateWriters += o.LateWriters
+	c.Traps += o.Traps
+	c.Longest = max(c.Longest, o.Longest)
 }
 
 // filed is a message's row as it came into the log.

@@ -102,6 +102,10 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if plan.refuse {
 		return nil, errRefused
 	}
+	p.spring("send", early)
+	if !p.running(r.Context()) {
+		return nil, errLost
+	}
 	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
 		t.GotConn(httptrace.GotConnInfo{Reused: true})
 		t.WroteHeaders()
@@ -116,6 +120,7 @@ func (c *wire) exchange(r *http.Request, id weir.ID, plan plan) (*http.Response,
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	w.check.begin(req)
 	c.cms.work(req, plan)
+	p.spring("send", afterwards)
 	gone := r.Context().Done()
 	for {
 		select {

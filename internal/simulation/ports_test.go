@@ -81,7 +81,12 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		p.running(ctx)
 		return fault(op, lost)
 	}
+	p.spring(op, early)
+	if !p.running(ctx) {
+		return fault(op, lost)
+	}
 	err := effect()
+	p.spring(op, afterwards)
 	if kind == hangAfter {
 		back = hangs
 	}

@@ -56,6 +56,7 @@ type process struct {
 	resumed  time.Time
 	cutUntil time.Time            // storage is not reached before, or its leases are not
 	onlyCut  string               // operations that are cut off begin with this
+	trap     *trap                // what happens at its next operation of a kind
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
 
@@ -87,13 +88,13 @@ func (s *slot) start() {
 	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
 		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle(), Attempts: w.attempts,
-		Backoff: drain.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second}, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quiet,
+		Backoff: drain.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second}, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
-	p.appends = lane.NewAppender(store, quiet)
+	p.appends = lane.NewAppender(store, quietLog)
 	p.appends.Filed = p.drainer.Offer
-	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quiet}
-	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quiet}
-	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quiet}
+	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
+	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -142,11 +143,19 @@ func (p *process) kill() {
 // pause makes the process stand still: nothing of it reaches anything, nor does it notice
 // anything. Then it goes on as if no time had passed.
 func (p *process) pause(d time.Duration) {
+	p.stand()
+	time.Sleep(d)
+	p.goOn()
+}
+
+func (p *process) stand() {
 	p.mu.Lock()
 	p.resume, p.standing = make(chan struct{}), 0
 	p.mu.Unlock()
-	p.w.trace.add("%s stands still for %s", p.name, d)
-	time.Sleep(d)
+	p.w.trace.add("%s stands still", p.name)
+}
+
+func (p *process) goOn() {
 	p.mu.Lock()
 	close(p.resume)
 	p.resume, p.resumed = nil, time.Now()
@@ -268,6 +277,9 @@ func (s *slot) plan() {
 			w.trace.add("%s is cut off from storage (%q) for %s", p.name, only, d)
 			w.check.count(func(c *counts) { c.Cuts++ })
 		})
+	}
+	for range w.traps {
+		s.at(name+" trap", s.setTrap)
 	}
 	for range w.stops {
 		s.at(name+" stop", func() {

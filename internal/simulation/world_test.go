@@ -25,6 +25,7 @@ type settings struct {
 	faults                           float64       // probability of a storage fault
 	trouble                          time.Duration // how long faults go on
 	crashes, pauses, cuts, stops     int
+	traps                            int
 	mutant                           string // changes of the simulation's own; see mutants_test.go
 }
 
@@ -38,6 +39,7 @@ func draw(d *dice) settings {
 		faults: []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], trouble: d.between("trouble", 20*time.Second, 90*time.Second),
 	}
 	s.crashes, s.pauses, s.cuts, s.stops = d.below("crashes", 3), d.below("pauses", 3), d.below("cuts", 3), d.below("stops", 2)
+	s.traps = d.below("traps", 4)
 	return s
 }
 
@@ -50,6 +52,7 @@ type world struct {
 	check    *checker
 	trace    *trace
 	started  time.Time
+	quiet    time.Time      // when the last fault had ended
 	over     chan struct{}  // closed at the end: whoever stands still for good lets go
 	loose    sync.WaitGroup // what goes on without anybody waiting: late writes, requests inside the CMS
 	slots    []*slot
@@ -123,10 +126,17 @@ func (w *world) live(ctx context.Context) {
 	}
 	time.Sleep(w.trouble)
 	w.upstream.Wait()
+	for _, s := range w.slots {
+		s.plans.Wait()
+	}
+	w.quiet = time.Now()
 	for end := time.Now().Add(bound); time.Now().Before(end) && w.check.ok() && !w.atRest(ctx); {
 		time.Sleep(2 * time.Second)
 	}
-	w.check.finish(ctx, w.atRest(ctx))
+	rested := w.atRest(ctx)
+	w.check.count(func(c *counts) { c.Longest = time.Since(w.quiet) })
+	time.Sleep(w.dice.between("afterwards", 0, 20*time.Second)) // what is late arrives
+	w.check.finish(ctx, rested && w.atRest(ctx))
 	w.end(ctx)
 }
 
@@ -154,4 +164,4 @@ func (w *world) end(ctx context.Context) {
 	time.Sleep(time.Minute) // what had begun to wait gives up
 }
 
-var quiet = slog.New(slog.DiscardHandler)
+var quietLog = slog.New(slog.DiscardHandler)

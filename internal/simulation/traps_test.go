@@ -1,0 +1,79 @@
+package simulation_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// moment is where in an operation a trap springs.
+type moment int
+
+const (
+	early      moment = iota // it is about to be sent
+	afterwards               // it has taken effect, and the answer is on its way
+)
+
+// trap lets something happen to a process at its next operation of a kind: moments that
+// hardly a seed would meet by the clock alone.
+type trap struct {
+	op     string // part of the operation's name
+	at     moment
+	act    func()
+	sprung chan struct{}
+}
+
+// spring is called at each moment of each operation.
+func (p *process) spring(op string, at moment) {
+	p.mu.Lock()
+	t := p.trap
+	if t == nil || t.at != at || !strings.Contains(op, t.op) {
+		p.mu.Unlock()
+		return
+	}
+	p.trap = nil
+	p.mu.Unlock()
+	p.w.trace.add("%s: trap at %s (%d)", p.name, op, at)
+	t.act()
+	close(t.sprung)
+}
+
+// patient is how long a trap waits for its operation.
+const patient = 20 * time.Second
+
+// setTrap crashes the process or lets it stand still at its next operation of a kind.
+func (s *slot) setTrap() {
+	w, p, name := s.w, s.now(), fmt.Sprint("slot ", s.number, " trap")
+	t := &trap{
+		op:     []string{"send", "send", "send", "!tail", "!tail", "!head", "acquire", "renew", "release", "range"}[w.dice.below(name+" op", 10)],
+		at:     []moment{early, afterwards}[w.dice.below(name+" at", 2)],
+		sprung: make(chan struct{}),
+	}
+	kills := w.dice.chance(name+" kills", 0.4)
+	t.act = p.stand
+	if kills {
+		t.act = p.kill
+	}
+	p.mu.Lock()
+	p.trap = t
+	p.mu.Unlock()
+	select {
+	case <-t.sprung:
+	case <-time.After(patient):
+		p.mu.Lock()
+		missed := p.trap == t
+		p.trap = nil
+		p.mu.Unlock()
+		if missed {
+			return
+		}
+	}
+	w.check.count(func(c *counts) { c.Traps++ })
+	if kills {
+		time.Sleep(w.dice.between(name+" down", 100*time.Millisecond, 25*time.Second))
+		s.start()
+		return
+	}
+	time.Sleep(w.dice.between(name+" still", time.Second, 40*time.Second))
+	p.goOn()
+}
