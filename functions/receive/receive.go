@@ -60,6 +60,9 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusAccepted, receipt{
 		ID: m.ID.String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate,
 	})
+	f.Bell.RingSoon(m.ID.Lane)
+	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.ID.String(),
+		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage))
 }
 
 func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt, error) {
@@ -76,15 +79,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt
 		return lane.Receipt{}, err
 	}
 	m.TraceParent = traceParent(r.Header.Get("Traceparent"))
-	filed, err := f.Log.Append(r.Context(), m, idempotencyKey)
-	if err != nil {
-		return lane.Receipt{}, err
-	}
-	number := filed.Message.ID.Lane
-	f.Bell.RingSoon(number)
-	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", filed.Message.ID.String(),
-		"lane", number, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
-	return filed, nil
+	return f.Log.Append(r.Context(), m, idempotencyKey)
 }
 
 // visible is what an idempotency key may be: RFC 9110's visible characters.

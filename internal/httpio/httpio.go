@@ -72,8 +72,13 @@ func write(w http.ResponseWriter, contentType string, status int, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	data = append(data, '\n')
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	w.Write(append(data, '\n')) // the client is gone when this fails, and nobody is left to tell
+	// When these fail the client is gone, and nobody is left to tell. The answer goes out at
+	// once: what is still to be logged does not keep the client waiting.
+	w.Write(data)
+	http.NewResponseController(w).Flush()
 }
 
 // NotModified answers 304 when the client has the version already. It sets the ETag.
@@ -157,11 +162,20 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 					log.Error("http: failed", "invocation_id", InvocationID(r), "err", err)
 				}
 			}
-			log.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelInfo, "http: answered", slog.String("function", function),
+			log.LogAttrs(context.WithoutCancel(r.Context()), level(rec.status), "http: answered", slog.String("function", function),
 				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status), slog.Duration("duration", now().Sub(began)))
 		}()
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// level is of little interest where all went well: the functions log what they did, and the
+// host each invocation.
+func level(status int) slog.Level {
+	if status < http.StatusBadRequest {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // recorder remembers the status.
@@ -169,6 +183,9 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 }
+
+// Unwrap lets http.ResponseController reach what the recorder does not implement.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
