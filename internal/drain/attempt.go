@@ -30,6 +30,9 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
+	if outcome != weir.OutcomeUnavailable && outcome != weir.OutcomeNone {
+		c.entry.Message.Body = nil // it leaves the window; what stays there is sent again
+	}
 	r.committer.add(change, outcome != weir.OutcomeDelivered || r.careful > 0)
 	if r.careful > 0 {
 		r.careful--
@@ -85,7 +88,6 @@ func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
 		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
 	}
 	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1})
-	e.Message.Body = nil
 	return result, nil
 }
 

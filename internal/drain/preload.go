@@ -22,7 +22,11 @@ func (r *run) loadBody(ctx context.Context, e *lane.Entry) error {
 	}
 	select {
 	case <-p.done:
-		return p.err
+		r.preload = nil
+		if p.err != nil {
+			return p.err
+		}
+		return r.Store.LoadBody(ctx, e) // it is there
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

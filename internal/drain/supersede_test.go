@@ -155,6 +155,31 @@ func TestDrainer_Supersede(t *testing.T) {
 			}
 		})
 	})
+	t.Run("ABodyThatFoundTheCMSAwayIsSentWholeLater", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			away := 0
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Key == "k0" {
+					if away++; away < 4 {
+						return answer(503)
+					}
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			w.post("small", "x")
+			w.post("k0", noise(100<<10, 0))
+			w.start(func(c *drain.Config) { c.Backoff.Max = time.Second }).Wake(0)
+			w.settled(5 * time.Minute)
+			for _, s := range w.cms.requests() {
+				if s.body == "" {
+					t.Errorf("an empty body was sent for %s", s.key)
+				}
+			}
+			if got := w.delivered("k0"); len(got) != 1 || got[0] != noise(100<<10, 0) {
+				t.Errorf("%d bodies", len(got))
+			}
+		})
+	})
 	t.Run("LargeBodiesAreFetchedWhereTheyStand", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			for k := range 10 {
