@@ -3,8 +3,8 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
-
 	"time"
 
 	"weir/internal/lane"
@@ -19,7 +19,7 @@ type violation struct{ kind, text string }
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
-	Traps                                                                int
+	Traps, Blobs, Packed                                                 int
 	Longest                                                              time.Duration // from the end of faults to rest
 }
 
@@ -39,6 +39,8 @@ func (c *counts) add(o counts) {
 	c.Fenced += o.Fenced
 	c.LateWriters += o.LateWriters
 	c.Traps += o.Traps
+	c.Blobs += o.Blobs
+	c.Packed += o.Packed
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -51,8 +53,10 @@ type filed struct {
 	version weir.Version
 	body    string
 	idem    string
-	begun   bool // a request for it has reached the CMS
-	taken   bool // a process has been told that the CMS took it
+	number  int   // of the submission, as its body says; -1 = no request has shown it
+	begun   bool  // a request for it has reached the CMS
+	taken   bool  // a process has been told that the CMS took it
+	under   int64 // the fence of that
 	final   weir.Stage
 }
 
@@ -147,6 +151,11 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 		c.appended(l, number, ops)
 	case "!tail":
 		c.committed(p, l, number, ops[0].Values)
+		for _, op := range ops {
+			if strings.HasPrefix(op.Key, "d_") {
+				c.counts.Packed++
+			}
+		}
 	}
 	c.books(l, number)
 	return etags, nil
@@ -163,7 +172,11 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 		skip, _ := v["Skip"].(bool)
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
-		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")}, key: text("Key"), skip: skip, edit: edit, body: string(body), idem: text("Idem")}
+		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")}, key: text("Key"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
+		if blob := text("Blob"); blob != "" {
+			f.body = blob
+			c.counts.Blobs++
+		}
 		if edit {
 			f.version, _ = weir.ParseVersion(text("Version"))
 		}
@@ -185,6 +198,7 @@ func (c *checker) committed(p *process, l *laneState, number int, v map[string]a
 	case fence == l.fence+1 && commit == 0:
 		l.nonce = nonce
 		c.counts.Takeovers++
+		c.handedOver(l, number)
 	case fence == l.fence && nonce == l.nonce && commit == l.commit+1:
 	default:
 		c.failed("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit, fence, number, l.commit, l.fence)
@@ -271,6 +285,33 @@ func (c *checker) begin(r *request) {
 		return
 	}
 	c.order(l, l.log[r.id.Seq-1], r)
+	c.early(l, l.log[r.id.Seq-1], r)
+}
+
+// early holds that nothing is sent before the time that was set for it, by the sender's
+// own clock.
+func (c *checker) early(l *laneState, f *filed, r *request) {
+	now := r.p.now()
+	if until := l.last.Tail.PausedUntil; until.After(now) {
+		c.failed("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane, until.Sub(now))
+	}
+	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying && st.NextAttemptAt.After(now) {
+		c.failed("early", "%s sent seq %d of lane %d, which was to wait for another %s", r.p.name, f.id.Seq, f.id.Lane, st.NextAttemptAt.Sub(now))
+	}
+}
+
+// handedOver looks at what the last holder left. Whoever closed tail has committed all it
+// knew; and nobody leaves more uncommitted than a crash may repeat.
+func (c *checker) handedOver(l *laneState, number int) {
+	left := 0
+	for _, f := range l.log {
+		if f.taken && f.under == l.fence && !c.stage(f).Final() {
+			left++
+		}
+	}
+	if left > 64 || (left > 0 && !l.last.Tail.Open) {
+		c.failed("repeat", "the holder of lane %d under fence %d left %d deliveries uncommitted (open: %v)", number, l.fence, left, l.last.Tail.Open)
+	}
 }
 
 // overlap holds that two requests of a lane are in the CMS at once only where the earlier
@@ -296,6 +337,10 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 	if f.taken {
 		c.counts.Repeats++
 	}
+	if f.taken && f.under == r.fence {
+		c.failed("repeat", "%s sent seq %d of lane %d again, which it knew to be delivered", r.p.name, f.id.Seq, f.id.Lane)
+	}
+	c.content(f, r)
 	if r.attempt > c.w.attempts {
 		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt, c.w.attempts, f.id.Seq)
 	}
@@ -314,7 +359,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			if s := c.stage(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
-		case earlier && !o.taken && !c.stage(o).Final():
+		case earlier && !c.stage(o).Final():
 			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 		case !earlier && o.begun:
 			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
@@ -342,8 +387,21 @@ func (c *checker) answered(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.status == 200 {
-		c.lane(r.id.Lane).log[r.id.Seq-1].taken = true
+		f := c.lane(r.id.Lane).log[r.id.Seq-1]
+		f.taken, f.under = true, max(f.under, r.fence)
 	}
+}
+
+// content holds that what is sent is what was submitted.
+func (c *checker) content(f *filed, r *request) {
+	n, err := numberOf(r.body)
+	switch {
+	case err != nil || n >= len(c.expected) || string(c.expected[n].message.Body) != r.body:
+		c.failed("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q", r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
+	case c.expected[n].key != f.key || c.expected[n].key != r.key, f.number >= 0 && f.number != n:
+		c.failed("content", "%s sent submission %d as seq %d of lane %d, which is %d", r.p.name, n, f.id.Seq, f.id.Lane, f.number)
+	}
+	f.number = n
 }
 
 // finish counts everything at the end.
@@ -364,6 +422,7 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 			}
 		}
 		c.recount(l, n, l.last)
+		c.leftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
 	for _, s := range c.expected {
 		if s.id.IsZero() {
@@ -382,6 +441,24 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 		if n > 1 {
 			c.failed("twice", "one submission was filed %d times", n)
 		}
+	}
+}
+
+// leftovers holds that nothing stands among the held where nothing waits, and that the
+// list of the dead is complete.
+func (c *checker) leftovers(ctx context.Context, number int, dead int64) {
+	if c.first != nil {
+		return
+	}
+	count := func(prefix string) (n int64) {
+		page, err := c.w.account.Table().Range(ctx, storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, number), From: prefix, To: prefix + "~"})
+		if err != nil {
+			c.failed("books", "%v", err)
+		}
+		return int64(len(page.Rows))
+	}
+	if blocked, held, listed := count("b_"), count("r_"), count("x_"); blocked != 0 || held != 0 || listed != dead {
+		c.failed("books", "lane %d at rest has %d blocked keys, %d held messages and a list of %d dead where %d are", number, blocked, held, listed, dead)
 	}
 }
 

@@ -23,6 +23,7 @@ type request struct {
 	p       *process
 	id      weir.ID
 	key     string
+	body    string
 	fence   int64
 	attempt int
 	began   time.Time
@@ -98,6 +99,10 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.check.fail("redirect", "%s sent a request to %s", p.name, r.URL)
 		return nil, errRefused
 	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
 	plan := c.cms.plan(id)
 	if plan.refuse {
 		return nil, errRefused
@@ -110,12 +115,12 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.GotConn(httptrace.GotConnInfo{Reused: true})
 		t.WroteHeaders()
 	}
-	return c.exchange(r, id, plan)
+	return c.exchange(r, id, string(body), plan)
 }
 
-func (c *wire) exchange(r *http.Request, id weir.ID, plan plan) (*http.Response, error) {
+func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*http.Response, error) {
 	p, w := c.p, c.p.w
-	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), began: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
+	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, began: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	w.check.begin(req)
@@ -126,7 +131,7 @@ func (c *wire) exchange(r *http.Request, id weir.ID, plan plan) (*http.Response,
 		select {
 		case <-req.done:
 			if plan.lose {
-				return c.lost(r, id)
+				return c.lost(r, id, body)
 			}
 			if !p.running(r.Context()) {
 				return nil, errLost
@@ -148,9 +153,9 @@ func (c *wire) exchange(r *http.Request, id weir.ID, plan plan) (*http.Response,
 }
 
 // lost is a connection that broke. Where requests are sent again by themselves, they are.
-func (c *wire) lost(r *http.Request, id weir.ID) (*http.Response, error) {
+func (c *wire) lost(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
-		return c.exchange(r, id, c.cms.plan(id))
+		return c.exchange(r, id, body, c.cms.plan(id))
 	}
 	return nil, errLost
 }

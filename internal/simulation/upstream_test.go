@@ -2,7 +2,9 @@ package simulation_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"weir/internal/lane"
@@ -36,7 +38,7 @@ func (w *world) sendMessages(ctx context.Context) {
 
 func (w *world) submission(i int) *submission {
 	key := fmt.Sprint("k", w.dice.below("key", w.keys))
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(fmt.Sprintf("<a n=%q/>", fmt.Sprint(i)))}
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.body(i)}
 	switch kind := key[1] % 4; {
 	case kind == 2:
 		m.Skip = true
@@ -48,6 +50,24 @@ func (w *world) submission(i int) *submission {
 		s.idem = fmt.Sprint("idem", i)
 	}
 	return s
+}
+
+// body says which submission it is. A large one does not compress, so it needs a blob.
+func (w *world) body(i int) []byte {
+	b := []byte(fmt.Sprintf("<a n='%d'>", i))
+	if w.dice.chance("large", w.large) {
+		noise := rand.NewPCG(w.dice.seed, uint64(i))
+		for range 8 << 10 {
+			b = binary.LittleEndian.AppendUint64(b, noise.Uint64())
+		}
+	}
+	return b
+}
+
+// numberOf reads which submission a body is.
+func numberOf(body string) (n int, err error) {
+	_, err = fmt.Sscanf(body, "<a n='%d'>", &n)
+	return n, err
 }
 
 // send sends a message to some instance until it is answered with 202. What has no

@@ -26,7 +26,8 @@ type settings struct {
 	trouble                          time.Duration // how long faults go on
 	crashes, pauses, cuts, stops     int
 	traps                            int
-	mutant                           string // changes of the simulation's own; see mutants_test.go
+	large                            float64 // share of bodies that need a blob
+	mutant                           string  // changes of the simulation's own; see mutants_test.go
 }
 
 func (s settings) settle() time.Duration { return lease.Margin(s.lease) }
@@ -40,6 +41,7 @@ func draw(d *dice) settings {
 	}
 	s.crashes, s.pauses, s.cuts, s.stops = d.below("crashes", 3), d.below("pauses", 3), d.below("cuts", 3), d.below("stops", 2)
 	s.traps = d.below("traps", 4)
+	s.large = []float64{0, 0, 0, 0.1}[d.below("large bodies", 4)]
 	return s
 }
 
@@ -130,18 +132,28 @@ func (w *world) live(ctx context.Context) {
 		s.plans.Wait()
 	}
 	w.quiet = time.Now()
-	for end := time.Now().Add(bound); time.Now().Before(end) && w.check.ok() && !w.atRest(ctx); {
-		time.Sleep(2 * time.Second)
-	}
-	rested := w.atRest(ctx)
-	w.check.count(func(c *counts) { c.Longest = time.Since(w.quiet) })
-	time.Sleep(w.dice.between("afterwards", 0, 20*time.Second)) // what is late arrives
-	w.check.finish(ctx, rested && w.atRest(ctx))
+	w.check.finish(ctx, w.settles(ctx))
 	w.end(ctx)
 }
 
 func (w *world) store(table *memory.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
+}
+
+// settles waits until everything has come to rest, and stays so while what is late arrives.
+func (w *world) settles(ctx context.Context) bool {
+	for end := w.quiet.Add(bound); time.Now().Before(end) && w.check.ok(); {
+		if !w.atRest(ctx) {
+			time.Sleep(2 * time.Second)
+			continue
+		}
+		w.check.count(func(c *counts) { c.Longest = time.Since(w.quiet) })
+		time.Sleep(w.dice.between("afterwards", 100*time.Millisecond, 20*time.Second))
+		if w.atRest(ctx) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) atRest(ctx context.Context) bool {
