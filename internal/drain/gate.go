@@ -42,9 +42,10 @@ func newGate(b Backoff, settle time.Duration) *gate {
 	return &gate{backoff: b, settle: settle, streakKeys: map[string]bool{}, blamed: map[int64]int{}, avoid: map[string]bool{}}
 }
 
-// adopt takes over what the last holder, here or elsewhere, wrote into tail.
+// adopt takes over what the last holder, here or elsewhere, wrote into tail. What this
+// process sent without an answer stays: where it had lost the lane, tail does not have it.
 func (g *gate) adopt(t lane.Tail) {
-	g.settleUntil, g.settleTail = t.SettleUntil, t.SettleUntil
+	g.settleUntil, g.settleTail = later(g.settleUntil, t.SettleUntil), later(g.settleTail, t.SettleUntil)
 	g.pausedUntil, g.reason, g.pauses = t.PausedUntil, t.PauseReason, int(t.Pauses)
 	if len(g.blamed) > maxBlamed {
 		clear(g.blamed)
@@ -81,6 +82,13 @@ func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 		return g.unavailable(e, r, now)
 	}
 	return r.Outcome
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // unanswered notes that something may be at work in the CMS from now on.
