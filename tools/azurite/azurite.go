@@ -100,6 +100,9 @@ func (o Options) args(script string) []string {
 // Ports tells where the process listens.
 func (p *Process) Ports() Ports { return p.ports }
 
+// PID tells which process it is.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when the process has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

@@ -67,20 +67,21 @@ type sizes struct {
 	trips                int           // bare round trips on each side of one
 	fast                 int           // messages to the CMS that takes no time
 	latencies            int           // samples of one client
-	turn                 time.Duration // of many clients
+	rate                 int           // posts of many clients in a turn
 	trickle              int           // messages
 	gap                  time.Duration // between two of them
 	backOff              time.Duration // until the host polls at its longest interval
 	idleMinutes          int
 	wakes                int // messages out of idleness
 	short, long          int // backlogs
+	longMemory           int // on memory storage
 	takeovers            int // of each kind
 	recipe               int // messages
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
-	latencies: 300, turn: 3 * time.Second, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
-	short: 1000, long: 100_000, takeovers: 3, recipe: 60}
+	latencies: 300, rate: 1000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
+	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -96,6 +97,8 @@ func main() {
 	list := flag.Bool("list", false, "list the scenarios and end")
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
 	file := flag.String("json", filepath.Join("build", "bench.json"), "where the rows are written")
+	sizes := fullSizes
+	flag.IntVar(&sizes.long, "long", sizes.long, "messages of the long backlog on Azurite")
 	flag.Parse()
 	if *list {
 		for _, s := range scenarios() {
@@ -103,18 +106,18 @@ func main() {
 		}
 		return
 	}
-	if err := run(ctx, *only, *app, *file); err != nil {
+	if err := run(ctx, *only, *app, *file, sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only, app, file string) error {
+func run(ctx context.Context, only, app, file string, sizes sizes) error {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
 	}
-	b, stop, err := newBench(ctx, app, filepath.Dir(file), fullSizes, os.Stdout)
+	b, stop, err := newBench(ctx, app, filepath.Dir(file), sizes, os.Stdout)
 	if err != nil {
 		return err
 	}
