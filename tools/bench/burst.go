@@ -14,6 +14,8 @@ import (
 )
 
 const (
+	serialTransactions = "transactions per message, serial burst"
+
 	cmsLatency = 20 * time.Millisecond
 	burstLimit = 5 * time.Minute
 )
@@ -176,7 +178,7 @@ func serial(ctx context.Context, b *bench) ([]result, error) {
 	return []result{
 		measured("serial burst", "s", got.elapsed).shareOf(limit).atLeast(0.97).
 			noted("%d messages, %d clients, bare round trip %.2f ms, all accepted after %.2f s", n, b.sizes.clients, got.trip, got.filed),
-		measured("transactions per message, serial burst", "", total(got.used)/float64(n)).atMost(0.5).noted("%s", shares(got.used, n)),
+		measured(serialTransactions, "", total(got.used)/float64(n)).atMost(0.5).noted("%s", shares(got.used, n)),
 	}, nil
 }
 

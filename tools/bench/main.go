@@ -122,8 +122,19 @@ func run(ctx context.Context, only, app, file string, sizes sizes) error {
 		return err
 	}
 	err = b.runAll(ctx, chosen)
+	compare(b.results)
 	printTable(os.Stdout, b.results)
 	return errors.Join(err, writeJSON(file, b.results), stop())
+}
+
+// compare sets the recipe's transactions against Weir's, when both were measured.
+func compare(results []result) {
+	at := func(name string) int {
+		return slices.IndexFunc(results, func(r result) bool { return r.Name == name && r.Error == "" })
+	}
+	if weir, usual := at(serialTransactions), at(recipeTransactions); weir >= 0 && usual >= 0 {
+		results[weir] = results[weir].against(results[usual].Value)
+	}
 }
 
 func choose(only string) ([]scenario, error) {
