@@ -22,7 +22,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/beevik/etree"
 	"golang.org/x/sync/semaphore"
 
 	"weir/internal/weir"
@@ -134,17 +133,13 @@ func (s *Set) parse(charset string, body []byte) (weir.Message, error) {
 	if err != nil {
 		return weir.Message{}, err
 	}
-	root, err := scan(text, s.limits.Depth, s.limits.Elements)
+	root, doc, err := scan(text, s.limits.Depth, s.limits.Elements)
 	if err != nil {
 		return weir.Message{}, err
 	}
 	c := s.match(root)
 	if c == nil {
 		return weir.Message{}, invalid(weir.Problem{Path: "/", Rule: "contract", Message: fmt.Sprintf("no contract accepts the root element %s", short(root.String()))})
-	}
-	doc := etree.NewDocument()
-	if err := doc.ReadFromString(text); err != nil {
-		return weir.Message{}, malformed("the body is not well-formed XML")
 	}
 	m, problems := c.apply(doc)
 	if len(problems) > 0 {

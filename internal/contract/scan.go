@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/beevik/etree"
 )
 
 // name is an element's name with its namespace.
@@ -20,7 +22,8 @@ func (n name) String() string {
 }
 
 // scanner walks a document as a stream of tokens and refuses what must not become a
-// tree, and what encoding/xml lets pass though it is not well-formed (wellformed.go).
+// tree, and what encoding/xml lets pass though it is not well-formed (wellformed.go). What
+// has passed goes into the tree at once, so a document is read only once.
 type scanner struct {
 	text     string
 	decoder  *xml.Decoder
@@ -30,18 +33,20 @@ type scanner struct {
 	scope    scope
 	root     name
 	rooted   bool
+	doc      *etree.Document
 }
 
 type element struct {
 	raw      xml.Name
+	tree     *etree.Element
 	declared []string // namespace prefixes, which end with the element
 }
 
-// scan gives the root element's name.
-func scan(text string, depth, elements int) (name, error) {
-	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), depth: depth, elements: elements, scope: newScope()}
+// scan gives the root element's name and the document.
+func scan(text string, depth, elements int) (name, *etree.Document, error) {
+	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), depth: depth, elements: elements, scope: newScope(), doc: &etree.Document{}}
 	if at, r := badCharacter(text); at >= 0 {
-		return name{}, s.notXML(at, fmt.Sprintf("the character %U is not allowed in XML", r))
+		return name{}, nil, s.notXML(at, fmt.Sprintf("the character %U is not allowed in XML", r))
 	}
 	for {
 		start := int(s.decoder.InputOffset())
@@ -51,19 +56,19 @@ func scan(text string, depth, elements int) (name, error) {
 			break
 		}
 		if err != nil {
-			return name{}, s.notXML(end, syntaxWords(err))
+			return name{}, nil, s.notXML(end, syntaxWords(err))
 		}
 		if words := s.take(token, text[start:end]); words != "" {
-			return name{}, s.notXML(start, words)
+			return name{}, nil, s.notXML(start, words)
 		}
 	}
 	switch {
 	case len(s.open) > 0:
-		return name{}, s.notXML(len(text), fmt.Sprintf("element <%s> is not closed", rawName(s.open[len(s.open)-1].raw)))
+		return name{}, nil, s.notXML(len(text), fmt.Sprintf("element <%s> is not closed", rawName(s.open[len(s.open)-1].raw)))
 	case !s.rooted:
-		return name{}, s.notXML(len(text), "there is no element")
+		return name{}, nil, s.notXML(len(text), "there is no element")
 	}
-	return s.root, nil
+	return s.root, s.doc, nil
 }
 
 // take looks at one token, and at the text it was read from, and says what is wrong with it.
@@ -74,13 +79,40 @@ func (s *scanner) take(token xml.Token, raw string) string {
 	case xml.EndElement:
 		return s.end(t)
 	case xml.CharData:
-		return s.data(raw)
+		if words := s.data(raw); words != "" {
+			return words
+		}
+		s.parent().AddChild(etree.NewText(string(t)))
 	case xml.Directive:
 		return "document type and entity declarations are not accepted"
 	case xml.ProcInst:
-		return instructionWords(t.Target, raw)
+		if words := instructionWords(t.Target, raw); words != "" {
+			return words
+		}
+		s.parent().AddChild(etree.NewProcInst(t.Target, string(t.Inst)))
 	}
 	return ""
+}
+
+// parent is the element whose content comes next.
+func (s *scanner) parent() *etree.Element {
+	if len(s.open) == 0 {
+		return &s.doc.Element
+	}
+	return s.open[len(s.open)-1].tree
+}
+
+// grow adds an element to the tree.
+func (s *scanner) grow(t xml.StartElement) *etree.Element {
+	e := &etree.Element{Space: t.Name.Space, Tag: t.Name.Local}
+	if len(t.Attr) > 0 {
+		e.Attr = make([]etree.Attr, len(t.Attr))
+	}
+	for i, a := range t.Attr {
+		e.Attr[i] = etree.Attr{Space: a.Name.Space, Key: a.Name.Local, Value: a.Value}
+	}
+	s.parent().AddChild(e)
+	return e
 }
 
 // data judges text as it was written: outside the root element, a space that is written as
@@ -116,7 +148,7 @@ func (s *scanner) start(t xml.StartElement) string {
 	if !s.rooted {
 		s.root, s.rooted = name{uri, t.Name.Local}, true
 	}
-	s.open = append(s.open, element{t.Name, declared})
+	s.open = append(s.open, element{t.Name, s.grow(t), declared})
 	return s.scope.attributeWords(t.Attr)
 }
 

@@ -93,10 +93,10 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 	lane := Of(m.Key, a.store.Lanes)
 	nonce := make([]byte, weir.NonceSize)
 	rand.Read(nonce) // never fails: crypto/rand ends the program instead
-	bodySum := sha256.Sum256(m.Body)
-	sub := &submission{ctx: ctx, message: m, nonce: hex.EncodeToString(nonce), bodyHash: hex.EncodeToString(bodySum[:]), done: make(chan result, 1)}
+	sub := &submission{ctx: ctx, message: m, nonce: hex.EncodeToString(nonce), done: make(chan result, 1)}
 	if idempotencyKey != "" {
-		sub.idem = idemKey(m.Key, idempotencyKey)
+		bodySum := sha256.Sum256(m.Body)
+		sub.idem, sub.bodyHash = idemKey(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
 	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce))

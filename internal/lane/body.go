@@ -45,8 +45,15 @@ func compress(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// readers are kept for reuse too: a new one allocates 40 kilobytes.
+var readers = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+
 func decompress(data []byte) ([]byte, error) {
-	r := flate.NewReader(bytes.NewReader(data))
+	r := readers.Get().(io.ReadCloser)
+	defer readers.Put(r)
+	if err := r.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
 	out, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
