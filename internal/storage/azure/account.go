@@ -59,7 +59,7 @@ func Open(c Config) (*Account, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	a := &Account{
-		table:   &Table{client: clients.table.NewClient(c.Prefix + "lanes")},
+		table:   &Table{client: clients.table.NewClient(c.Prefix + "lanes"), name: c.Prefix + "lanes"},
 		tickets: &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets")},
 		poison:  &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets-poison")},
 		bodies:  &Blobs{container: clients.blob.NewContainerClient(c.Prefix + "-bodies")},

@@ -70,6 +70,7 @@ func (b *batch) parts() (parts []part, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r := bufio.NewReader(nil)
 	for {
 		raw, err := inner.NextPart()
 		if errors.Is(err, io.EOF) {
@@ -78,7 +79,8 @@ func (b *batch) parts() (parts []part, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := readPart(raw)
+		r.Reset(raw)
+		p, err := readPart(r)
 		if err != nil {
 			return nil, err
 		}
@@ -97,8 +99,8 @@ func open(contentType string, r io.Reader) (*multipart.Reader, error) {
 	return multipart.NewReader(r, params["boundary"]), nil
 }
 
-func readPart(r io.Reader) (part, error) {
-	resp, err := http.ReadResponse(bufio.NewReader(r), nil)
+func readPart(r *bufio.Reader) (part, error) {
+	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
 		return part{}, err
 	}

@@ -16,6 +16,7 @@ const maxRows = 1000 // of one answer, by storage's limits
 // Table is storage.Table on a table of the account.
 type Table struct {
 	client *aztables.Client
+	name   string
 }
 
 var _ storage.Table = (*Table)(nil)

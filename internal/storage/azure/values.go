@@ -17,41 +17,6 @@ const timeLayout = "2006-01-02T15:04:05.0000000Z"
 
 const typeSuffix = "@odata.type"
 
-// encodeEntity writes the JSON of a row. Whatever JSON cannot tell apart is annotated.
-func encodeEntity(partition, key string, values map[string]any) ([]byte, error) {
-	m := map[string]any{"PartitionKey": partition, "RowKey": key}
-	for name, v := range values {
-		if v == nil {
-			continue
-		}
-		text, edm, err := encodeValue(v)
-		if err != nil {
-			return nil, fmt.Errorf("value %s: %w", name, err)
-		}
-		m[name] = text
-		if edm != "" {
-			m[name+typeSuffix] = edm
-		}
-	}
-	return json.Marshal(m)
-}
-
-func encodeValue(v any) (value any, edm string, err error) {
-	switch v := v.(type) {
-	case string, bool:
-		return v, "", nil
-	case int64:
-		return strconv.FormatInt(v, 10), "Edm.Int64", nil
-	case float64:
-		return encodeFloat(v), "Edm.Double", nil
-	case []byte:
-		return base64.StdEncoding.EncodeToString(v), "Edm.Binary", nil
-	case time.Time:
-		return v.UTC().Truncate(100 * time.Nanosecond).Format(timeLayout), "Edm.DateTime", nil
-	}
-	return nil, "", fmt.Errorf("a %T cannot be stored", v)
-}
-
 func encodeFloat(f float64) any {
 	switch {
 	case math.IsNaN(f):
