@@ -117,7 +117,14 @@ func (c *checker) expect(s *submission) { c.expected = append(c.expected, s) }
 func (c *checker) acknowledged(s *submission, r lane.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.id = r.Message.ID
+	id := r.Message.ID
+	if l := c.lane(id.Lane); id.Seq < 1 || id.Seq > int64(len(l.log)) || l.log[id.Seq-1].id != id {
+		c.failed("lost", "submission %d was answered with %+v, which is not in the log", s.number, id)
+	}
+	if !s.id.IsZero() && s.id != id {
+		c.failed("twice", "submission %d was answered with %+v and with %+v", s.number, s.id, id)
+	}
+	s.id = id
 }
 
 func (c *checker) lane(n int) *laneState {
@@ -271,8 +278,8 @@ func (c *checker) begin(r *request) {
 	c.w.trace.add("%s sends seq %d of lane %d, key %s, fence %d, attempt %d (%d)", r.p.name, r.id.Seq, r.id.Lane, r.key, r.fence, r.attempt, r.status)
 	c.counts.Requests++
 	until, stood := r.p.trusts(c.store.LeaseName(r.id.Lane))
-	if !time.Now().Before(until) && !stood {
-		c.failed("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still", r.p.name, time.Since(until))
+	if !r.sent.Before(until) && !stood {
+		c.failed("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still", r.p.name, r.sent.Sub(until))
 	}
 	c.overlap(l, r)
 	l.active = append(l.active, r)
@@ -292,6 +299,9 @@ func (c *checker) begin(r *request) {
 // own clock.
 func (c *checker) early(l *laneState, f *filed, r *request) {
 	now := r.p.now()
+	if c.w.jumps > 0 {
+		now = now.Add(2 * time.Second) // it may have read its clock before that jumped
+	}
 	if until := l.last.Tail.PausedUntil; until.After(now) {
 		c.failed("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane, until.Sub(now))
 	}
@@ -383,12 +393,15 @@ func (c *checker) end(r *request) {
 }
 
 // answered sees a process get its answer.
-func (c *checker) answered(r *request) {
+func (c *checker) answered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.status == 200 {
 		f := c.lane(r.id.Lane).log[r.id.Seq-1]
-		f.taken, f.under = true, max(f.under, r.fence)
+		f.taken = true
+		if whole { // else it is the client's own affair whether it believes it
+			f.under = max(f.under, r.fence)
+		}
 	}
 }
 

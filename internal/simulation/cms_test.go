@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"testing/iotest"
 	"time"
 
 	"weir/internal/weir"
@@ -26,8 +27,8 @@ type request struct {
 	body    string
 	fence   int64
 	attempt int
-	began   time.Time
-	ended   time.Time // zero = the CMS is at work on it
+	sent    time.Time // by the process
+	began   time.Time // at the CMS
 	status  int       // as the CMS meant to answer
 	cut     chan struct{}
 	done    chan struct{}
@@ -45,16 +46,26 @@ var errRefused, errLost = errors.New("connection refused"), errors.New("connecti
 
 // plan is what the CMS does with a request.
 type plan struct {
-	refuse bool
+	refuse bool // the connection
+	stale  bool // it is a kept one that was closed before anything was written
 	lose   bool // the connection, before the answer
+	torn   bool // the answer's body breaks off
 	takes  time.Duration
 	status int
+	header http.Header
 }
 
 // plan draws it. Some minutes the CMS is down as a whole.
-func (c *fakeCMS) plan(id weir.ID) plan {
+func (c *fakeCMS) plan(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
-	p := plan{takes: w.dice.between(name, 5*time.Millisecond, 60*time.Millisecond), status: 200}
+	p := plan{takes: w.dice.between(name, 5*time.Millisecond, 60*time.Millisecond), status: 200, header: http.Header{}}
+	if w.swift {
+		p.takes /= 50
+	}
+	if n, err := numberOf(body); err == nil && (n == w.bad[0] || n == w.bad[1]) {
+		p.status = []int{500, 422}[n%2]
+		return p
+	}
 	if w.calm() {
 		return p
 	}
@@ -63,28 +74,40 @@ func (c *fakeCMS) plan(id weir.ID) plan {
 		p.status = 503
 		return p
 	}
-	switch x := w.dice.float(name + " what"); {
-	case x < 0.72:
-	case x < 0.77:
-		p.takes = w.dice.between(name+" slow", 500*time.Millisecond, 8*time.Second)
-	case x < 0.80:
-		p.lose, p.takes = true, w.dice.between(name+" lost", 5*time.Millisecond, 3*time.Second)
-	case x < 0.86:
-		p.status = 500
-	case x < 0.89:
-		p.status = 409
-	case x < 0.92:
-		p.status = 422
-	case x < 0.94:
-		p.status = 302
-	case x < 0.96:
-		p.status = 429
-	case x < 0.98:
-		p.status = 504
-	default:
-		p.refuse = true
+	if w.dice.chance(name+" fault", w.cmsFaults) {
+		c.spoil(&p, name)
 	}
 	return p
+}
+
+// spoil makes a plan go wrong.
+func (c *fakeCMS) spoil(p *plan, name string) {
+	d := c.w.dice
+	pick := func(of ...int) int { return of[d.below(name+" pick", len(of))] }
+	switch d.below(name+" what", 12) {
+	case 0, 1:
+		p.takes = d.between(name+" slow", 500*time.Millisecond, 8*time.Second)
+	case 2:
+		p.lose, p.takes = true, d.between(name+" lost", 5*time.Millisecond, 3*time.Second)
+	case 3:
+		p.refuse = true
+	case 4:
+		p.stale = true
+	case 5:
+		p.torn = true
+	case 6, 7:
+		p.status = pick(500, 500, 501, 409, 423, 425)
+	case 8:
+		p.status = pick(400, 404, 422)
+	case 9:
+		p.status = pick(301, 302, 303, 307, 308)
+		p.header.Set("Location", "http://cms.test/elsewhere")
+	case 10:
+		p.status = pick(408, 504)
+	case 11:
+		p.status = pick(401, 403, 407, 429, 429, 502, 503, 503)
+		p.header.Set("Retry-After", fmt.Sprint(pick(0, 1, 3, 8)))
+	}
 }
 
 // RoundTrip sends one request. A process that stands still sends it when it goes on, too
@@ -103,8 +126,10 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := c.cms.plan(id)
+	plan := c.cms.plan(id, string(body))
 	if plan.refuse {
+		p.wait(r.Context(), w.dice.between(fmt.Sprint("refused ", id.Lane, " ", id.Seq), 50*time.Microsecond, 2*time.Millisecond))
+		p.running(r.Context())
 		return nil, errRefused
 	}
 	p.spring("send", early)
@@ -113,63 +138,88 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
 		t.GotConn(httptrace.GotConnInfo{Reused: true})
+		if plan.stale {
+			return nil, errLost
+		}
 		t.WroteHeaders()
 	}
+	p.enter(1)
+	defer p.enter(-1)
 	return c.exchange(r, id, string(body), plan)
+}
+
+// enter counts the requests that are under way.
+func (p *process) enter(n int) {
+	p.mu.Lock()
+	p.requests += n
+	requests, atOnce := p.requests, p.w.atOnce
+	p.mu.Unlock()
+	if atOnce > 0 && requests > atOnce {
+		p.w.check.fail("limit", "%s has %d requests under way where %d are allowed", p.name, requests, atOnce)
+	}
 }
 
 func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*http.Response, error) {
 	p, w := c.p, c.p.w
-	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, began: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
+	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, sent: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
-	w.check.begin(req)
+	name := fmt.Sprint("trip ", id.Lane, " ", id.Seq)
+	stood := r.Context().Err() != nil // it stood still before it could send; the rest takes no time
+	if trip := w.dice.between(name, 50*time.Microsecond, 2*time.Millisecond); !stood && !p.wait(r.Context(), trip) {
+		if w.dice.chance(name+" arrives", 0.5) {
+			close(req.cut)
+			c.cms.work(req, plan)
+		}
+		p.running(r.Context())
+		return nil, errLost
+	}
 	c.cms.work(req, plan)
 	p.spring("send", afterwards)
-	gone := r.Context().Done()
-	for {
-		select {
-		case <-req.done:
-			if plan.lose {
-				return c.lost(r, id, body)
-			}
-			if !p.running(r.Context()) {
-				return nil, errLost
-			}
-			w.check.answered(req)
-			return answer(r, plan.status), nil
-		case <-gone:
-			if !p.running(r.Context()) {
-				return nil, errLost
-			}
-			close(req.cut)
-			return nil, context.Cause(r.Context())
-		case <-p.killed:
-			close(req.cut)
-			p.running(r.Context())
+	select {
+	case <-req.done:
+		if !p.running(r.Context()) {
 			return nil, errLost
 		}
+		if plan.lose {
+			return c.lost(r, id, body)
+		}
+		w.check.answered(req, !plan.torn)
+		return answer(r, plan), nil
+	case <-r.Context().Done():
+		if !p.running(r.Context()) {
+			return nil, errLost
+		}
+		close(req.cut)
+		return nil, context.Cause(r.Context())
+	case <-p.killed:
+		close(req.cut)
+		p.running(r.Context())
+		return nil, errLost
 	}
 }
 
 // lost is a connection that broke. Where requests are sent again by themselves, they are.
 func (c *wire) lost(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
-		return c.exchange(r, id, body, c.cms.plan(id))
+		return c.exchange(r, id, body, c.cms.plan(id, body))
 	}
 	return nil, errLost
 }
 
-// work is what goes on inside the CMS. Of what is cut off it may still do for most of
-// settle. A connection that is lost is such a cut too.
+// work takes a request in. Of what is cut off the CMS may still do for most of settle; a
+// connection that is lost is such a cut too, and so is whoever gives up on the way (408,
+// 504).
 func (c *fakeCMS) work(req *request, plan plan) {
-	settle := c.w.settle() * 8 / 10
+	settle := c.w.settle * 8 / 10
+	req.began = time.Now()
+	c.w.check.begin(req)
 	c.w.loose.Go(func() {
 		timer := time.NewTimer(plan.takes)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			if plan.lose || plan.status == 504 {
+			if plan.lose || plan.status == 504 || plan.status == 408 {
 				close(req.done)
 				time.Sleep(c.w.dice.between(fmt.Sprint("after ", req.id.Lane, " ", req.id.Seq), 0, settle))
 				c.w.check.end(req)
@@ -184,13 +234,10 @@ func (c *fakeCMS) work(req *request, plan plan) {
 	})
 }
 
-func answer(r *http.Request, status int) *http.Response {
-	h := http.Header{}
-	if status == 302 {
-		h.Set("Location", "http://cms.test/elsewhere")
+func answer(r *http.Request, plan plan) *http.Response {
+	body := io.Reader(strings.NewReader("done"))
+	if plan.torn {
+		body = io.MultiReader(strings.NewReader("do"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
-	if status == 429 {
-		h.Set("Retry-After", "3")
-	}
-	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: h, Body: io.NopCloser(strings.NewReader("done")), Request: r}
+	return &http.Response{StatusCode: plan.status, ProtoMajor: 1, ProtoMinor: 1, Header: plan.header, Body: io.NopCloser(body), Request: r}
 }

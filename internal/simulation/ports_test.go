@@ -31,6 +31,7 @@ const (
 	hang
 	hangAfter
 	late
+	throttled
 )
 
 func (p *process) fault(op string) faultKind {
@@ -40,7 +41,7 @@ func (p *process) fault(op string) faultKind {
 	if p.w.calm() || !p.w.dice.chance(p.name+" fault "+op, p.w.faults) {
 		return none
 	}
-	return []faultKind{before, before, after, after, hang, hangAfter, late}[p.w.dice.below(p.name+" kind "+op, 7)]
+	return []faultKind{before, throttled, after, after, hang, hangAfter, late}[p.w.dice.below(p.name+" kind "+op, 7)]
 }
 
 // do makes one operation. write says that it changes something; effect must be safe to
@@ -63,6 +64,9 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	case before:
 		p.wait(ctx, out)
 		return fault(op, storage.Unavailable)
+	case throttled:
+		p.wait(ctx, out)
+		return fault(op, storage.Throttled)
 	case hang:
 		p.wait(ctx, hangs)
 		return fault(op, lost)

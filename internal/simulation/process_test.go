@@ -15,6 +15,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/invoke"
 	"weir/internal/lane"
+	"weir/internal/lease"
 	"weir/internal/storage"
 	"weir/internal/ticket"
 )
@@ -23,9 +24,9 @@ import (
 type slot struct {
 	w      *world
 	number int
-	offset time.Duration // of its clock
 
 	mu      sync.Mutex
+	offset  time.Duration // of its clock, within a second
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
@@ -51,6 +52,7 @@ type process struct {
 
 	mu       sync.Mutex
 	dead     bool
+	requests int           // under way to the CMS
 	resume   chan struct{} // closed when it goes on; nil = it runs
 	standing int           // how many wait for that
 	resumed  time.Time
@@ -78,7 +80,7 @@ func (w *world) newSlot(number int) *slot {
 func (s *slot) start() {
 	w := s.w
 	p := &process{w: w, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
-	p.now = func() time.Time { return time.Now().Add(s.offset) }
+	p.now = s.clock
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
 	if err != nil {
@@ -87,8 +89,8 @@ func (s *slot) start() {
 	store := &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
 	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle(), Attempts: w.attempts,
-		Backoff: drain.Backoff{Min: 500 * time.Millisecond, Max: 15 * time.Second}, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
+		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Backoff: w.backoff, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 	p.appends = lane.NewAppender(store, quietLog)
 	p.appends.Filed = p.drainer.Offer
@@ -100,6 +102,13 @@ func (s *slot) start() {
 	s.mu.Unlock()
 	w.trace.add("%s starts", p.name)
 	p.serve()
+}
+
+// clock is the slot's wall clock.
+func (s *slot) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.offset)
 }
 
 // running waits while the process stands still. It is false when the process has been
@@ -174,7 +183,7 @@ func (p *process) cutOff(op string) bool {
 func (p *process) granted(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until := asked.Add(length - p.w.settle()); until.After(p.trust[name]) { // a late copy grants nothing new
+	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) { // a late copy grants nothing new
 		p.trust[name] = until
 	}
 }
@@ -278,6 +287,13 @@ func (s *slot) plan() {
 			w.check.count(func(c *counts) { c.Cuts++ })
 		})
 	}
+	for range w.jumps {
+		s.at(name+" jump", func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.offset = w.dice.between(name+" clock", -time.Second, time.Second)
+		})
+	}
 	for range w.traps {
 		s.at(name+" trap", s.setTrap)
 	}
@@ -292,6 +308,23 @@ func (s *slot) plan() {
 			p.kill()
 			s.start()
 			w.check.count(func(c *counts) { c.Stops++ })
+		})
+	}
+}
+
+// planOutages cuts all instances off from storage at once.
+func (w *world) planOutages() {
+	for range w.outages {
+		when, d := w.dice.between("outage at", 0, w.trouble), w.dice.between("outage for", time.Second, 40*time.Second)
+		w.loose.Go(func() {
+			time.Sleep(when)
+			w.trace.add("storage is away for %s", d)
+			for _, s := range w.slots {
+				p := s.now()
+				p.mu.Lock()
+				p.cutUntil, p.onlyCut = time.Now().Add(d), ""
+				p.mu.Unlock()
+			}
 		})
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // submission is a message as an upstream sees it: sent until it is answered.
 type submission struct {
+	number    int
 	key, idem string
 	message   weir.Message
-	sent      int     // calls made
 	id        weir.ID // as acknowledged
 }
 
@@ -31,8 +31,16 @@ func (w *world) sendMessages(ctx context.Context) {
 		w.check.expect(s)
 		w.upstream.Go(func() {
 			time.Sleep(start)
-			w.send(ctx, i, s)
+			w.send(ctx, fmt.Sprint(i), s)
+			w.sendOther(ctx, s)
 		})
+		if s.idem != "" && w.dice.chance("double", 0.2) {
+			again := start + w.dice.between("double", time.Microsecond, []time.Duration{time.Millisecond, 10 * time.Second}[w.dice.below("double", 2)])
+			w.upstream.Go(func() {
+				time.Sleep(again)
+				w.send(ctx, fmt.Sprint(i, " double"), s)
+			})
+		}
 	}
 }
 
@@ -45,7 +53,7 @@ func (w *world) submission(i int) *submission {
 	case kind == 3:
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
 	}
-	s := &submission{key: key, message: m}
+	s := &submission{number: i, key: key, message: m}
 	if w.dice.chance("idempotent", 0.6) {
 		s.idem = fmt.Sprint("idem", i)
 	}
@@ -72,23 +80,35 @@ func numberOf(body string) (n int, err error) {
 
 // send sends a message to some instance until it is answered with 202. What has no
 // idempotency key is sent once: to send it again would be another message.
-func (w *world) send(ctx context.Context, i int, s *submission) {
+func (w *world) send(ctx context.Context, name string, s *submission) {
 	for range 40 {
-		s.sent++
-		p := w.slots[w.dice.below(fmt.Sprint("to ", i), len(w.slots))].now()
+		p := w.slots[w.dice.below("to "+name, len(w.slots))].now()
 		r, err := w.call(ctx, p, s)
 		if err == nil {
 			w.check.acknowledged(s, r)
-			w.trace.add("%s filed message %d as lane %d seq %d (duplicate %v)", p.name, i, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
-			time.Sleep(w.dice.between(fmt.Sprint("ring ", i), 0, 200*time.Microsecond))
+			w.trace.add("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
+			time.Sleep(w.dice.between("ring "+name, 0, 200*time.Microsecond))
 			p.bell.RingSoon(r.Message.ID.Lane)
 			return
 		}
-		w.trace.add("%s: message %d not answered: %v", p.name, i, err)
+		w.trace.add("%s: message %s not answered: %v", p.name, name, err)
 		if s.idem == "" {
 			return
 		}
-		time.Sleep(w.dice.between(fmt.Sprint("again ", i), 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.between("again "+name, 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// sendOther sends another body under the idempotency key of a message that was filed.
+func (w *world) sendOther(ctx context.Context, s *submission) {
+	if s.idem == "" || s.id.IsZero() || !w.dice.chance("other", 0.1) {
+		return
+	}
+	other := *s
+	other.message.Body = []byte("another")
+	p := w.slots[w.dice.below("other to", len(w.slots))].now()
+	if r, err := w.call(ctx, p, &other); err == nil {
+		w.check.fail("twice", "another body under an idempotency key that is taken was answered with %+v", r.Message.ID)
 	}
 }
 

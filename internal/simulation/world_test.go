@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage/memory"
@@ -20,29 +21,63 @@ import (
 type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
+	settle                           time.Duration // how long the CMS may work on what was cut off
 	timeout                          time.Duration // of one attempt
 	attempts                         int
+	backoff                          drain.Backoff
+	rate                             time.Duration // between two attempts of a process; 0 = none
+	atOnce                           int           // attempts of a process at a time; 0 = no bound
 	faults                           float64       // probability of a storage fault
+	cmsFaults                        float64       // and of a request that the CMS does not just take
+	swift                            bool          // the CMS takes next to no time
 	trouble                          time.Duration // how long faults go on
+	bad                              [2]int        // submissions that the CMS never takes
 	crashes, pauses, cuts, stops     int
-	traps                            int
+	traps, jumps                     int
+	outages                          int     // of all storage
 	large                            float64 // share of bodies that need a blob
 	mutant                           string  // changes of the simulation's own; see mutants_test.go
 }
 
-func (s settings) settle() time.Duration { return lease.Margin(s.lease) }
-
 // draw makes a seed's settings.
 func draw(d *dice) settings {
 	s := settings{
-		instances: 2 + d.below("instances", 2), lanes: 1 + d.below("lanes", 3), messages: 15 + d.below("messages", 30), keys: 2 + d.below("keys", 6),
-		lease: 15 * time.Second, timeout: d.between("timeout", time.Second, 6*time.Second), attempts: 2 + d.below("attempts", 4),
-		faults: []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], trouble: d.between("trouble", 20*time.Second, 90*time.Second),
+		instances: []int{1, 2, 2, 3, 3, 4}[d.below("instances", 6)], lanes: 1 + d.below("lanes", 3), messages: 15 + d.below("messages", 30), keys: 2 + d.below("keys", 6),
+		lease: []time.Duration{15, 15, 15, 20, 30}[d.below("lease", 5)] * time.Second, timeout: d.between("timeout", time.Second, 6*time.Second), attempts: 2 + d.below("attempts", 4),
+		backoff: drain.Backoff{Min: d.between("backoff", 100*time.Millisecond, time.Second), Max: d.between("backoff", 2*time.Second, 15*time.Second)},
+		faults:  []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], cmsFaults: []float64{0.05, 0.3, 0.3, 0.6}[d.below("cms faults", 4)],
+		trouble: d.between("trouble", 20*time.Second, 90*time.Second), large: []float64{0, 0, 0, 0.1}[d.below("large bodies", 4)],
 	}
+	s.settle = lease.Margin(s.lease)
+	if d.chance("long settle", 0.3) {
+		s.settle += d.between("settle", 0, 3*time.Second)
+	}
+	s.limits(d)
 	s.crashes, s.pauses, s.cuts, s.stops = d.below("crashes", 3), d.below("pauses", 3), d.below("cuts", 3), d.below("stops", 2)
-	s.traps = d.below("traps", 4)
-	s.large = []float64{0, 0, 0, 0.1}[d.below("large bodies", 4)]
+	s.traps, s.jumps = d.below("traps", 4), d.below("jumps", 3)
+	if d.chance("outage", 0.2) {
+		s.outages = 1 + d.below("outages", 2)
+	}
+	s.bad = [2]int{-1, -1}
+	for i := range d.below("bad messages", 3) {
+		s.bad[i] = d.below("bad", s.messages)
+	}
 	return s
+}
+
+// limits draws what only some seeds have: a rush of messages on a CMS that keeps up, and
+// limits of rate and number.
+func (s *settings) limits(d *dice) {
+	switch d.below("kind", 12) {
+	case 0:
+		s.swift, s.messages, s.keys = true, 150+d.below("rush", 250), 20+d.below("many keys", 80)
+	case 1, 2:
+		// Several lanes would wait for their turn until the very same moment, and which of
+		// them is then first is not the seed's.
+		s.rate, s.lanes = d.between("rate", 20*time.Millisecond, time.Second), 1
+	case 3, 4:
+		s.atOnce = 1 + d.below("at once", 2)
+	}
 }
 
 // world is one run.
@@ -123,6 +158,7 @@ func (w *world) live(ctx context.Context) {
 	for _, s := range w.slots {
 		s.plan()
 	}
+	w.planOutages()
 	if w.mutant == "an outsider writes tail" {
 		w.meddle()
 	}
@@ -173,7 +209,7 @@ func (w *world) end(ctx context.Context) {
 		s.end(ctx)
 	}
 	w.loose.Wait()
-	time.Sleep(time.Minute) // what had begun to wait gives up
+	time.Sleep(10 * time.Minute) // what had begun to wait gives up
 }
 
 var quietLog = slog.New(slog.DiscardHandler)
