@@ -51,6 +51,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	}
 	appender := lane.NewAppender(store, p.log)
 	appender.Filed = drainer.Offer
+	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
 		Contracts: p.contracts, Log: appender, Bell: bell, MaxBody: int64(s.MaxBody), Logger: p.log})
 	add("status", "/api/messages/{id}", http.MethodGet, &status.Function{Log: store, Logger: p.log})

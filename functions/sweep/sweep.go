@@ -37,11 +37,17 @@ type Retention interface {
 	Forgotten(ctx context.Context) error
 }
 
+// Schedules runs recurring messages in this process; Load reads anew when they are due.
+type Schedules interface {
+	Load(ctx context.Context) error
+}
+
 // Function sweeps. All exported fields are needed.
 type Function struct {
 	Log       Reader
 	Waker     Waker
 	Retention Retention
+	Schedules Schedules
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -68,6 +74,9 @@ func (f *Function) Sweep(ctx context.Context) error {
 		if err := f.lane(ctx, number); err != nil {
 			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))
 		}
+	}
+	if err := f.Schedules.Load(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("schedules: %w", err))
 	}
 	if now := f.Now(); len(errs) == 0 && now.Sub(f.forgotten) >= forgottenEvery {
 		f.forgotten = now

@@ -38,6 +38,7 @@ var statuses = map[weir.Kind]int{
 	weir.Conflict: http.StatusConflict, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
 	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict, weir.Lost: http.StatusServiceUnavailable,
 	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
+	weir.Precondition: http.StatusPreconditionFailed,
 }
 
 // Status gives the HTTP status of an error.
