@@ -35,7 +35,7 @@ type problem struct {
 
 var statuses = map[weir.Kind]int{
 	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest, weir.NotFound: http.StatusNotFound,
-	weir.Conflict: http.StatusConflict, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
+	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
 	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict, weir.Lost: http.StatusServiceUnavailable,
 	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
 }
