@@ -133,6 +133,7 @@ func (d *Drainer) Close(ctx context.Context) error {
 	d.closed = true
 	d.mu.Unlock()
 	d.shut()
+	d.finals.end()
 	defer d.cancel()
 	done := make(chan struct{})
 	go func() { d.wg.Wait(); close(done) }()

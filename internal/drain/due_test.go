@@ -222,7 +222,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			if _, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), "nonsense"); weir.KindOf(err) != weir.Stale {
 				t.Errorf("moved by a stale version: %v", err)
 			}
-			st, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), w.status(later).Version)
+			st, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
 			if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
 				t.Fatalf("%+v, %v", st, err)
 			}

@@ -20,7 +20,7 @@ type place struct {
 }
 
 // Await gives a channel that is closed once this process has committed that the message is
-// final, and a function that ends the waiting. What another process commits, it does not
+// final, or the Drainer is closed, and a function that ends the waiting. What another process commits, it does not
 // see.
 func (d *Drainer) Await(id weir.ID) (<-chan struct{}, func()) {
 	f, at, ch := &d.finals, place{id.Lane, id.Seq}, make(chan struct{})
@@ -39,6 +39,18 @@ func (d *Drainer) Await(id weir.ID) (<-chan struct{}, func()) {
 		if delete(f.waiting[at], ch); len(f.waiting[at]) == 0 {
 			delete(f.waiting, at)
 		}
+	}
+}
+
+// end wakes all that wait: this process commits nothing more.
+func (f *finals) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at, all := range f.waiting {
+		for ch := range all {
+			close(ch)
+		}
+		delete(f.waiting, at)
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *Store) asked(ctx context.Context, id weir.ID) (bool, error) {
 	return err == nil, err
 }
 
-// Move gives a scheduled message another moment. version is the Version of the Status that
+// Move gives a scheduled message another moment. version is the weir.Tag of the Status that
 // the caller decided by; empty = any. Conflict: the message is not scheduled any more.
 // Stale: it has changed since.
 func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
@@ -104,7 +104,7 @@ func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version str
 			return nil, nil
 		case e.Stage != weir.Scheduled:
 			return nil, conflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
-		case version != "" && version != e.status.Version:
+		case version != "" && version != weir.Tag(e.status.Version):
 			return nil, &weir.Error{Kind: weir.Stale, Op: "move", Message: "the message has changed since: read it again"}
 		}
 		ops := []storage.Op{{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{"DueAt": due, "MoveNonce": nonce}}}
