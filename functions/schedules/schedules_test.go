@@ -175,7 +175,7 @@ func TestFunction_Refuses(t *testing.T) {
 	}
 	t.Run("APreconditionThatFails", func(t *testing.T) {
 		t.Parallel()
-		f := &fake{err: &weir.Error{Kind: weir.Precondition, Op: "schedule", Message: "changed"}}
+		f := &fake{err: &weir.Error{Kind: weir.Stale, Op: "schedule", Message: "changed"}}
 		for _, method := range []string{"PUT", "DELETE"} {
 			if w := serve(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 || len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
 				t.Errorf("%s: %d %+v", method, w.Code, f.cond)

@@ -66,7 +66,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 	if err != nil || string(got.Message) != string(large.Message) || !got.Start.Equal(large.Start) || !got.End.Equal(large.End) || got.Overlap != recur.Skip || !got.NextAt.Equal(first.NextAt) || got.Version != first.Version {
 		t.Errorf("%+v, %v", got.State, err)
 	}
-	if _, err := put("large", definition("@daily"), recur.Condition{NotExists: true}); weir.KindOf(err) != weir.Precondition {
+	if _, err := put("large", definition("@daily"), recur.Condition{NotExists: true}); weir.KindOf(err) != weir.Stale {
 		t.Errorf("put where one is: %v", err)
 	}
 	if _, err := put("every", definition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }), recur.Condition{}); err != nil {

@@ -184,7 +184,7 @@ func TestRunner_Conditions(t *testing.T) {
 		try := func(what string, d recur.Definition, c recur.Condition, want error) recur.Schedule {
 			t.Helper()
 			s, _, err := r.Put(t.Context(), "s", d, c)
-			if (err == nil) != (want == nil) || err != nil && weir.KindOf(err) != weir.Precondition {
+			if (err == nil) != (want == nil) || err != nil && weir.KindOf(err) != weir.Stale {
 				t.Errorf("%s: %v", what, err)
 			}
 			return s
@@ -196,7 +196,7 @@ func TestRunner_Conditions(t *testing.T) {
 		try("If-None-Match on something", hourly, recur.Condition{NotExists: true}, refused)
 		second := try("If-Match with its version", daily, recur.Condition{Versions: []string{"x", first.Version}}, nil)
 		try("If-Match with an older version", hourly, recur.Condition{Versions: []string{first.Version}}, refused)
-		if err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{first.Version}}); weir.KindOf(err) != weir.Precondition {
+		if err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{first.Version}}); weir.KindOf(err) != weir.Stale {
 			t.Errorf("delete with an older version: %v", err)
 		}
 		pass(25 * time.Hour) // a run is no change of the definition
@@ -226,7 +226,7 @@ func TestRunner_LostUpdate(t *testing.T) {
 			}()
 		}
 		one, other := <-answers, <-answers
-		if (one == nil) == (other == nil) || weir.KindOf(errors.Join(one, other)) != weir.Precondition {
+		if (one == nil) == (other == nil) || weir.KindOf(errors.Join(one, other)) != weir.Stale {
 			t.Errorf("%v, %v", one, other)
 		}
 	})
@@ -275,6 +275,48 @@ func TestRunner_LargeMessage(t *testing.T) {
 	})
 }
 
+// A text that never became a definition's must not be read in place of the one that is.
+func TestRunner_LargeMessageNotPut(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		noise := make([]byte, 100<<10)
+		_, _ = rand.Read(noise)
+		large := definition("@every 1h", func(d *recur.Definition) {
+			d.Message = append(d.Message, base64.StdEncoding.EncodeToString(noise)...)
+		})
+		r := w.process("a", 0)
+		w.put(r, "s", large)
+		other := large
+		other.Message = append([]byte(`<a key="other"/>`), large.Message...)
+		w.faults.Once(isMove, storagetest.Fault{Kind: storagetest.FailBefore})
+		if _, _, err := r.Put(t.Context(), "s", other, recur.Condition{}); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("put on storage that is away: %v", err)
+		}
+		if got := w.get("s"); string(got.Message) != string(large.Message) {
+			t.Errorf("the message is %.40q", got.Message)
+		}
+	})
+}
+
+// A move that arrives late must not bring a schedule back to what it was.
+func TestRunner_LateMove(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.put(w.process("a", 0), "s", definition("@every 1h"))
+		w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Actor == "a" && isMove(c) {
+				return storagetest.Fault{Kind: storagetest.Late, Delay: time.Minute}
+			}
+			return storagetest.Fault{}
+		})
+		pass(time.Hour)
+		w.put(w.process("b", 0), "s", definition("@every 1h", func(d *recur.Definition) { d.Paused = true }))
+		pass(2 * time.Minute)
+		w.faults.Wait()
+		if s := w.get("s"); !s.NextAt.IsZero() || s.Filed != 1 || w.dues() != "01:00:00Z" {
+			t.Errorf("filed %s, %+v", w.dues(), s.State)
+		}
+	})
+}
+
 func TestRunner_Run(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		r := w.process("a", 0)
@@ -306,7 +348,7 @@ func TestRunner_Refused(t *testing.T) {
 		w.put(r, "s", definition("@every 1h"))
 		strict := recur.New(recur.Config{
 			Store: &recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now},
-			Log:   &log{nil, w.store(""), w}, Contracts: refusing{}, Bell: bell{}, Now: time.Now, Logger: quiet,
+			Log:   &log{nil, w.store(""), w, ""}, Contracts: refusing{}, Bell: bell{}, Now: time.Now, Logger: quiet,
 		})
 		defer strict.Close(t.Context())
 		r.Close(t.Context())

@@ -31,6 +31,7 @@ type world struct {
 	faults *storagetest.Faults
 	lanes  int
 	final  atomic.Bool // every message is said to be delivered
+	blind  string      // the process that does not hear of it
 }
 
 // simulate runs a test in virtual time.
@@ -38,7 +39,7 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3}
+		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3, blind: "nobody"}
 		if err := w.store("").Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func (w *world) process(actor string, ahead time.Duration) *recur.Runner {
 	now := func() time.Time { return time.Now().Add(ahead) }
 	r := recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
-		Log:       &log{lane.NewAppender(store, quiet), store, w},
+		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
 		Contracts: contracts{}, Bell: bell{}, Now: now, Logger: quiet,
 	})
 	w.t.Cleanup(func() {
@@ -87,11 +88,12 @@ type log struct {
 	*lane.Appender
 	store *lane.Store
 	w     *world
+	actor string
 }
 
 func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	st, err := l.store.Status(ctx, id)
-	if l.w.final.Load() {
+	if l.w.final.Load() && l.actor != l.w.blind {
 		st.Stage = weir.Delivered
 	}
 	return st, err

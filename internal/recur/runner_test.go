@@ -246,6 +246,29 @@ func TestRunner_Overlap(t *testing.T) {
 			}
 		})
 	})
+	t.Run("OneSkipsWhatAnotherHasFiled", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.final.Store(true)
+			w.blind = "" // the one without faults
+			w.put(w.process("b", 0), "s", definition("@every 1h", skip))
+			pass(time.Hour)
+			other, done := w.process("", 0), false
+			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if !done && isMove(c) { // b has filed the second one
+					done = true
+					w.put(other, "s", definition("@every 1h", skip, func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))
+					if s := w.get("s"); s.Skipped != 1 {
+						t.Errorf("%+v", s.State)
+					}
+				}
+				return storagetest.Fault{}
+			})
+			pass(time.Hour)
+			if s := w.get("s"); s.Filed != 2 || s.Skipped != 0 || s.Last.DueAt.Format("15:04") != "02:00" || s.NextRun != 3 {
+				t.Errorf("%+v", s.State)
+			}
+		})
+	})
 	t.Run("Queue", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.put(w.process("a", 0), "s", definition("@every 1h"))

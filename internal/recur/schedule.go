@@ -131,7 +131,7 @@ type Condition struct {
 // check compares with the version there is; empty = there is no such schedule.
 func (c Condition) check(version string) error {
 	refuse := func(message string) error {
-		return &weir.Error{Kind: weir.Precondition, Op: "schedule", Message: message}
+		return &weir.Error{Kind: weir.Stale, Op: "schedule", Message: message}
 	}
 	if c.NotExists && version != "" {
 		return refuse("there is a schedule of this name already")

@@ -162,8 +162,8 @@ func (r *Runner) file(ctx context.Context, s *Schedule, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if due.After(now) {
-		m.DueAt = due
+	if m.DueAt = later(m.DueAt, due); !m.DueAt.After(now) {
+		m.DueAt = time.Time{} // at once
 	}
 	receipt, err := r.append(ctx, m, s.Name+"@"+stamp(due))
 	if weir.KindOf(err) == weir.Invalid && err != nil {

@@ -10,18 +10,18 @@ type Kind int
 
 // The kinds of errors, with the HTTP status each becomes.
 const (
-	Internal     Kind = iota // 500: our defect; its text stays in the log
-	Malformed                // 400: cannot be read at all
-	NotFound                 // 404
-	Conflict                 // 409
-	TooLarge                 // 413
-	Unsupported              // 415: media type or encoding
-	Invalid                  // 422: read, and against the rules
-	Busy                     // the lease is held by another
-	Lost                     // the lease is lost
-	Unavailable              // 503: storage cannot be reached now; try again
-	Rejected                 // permanent refusal by the CMS
-	Precondition             // 412: it was changed since the caller read it
+	Internal    Kind = iota // 500: our defect; its text stays in the log
+	Malformed               // 400: cannot be read at all
+	NotFound                // 404
+	Conflict                // 409
+	Stale                   // 412: it has changed since the caller read it
+	TooLarge                // 413
+	Unsupported             // 415: media type or encoding
+	Invalid                 // 422: read, and against the rules
+	Busy                    // the lease is held by another
+	Lost                    // the lease is lost
+	Unavailable             // 503: storage cannot be reached now; try again
+	Rejected                // permanent refusal by the CMS
 )
 
 // Problem is one thing wrong with a message.

@@ -18,8 +18,8 @@ type schedule struct {
 	}
 }
 
-// call sends JSON and gives the status and the answer.
-func (s *system) call(method, path, body string) (int, string) {
+// send sends JSON and gives the status and the answer.
+func (s *system) send(method, path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
 	if err != nil {
@@ -40,11 +40,11 @@ func (s *system) call(method, path, body string) (int, string) {
 func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
 	definition := `{"cron":"@every 1s","missed":"all","message":"<article path=\"/tick/{{.DueAt}}\" version=\"{{.Run}}\"><title>Tick</title></article>"}`
-	if status, answer := s.call("PUT", "/api/schedules/tick", definition); status != http.StatusCreated {
+	if status, answer := s.send("PUT", "/api/schedules/tick", definition); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, answer)
 	}
 	filed := func() int64 { // 0 while no handler answers
-		status, answer := s.call("GET", "/api/schedules/tick", "")
+		status, answer := s.send("GET", "/api/schedules/tick", "")
 		var now schedule
 		if status == http.StatusOK {
 			if err := json.Unmarshal([]byte(answer), &now); err != nil {
@@ -61,7 +61,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	before := filed()
 	s.eventually("the schedule runs again", 75*time.Second, func() bool { return filed() >= before+4 })
 	paused := strings.Replace(definition, `"cron"`, `"paused":true,"cron"`, 1)
-	if status, answer := s.call("PUT", "/api/schedules/tick", paused); status != http.StatusOK {
+	if status, answer := s.send("PUT", "/api/schedules/tick", paused); status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
 	last := get[schedule](s, s.weir+"/api/schedules/tick").State
@@ -97,31 +97,31 @@ func (s *system) ticks() map[string]map[string]bool {
 func TestRecurring_API(t *testing.T) {
 	s := newSystem(t, 1)
 	definition := `{"cron":"30 2 * * *","timeZone":"Europe/Berlin","message":"<article path=\"/nightly\" version=\"{{.Run}}\"><title>At {{.DueAt}}</title></article>"}`
-	if status, answer := s.call("PUT", "/api/schedules/nightly", strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"rule":"number"`) {
+	if status, answer := s.send("PUT", "/api/schedules/nightly", strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"rule":"number"`) {
 		t.Errorf("a message that breaks its contract: %d %s", status, answer)
 	}
-	if status, answer := s.call("PUT", "/api/schedules/nightly", definition); status != http.StatusCreated {
+	if status, answer := s.send("PUT", "/api/schedules/nightly", definition); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, answer)
 	}
-	if status, answer := s.call("GET", "/api/schedules/nightly/preview?count=400", ""); status != http.StatusBadRequest {
+	if status, answer := s.send("GET", "/api/schedules/nightly/preview?count=400", ""); status != http.StatusBadRequest {
 		t.Errorf("preview of 400: %d %s", status, answer)
 	}
-	if status, answer := s.call("GET", "/api/schedules/nightly/preview?count=200", ""); status != http.StatusOK || strings.Count(answer, `"dueAt"`) != 200 || !strings.Contains(answer, `T02:30:00","clocksChangeAt"`) {
+	if status, answer := s.send("GET", "/api/schedules/nightly/preview?count=200", ""); status != http.StatusOK || strings.Count(answer, `"dueAt"`) != 200 || !strings.Contains(answer, `T02:30:00","clocksChangeAt"`) {
 		t.Errorf("preview: %d %s", status, answer)
 	}
-	status, answer := s.call("POST", "/api/schedules/nightly/run", "")
+	status, answer := s.send("POST", "/api/schedules/nightly/run", "")
 	var run message
 	if err := json.Unmarshal([]byte(answer), &run); err != nil || status != http.StatusAccepted {
 		t.Fatalf("run: %d %s", status, answer)
 	}
 	s.allFinal([]message{run}, "delivered", time.Minute)
-	if status, answer := s.call("PUT", "/api/schedules/copy", `{"cron":"@daily","messageId":"`+run.ID+`"}`); status != http.StatusCreated || !strings.Contains(answer, "/nightly") {
+	if status, answer := s.send("PUT", "/api/schedules/copy", `{"cron":"@daily","messageId":"`+run.ID+`"}`); status != http.StatusCreated || !strings.Contains(answer, "/nightly") {
 		t.Errorf("a copy of a stored message: %d %s", status, answer)
 	}
 	if list := get[struct{ Schedules []schedule }](s, s.weir+"/api/schedules"); len(list.Schedules) != 2 {
 		t.Errorf("%+v", list)
 	}
-	if status, _ := s.call("DELETE", "/api/schedules/copy", ""); status != http.StatusNoContent {
+	if status, _ := s.send("DELETE", "/api/schedules/copy", ""); status != http.StatusNoContent {
 		t.Errorf("delete: %d", status)
 	}
 	if status := s.status(s.weir + "/api/schedules/copy"); status != http.StatusNotFound {
