@@ -1,5 +1,6 @@
 // Package schedules is the function for recurring messages: PUT, GET and DELETE
-// /api/schedules/{name}, GET /api/schedules, POST …/{name}/run and GET …/{name}/preview.
+// /api/schedules/{name}, GET /api/schedules, POST …/{name}/run, and GET …/{name}/preview,
+// or POST for a definition that is not stored.
 package schedules
 
 import (
@@ -29,6 +30,7 @@ type Reader interface {
 	Get(ctx context.Context, name string) (recur.Schedule, error)
 	List(ctx context.Context) ([]recur.Schedule, error)
 	Preview(ctx context.Context, name string, n int) (recur.Preview, error)
+	Try(ctx context.Context, d recur.Definition, n int) (recur.Preview, error)
 }
 
 // Stored reads a message that was filed, with its body; NotFound when there is none.
@@ -53,7 +55,7 @@ func (f *Function) Routes() map[string]http.Handler {
 		"":                only(f.list, http.MethodGet),
 		"/{name}":         only(f.one, http.MethodGet, http.MethodPut, http.MethodDelete),
 		"/{name}/run":     only(f.run, http.MethodPost),
-		"/{name}/preview": only(f.preview, http.MethodGet),
+		"/{name}/preview": only(f.preview, http.MethodGet, http.MethodPost),
 	}
 }
 
@@ -168,12 +170,24 @@ func (f *Function) preview(w http.ResponseWriter, r *http.Request) error {
 			return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: "count is a number from 1 to " + strconv.Itoa(recur.MaxPreview)}
 		}
 	}
-	p, err := f.Schedules.Preview(r.Context(), r.PathValue("name"), n)
+	p, err := f.runs(w, r, n)
 	if err != nil {
 		return err
 	}
 	httpio.WriteJSON(w, http.StatusOK, describePreview(p))
 	return nil
+}
+
+// runs gives the next runs of the schedule there is, or of the definition sent.
+func (f *Function) runs(w http.ResponseWriter, r *http.Request, n int) (recur.Preview, error) {
+	if r.Method == http.MethodGet {
+		return f.Schedules.Preview(r.Context(), r.PathValue("name"), n)
+	}
+	d, err := f.definition(w, r)
+	if err != nil {
+		return recur.Preview{}, err
+	}
+	return f.Schedules.Try(r.Context(), d, n)
 }
 
 // condition reads If-Match and If-None-Match.

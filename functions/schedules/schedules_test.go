@@ -70,6 +70,11 @@ func (f *fake) Preview(_ context.Context, name string, n int) (recur.Preview, er
 	return p.Preview(noon, n), nil
 }
 
+func (f *fake) Try(_ context.Context, d recur.Definition, n int) (recur.Preview, error) {
+	f.put = d
+	return f.Preview(context.Background(), "nightly", n)
+}
+
 var id = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 
 func (f *fake) Load(_ context.Context, asked weir.ID) (weir.Message, error) {
@@ -202,6 +207,10 @@ func TestFunction_Tells(t *testing.T) {
 	var p struct{ Runs []any }
 	if err := json.Unmarshal(serve(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil || len(p.Runs) != 20 {
 		t.Errorf("%d runs, %v", len(p.Runs), err)
+	}
+	tried := &fake{}
+	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 || strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
+		t.Errorf("%d %s %+v", w.Code, w.Body, tried.put)
 	}
 	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 204 || w.Body.Len() != 0 {
 		t.Errorf("%d %s", w.Code, w.Body)

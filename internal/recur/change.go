@@ -235,3 +235,17 @@ func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, erro
 	}
 	return plan.Preview(later(r.cfg.Now(), s.SettledAt), n), nil
 }
+
+// Try checks a definition as Put does, and gives its next n runs; nothing is stored.
+func (r *Runner) Try(ctx context.Context, d Definition, n int) (Preview, error) {
+	d = d.withDefaults()
+	if err := r.check(ctx, d); err != nil {
+		return Preview{}, err
+	}
+	now := r.cfg.Now()
+	plan, err := NewPlan(d, now)
+	if err != nil {
+		return Preview{}, err
+	}
+	return plan.Preview(now, n), nil
+}

@@ -138,7 +138,11 @@ func TestRunner_PutRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				_, _, err := w.process("a", 0).Put(t.Context(), "s", d, recur.Condition{})
+				r := w.process("a", 0)
+				_, _, err := r.Put(t.Context(), "s", d, recur.Condition{})
+				if _, tried := r.Try(t.Context(), d, 3); fmt.Sprint(tried) != fmt.Sprint(err) {
+					t.Errorf("tried: %v", tried)
+				}
 				var e *weir.Error
 				if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) == 0 {
 					t.Errorf("%v", err)
@@ -146,6 +150,19 @@ func TestRunner_PutRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRunner_TryStoresNothing(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		r := w.process("a", 0)
+		p, err := r.Try(t.Context(), definition("@every 1h"), 3)
+		if err != nil || len(p.Runs) != 3 || p.Runs[2].DueAt.Format("15:04") != "03:00" {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if list, err := r.List(t.Context()); err != nil || len(list) != 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
 }
 
 func TestRunner_Template(t *testing.T) {
