@@ -297,6 +297,31 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 	})
 }
 
+// A retry goes at its time, whether the holder stayed or left the lane meanwhile; storage
+// takes its time, and the retry does not wait for it.
+func TestDrainer_RetryAtItsTime(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if d.Attempt <= 3 {
+				return answer(500)
+			}
+			return takes(time.Millisecond, 200)(ctx, d)
+		})
+		p := w.start(slowStorage, func(c *drain.Config) {
+			c.Backoff.Steps = []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour}
+		})
+		id := w.post("a", "1")
+		p.Wake(0)
+		time.Sleep(3 * time.Hour)
+		attempts := w.status(id).Attempts
+		for i, wait := range []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour} {
+			if late := attempts[i+1].At.Sub(attempts[i].At) - wait; late < 0 || late > 5*time.Millisecond {
+				t.Errorf("retry %d was %s late", i+1, late)
+			}
+		}
+	})
+}
+
 func TestDrainer_Await(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
