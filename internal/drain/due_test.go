@@ -145,6 +145,27 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(100*time.Millisecond, 200))
+			first := w.start()
+			w.post("a", "due", due(time.Now().Add(time.Second)))
+			first.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			for i := range 100 { // more than are read by the moment
+				w.post(fmt.Sprint("b", i), "")
+			}
+			w.post("a", "before")
+			time.Sleep(time.Second) // it is released, and waits for its key's earlier one
+			first.kill()
+			w.post("a", "after")
+			w.start().Wake(0)
+			w.settled(2 * time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
 	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(time.Second, 200))
