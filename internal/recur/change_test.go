@@ -25,7 +25,8 @@ func TestRunner_Put(t *testing.T) {
 			r := w.process("a", 0)
 			first := w.put(r, "s", definition("@every 1h"))
 			pass(90 * time.Minute)
-			again, created, err := r.Put(t.Context(), "s", definition("@every 1h"), recur.Condition{})
+			d := definition("@every 1h", func(d *recur.Definition) { d.CopiedFrom, d.TimeZone, d.Missed = "m1", "UTC", recur.One })
+			again, created, err := r.Put(t.Context(), "s", d, recur.Condition{})
 			if err != nil || created || again.Version != first.Version || !again.ChangedAt.Equal(first.ChangedAt) || again.NextAt.Format("15:04") != "02:00" {
 				t.Errorf("%+v, created %v, %v", again, created, err)
 			}

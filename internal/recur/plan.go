@@ -63,7 +63,13 @@ func invalid(message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedule", Message: message, Problems: problems}
 }
 
+// maxCron is the length of a definition's fields: more than anyone needs, and it fits a row.
+const maxCron = 256
+
 func (p *Plan) parse(text string) error {
+	if len(text) > maxCron {
+		return fmt.Errorf("the fields have %d characters and may have %d", len(text), maxCron)
+	}
 	if every, ok := strings.CutPrefix(text, everyPrefix); ok {
 		return p.parseEvery(strings.TrimSpace(every))
 	}

@@ -149,6 +149,7 @@ func TestNewPlan_Refuses(t *testing.T) {
 		"Empty":              {TimeZone: "UTC"},
 		"FourFields":         {Cron: "* * * *", TimeZone: "UTC"},
 		"SevenFields":        {Cron: "* * * * * * *", TimeZone: "UTC"},
+		"TooManyNumbers":     {Cron: strings.Repeat("1,", 150) + "1 * * * *", TimeZone: "UTC"},
 		"AnEmptyField":       {Cron: ", * * * * *", TimeZone: "UTC"},
 		"ADayThatNeverComes": {Cron: "0 0 31 2 *", TimeZone: "UTC"},
 		"AZoneInTheFields":   {Cron: "TZ=Europe/Berlin 0 0 * * *", TimeZone: "UTC"},

@@ -37,7 +37,7 @@ type Definition struct {
 	TimeZone    string    // IANA name
 	Message     []byte    // XML, with {{.DueAt}} and {{.Run}}
 	ContentType string    // of the message
-	CopiedFrom  string    // id of the stored message it was taken from; empty = given
+	CopiedFrom  string    `json:"-"` // id of the stored message it was taken from; empty = given
 	Overlap     Overlap   // empty = Queue
 	Missed      Missed    // empty = One
 	Paused      bool      // nothing is due

@@ -3,6 +3,7 @@ package recur
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"weir/internal/lane"
@@ -41,7 +42,11 @@ func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (
 			break
 		}
 		// Another process was first, or this one was without knowing it.
-		if s, err = r.cfg.Store.Get(ctx, name); err == nil && filed != before.Last && s.claim(filed, before) {
+		s, err = r.cfg.Store.Get(ctx, name)
+		if !s.NextAt.Equal(before.NextAt) {
+			lost = 0
+		}
+		if err == nil && filed != before.Last && s.claim(filed, before) {
 			err = ignoreChanged(r.cfg.Store.move(ctx, &s))
 		}
 	}
@@ -179,16 +184,19 @@ func (r *Runner) file(ctx context.Context, s *Schedule, now time.Time) error {
 	return nil
 }
 
+const maxRefusal = 1000 // bytes
+
 // refusal is one line that says what was wrong with a message.
 func refusal(err error) string {
 	var e *weir.Error
 	if !errors.As(err, &e) {
 		return ""
 	}
+	line := e.Message
 	if len(e.Problems) > 0 {
-		return e.Message + ": " + e.Problems[0].Message
+		line += ": " + e.Problems[0].Message
 	}
-	return e.Message
+	return strings.ToValidUTF8(line[:min(len(line), maxRefusal)], "")
 }
 
 // message makes a run's message, and takes it through its contract.
@@ -205,8 +213,11 @@ func (r *Runner) append(ctx context.Context, m weir.Message, key string) (lane.R
 	if err != nil {
 		return receipt, err
 	}
-	r.cfg.Bell.RingSoon(receipt.Message.ID.Lane)
 	id := receipt.Message.ID
+	r.cfg.Bell.RingSoon(id.Lane) // a repeat too: whoever filed it may be gone
+	if receipt.Duplicate {
+		return receipt, nil
+	}
 	r.cfg.Logger.Info("recur: filed", "message_id", id.String(), "lane", id.Lane, "seq", id.Seq, "stage", string(receipt.Stage))
 	return receipt, nil
 }
