@@ -41,10 +41,7 @@ func (p *Program) front() http.Handler {
 // path, the others as POST /<function>.
 func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
 	s := p.settings
-	sweeper := &sweep.Function{
-		Log: store, Waker: drainer, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
-		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
-	}
+	sweeper := p.sweeper(store, drainer)
 	mux := http.NewServeMux()
 	add := func(function, pattern, method string, h http.Handler) {
 		mux.Handle(pattern, httpio.Wrap(function, p.log, time.Now, httpio.Only(h, method)))
@@ -62,6 +59,15 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	add("sweep", "/sweep", http.MethodPost, sweeper.Handler())
 	mux.Handle("/", httpio.NotFound(p.log))
 	return mux, sweeper.Sweep
+}
+
+// sweeper is what the timer does, by whoever's clock.
+func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function {
+	s := p.settings
+	return &sweep.Function{
+		Log: store, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
+		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
+	}
 }
 
 // maxSkew is the difference of clocks from which the margin of leases is no longer enough
