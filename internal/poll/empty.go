@@ -13,9 +13,11 @@ import (
 const (
 	// troubles is how often in a row storage may fail before a lane is given up.
 	troubles = 3
-	// soon is the longest wait for a CMS that may still be at work on what it did not
-	// answer, and for whatever else keeps back what is due already.
+	// soon is the longest wait in all for a CMS that may still be at work on what it did
+	// not answer, and for whatever else keeps back what is due already.
 	soon = 90 * time.Second
+	// glance is the shortest wait between two looks at what is kept back.
+	glance = 100 * time.Millisecond
 )
 
 // Joiner drains a lane and tells how it was left.
@@ -42,6 +44,7 @@ func Empty(ctx context.Context, log Reader, joiner Joiner, number int, now func(
 		e.Err = err
 		return e
 	}
+	limit := now().Add(soon)
 	for failed := 0; failed < troubles; {
 		e.Report = joiner.Join(ctx, number)
 		if e.Report.Err != nil {
@@ -55,7 +58,7 @@ func Empty(ctx context.Context, log Reader, joiner Joiner, number int, now func(
 			return e
 		}
 		e.take(before, after, now())
-		if !e.keptBack(now()) || !sleep(ctx, e.Report.Until.Sub(now())) {
+		if !e.keptBack(limit) || !sleep(ctx, max(e.Report.Until.Sub(now()), glance)) || now().After(limit) {
 			return e
 		}
 	}
@@ -70,8 +73,8 @@ func (e *Emptied) take(before, after lane.Control, now time.Time) {
 }
 
 // keptBack says that what is due waits for a short time only.
-func (e *Emptied) keptBack(now time.Time) bool {
-	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Sub(now) < soon
+func (e *Emptied) keptBack(limit time.Time) bool {
+	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
 
 // Left says that something is left that could have gone. What came after the lane had been

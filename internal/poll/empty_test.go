@@ -38,7 +38,7 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
 	due := at(3)
-	due.Head.Next, due.Tail.NextDue = 5, soon
+	due.Head.Next, due.Tail.Cursor, due.Tail.NextDue = 5, 5, soon
 	for name, c := range map[string]struct {
 		steps []joined
 		left  bool
