@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/lane"
-	"weir/internal/storage"
+	"weir/internal/storage/azure"
 )
 
 const checkHelp = `Looks at settings, contracts, storage and the CMS, and prints a line for each: ok, or what
@@ -112,7 +112,7 @@ func (p *Program) checkLanes(ctx context.Context) finding {
 	recorded, err := lane.Recorded(ctx, p.account.Table())
 	switch want := p.settings.Lanes; {
 	case err != nil:
-		f.wrong = short(err)
+		return reached(f, err)
 	case recorded == 0:
 		f.detail = notThereYet
 	case recorded != want:
@@ -147,7 +147,7 @@ func (p *Program) checkClock(ctx context.Context) finding {
 // reached completes a finding. What is not there yet is made at the first start.
 func reached(f finding, err error) finding {
 	switch {
-	case storage.Is(err, storage.NotFound):
+	case azure.Missing(err):
 		f.detail = notThereYet
 	case err != nil:
 		f.wrong = short(err)
