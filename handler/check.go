@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,9 +46,9 @@ var errWrong = errors.New("something is wrong")
 
 func (s *shell) check(ctx context.Context) error {
 	p, wrong := prepare(s.env, slog.New(slog.DiscardHandler))
-	findings := []finding{
-		{name: "settings", wrong: wrong.settings, todo: "set it in the environment or in weir.yaml"},
-		{name: "contracts", detail: p.contractNames(), wrong: wrong.contracts, todo: "correct it under contracts: in weir.yaml"},
+	findings := []finding{{name: "settings", wrong: wrong.settings, todo: "set it in the environment or in weir.yaml"}}
+	if p.contracts != nil || wrong.contracts != nil { // else weir.yaml could not be read
+		findings = append(findings, finding{name: "contracts", detail: p.contractNames(), wrong: wrong.contracts, todo: "correct it under contracts: in weir.yaml"})
 	}
 	findings = append(findings, p.checkStorage(ctx, wrong.storage)...)
 	findings = append(findings, p.checkCMS(ctx, wrong.cms))
@@ -96,7 +97,7 @@ func (p *Program) checkStorage(ctx context.Context, wrong error) []finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	parts := []func(context.Context) finding{p.checkLanes, p.checkQueue, p.checkBlobs, p.checkClock}
+	parts := []func(context.Context) finding{p.checkLanes, p.checkQueues, p.checkBlobs, p.checkClock}
 	findings := make([]finding, len(parts))
 	var all sync.WaitGroup
 	for i, check := range parts {
@@ -124,9 +125,10 @@ func (p *Program) checkLanes(ctx context.Context) finding {
 	return f
 }
 
-func (p *Program) checkQueue(ctx context.Context) finding {
-	n, err := p.account.Tickets().Length(ctx)
-	return reached(finding{name: "queue", detail: fmt.Sprintf("%d tickets", n), todo: todoStorage}, err)
+func (p *Program) checkQueues(ctx context.Context) finding {
+	tickets, err := p.account.Tickets().Length(ctx)
+	poison, poisonErr := p.account.Poison().Length(ctx)
+	return reached(finding{name: "queues", detail: fmt.Sprintf("%d tickets, %d given up by the host", tickets, poison), todo: todoStorage}, cmp.Or(err, poisonErr))
 }
 
 func (p *Program) checkBlobs(ctx context.Context) finding {

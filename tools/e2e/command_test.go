@@ -193,13 +193,13 @@ func TestCommand_Check(t *testing.T) {
 	s := newBareSystem(t)
 	app := s.stage("lanes: 1 ", "lanes: 2 ")
 	check := func(app string, env ...string) ended { t.Helper(); return s.handler(t.Context(), app, env, "check") }
-	check(app).says(t, 0, `^settings  ok\ncontracts ok  article, delete\ntable +ok  not there yet.*\nqueue +ok  not there yet.*\nblobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
+	check(app).says(t, 0, `^settings  ok\ncontracts ok  article, delete\ntable +ok  not there yet.*\nqueues +ok  not there yet.*\nblobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
 	s.files(2)
-	check(app).says(t, 0, `table +ok  2 lanes\nqueue +ok  0 tickets\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
+	check(app).says(t, 0, `table +ok  2 lanes\nqueues +ok  0 tickets, 0 given up by the host\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
 	check(s.stage()).says(t, 1, `table +wrong: storage has 2 lanes, and the setting says 1; set lanes: 2`, "")
 	check(app, "WEIR_CMS_URL=http://127.0.0.1:1/").says(t, 1, `(?s)table +ok.*cms +wrong: .*refused; see whether delivery.url is right`, "")
 	check(app, "AzureWebJobsStorage="+strings.ReplaceAll(s.storage.ConnectionString(), "127.0.0.1:", "127.0.0.1:1")).
-		says(t, 1, `(?s)settings +ok.*table +wrong: .*; see whether AzureWebJobsStorage.*queue +wrong.*blobs +wrong.*clock +wrong.*cms +ok`, "")
+		says(t, 1, `(?s)settings +ok.*table +wrong: .*; see whether AzureWebJobsStorage.*queues +wrong.*blobs +wrong.*clock +wrong.*cms +ok`, "")
 	check(s.stage("root: delete", "root: delete\n    onFailure: maybe", "attempts: 5", "attempts: 0")).
 		says(t, 1, `(?s)settings +wrong: delivery.attempts is 0.*contracts wrong: .*maybe.*table +wrong`, "")
 	if n := len(s.requests()); n != 0 {

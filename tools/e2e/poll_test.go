@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -73,4 +74,51 @@ func moments(n int, limit time.Duration) []time.Duration {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// Processes that overlap by half, next to a Functions host: the lane changes hands at least
+// when the first one leaves, and nothing is lost, doubled or out of order.
+func TestPoll_OverlappingBesideAHost(t *testing.T) {
+	s := newSystem(t, 1, "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
+	appender, _ := s.files(1)
+	app := s.stage("timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
+	var all sync.WaitGroup
+	results, began := make([]ended, 7), time.Now()
+	for n := range results {
+		all.Go(func() {
+			<-time.After(time.Until(began.Add(time.Duration(n) * 2 * time.Second)))
+			results[n] = s.handler(t.Context(), app, nil, "poll", "--period", "4s", "--idle", "500ms", "--estimate", "100ms")
+		})
+	}
+	s.file(appender, "/l/0", 0)
+	s.eventually("a process of handler poll has the lane", 10*time.Second, func() bool { return s.stats().Writes == 1 })
+	posted := make(chan []message, 1)
+	go func() { posted <- s.burst(t.Context(), 8, 40) }()
+	const filed = 100
+	for n, at := range moments(filed-1, 12*time.Second) {
+		<-time.After(time.Until(began.Add(at)))
+		s.file(appender, "/l/0", n+1)
+	}
+	all.Wait()
+	byPoll := 0
+	for n, r := range results {
+		t.Logf("process %d: %s", n, strings.TrimSpace(r.stdout))
+		var runs, messages int
+		if _, err := fmt.Sscanf(r.stdout, "poll: %d runs, %d messages", &runs, &messages); err != nil || r.code != 0 {
+			t.Errorf("%+v: %v", r, err)
+		}
+		byPoll += messages
+	}
+	accepted := <-posted
+	s.allFinal(accepted, "delivered", time.Minute)
+	want := len(accepted) + filed
+	s.eventually("all are delivered", time.Minute, func() bool { return s.stats().Writes >= want })
+	st, fences := s.clean(), map[int64]bool{}
+	for _, r := range s.requests() {
+		fences[r.Fence] = true
+	}
+	t.Logf("%d of %d messages by handler poll, %d holders", byPoll, want, len(fences))
+	if len(accepted) != 320 || st.Writes != want || st.Repeats != 0 || byPoll == 0 || len(fences) < 2 {
+		t.Errorf("%d accepted by the host, %+v", len(accepted), st)
+	}
 }
