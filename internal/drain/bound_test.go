@@ -1,7 +1,6 @@
 package drain_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -56,7 +55,7 @@ func TestNotAfter_AnAttemptNotBegunCountsForNothing(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result { return takes(time.Second, 200)(ctx, d) })
+		w.cms.set(takes(time.Second, 200))
 		p := w.start()
 		if got := p.Report(0); got != (drain.Report{}) {
 			t.Errorf("before any look: %+v", got)
@@ -72,6 +71,14 @@ func TestReport(t *testing.T) {
 		if got := p.Report(0); got.State != drain.Idle || got.Err != nil {
 			t.Errorf("afterwards: %+v", got)
 		}
+		w.post("/a", "y")
+		p.Wake(0)
+		time.Sleep(500 * time.Millisecond)
+		if got := p.Report(0); got != (drain.Report{}) {
+			t.Errorf("while draining again: %+v", got)
+		}
+		w.settled(5 * time.Second)
+		time.Sleep(5 * time.Second)
 		p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 		p.Wake(0)
 		time.Sleep(500 * time.Millisecond)
