@@ -39,6 +39,21 @@ func (f *fake) Run(_ context.Context, number int) (time.Time, error) {
 func (f *fake) Load(context.Context) error      { f.loaded++; return nil }
 func (f *fake) Forgotten(context.Context) error { f.forgotten++; return nil }
 
+func TestFunction_ForgottenAtMostHourlyOverProcesses(t *testing.T) {
+	t.Parallel()
+	f := &fake{broken: -1}
+	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler), Forgotten: noon.Add(-59 * time.Minute)}
+	for _, want := range []int{0, 1, 1} {
+		if err := fn.Sweep(t.Context()); err != nil || f.forgotten != want {
+			t.Errorf("looked %d times, want %d; %v", f.forgotten, want, err)
+		}
+		fn.Forgotten = fn.Forgotten.Add(-time.Minute)
+		if want == 1 {
+			fn.Forgotten = noon
+		}
+	}
+}
+
 func TestFunction_Sweep(t *testing.T) {
 	t.Parallel()
 	idle := lane.Control{Head: lane.Head{Next: 5}, Tail: lane.Tail{Cursor: 5}}
