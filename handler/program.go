@@ -14,6 +14,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/recur"
 	"weir/internal/storage/azure"
 	"weir/internal/ticket"
 )
@@ -37,6 +38,7 @@ type Program struct {
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
 	bell    atomic.Pointer[ticket.Bell]
+	runner  atomic.Pointer[recur.Runner]
 }
 
 // NewProgram checks the settings and prepares everything that needs no connection. The
@@ -105,8 +107,11 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	var err error
+	if r := p.runner.Load(); r != nil {
+		err = r.Close(limited)
+	}
 	if d := p.drainer.Load(); d != nil {
-		err = d.Close(limited)
+		err = errors.Join(err, d.Close(limited))
 	}
 	err = errors.Join(err, server.Shutdown(limited))
 	if b := p.bell.Load(); b != nil {

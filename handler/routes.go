@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"weir/functions/cancel"
 	"weir/functions/health"
 	"weir/functions/metrics"
+	"weir/functions/move"
 	"weir/functions/poison"
 	"weir/functions/process"
 	"weir/functions/receive"
@@ -43,14 +45,21 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	s := p.settings
 	sweeper := p.sweeper(store, drainer)
 	mux := http.NewServeMux()
+	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
 	add := func(function, pattern, method string, h http.Handler) {
-		mux.Handle(pattern, httpio.Wrap(function, p.log, time.Now, httpio.Only(h, method)))
+		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
 	}
 	appender := lane.NewAppender(store, p.log)
 	appender.Filed = drainer.Offer
+	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
-		Contracts: p.contracts, Log: appender, Bell: bell, MaxBody: int64(s.MaxBody), Logger: p.log})
-	add("status", "/api/messages/{id}", http.MethodGet, &status.Function{Log: store, Logger: p.log})
+		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
+	call := caller{drainer, bell}
+	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
+		http.MethodGet:    wrap("status", &status.Function{Log: store, Logger: p.log}),
+		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
+		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
+	}))
 	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
 	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.counter))
 	add("process", "/process", http.MethodPost, (&process.Function{
@@ -68,6 +77,18 @@ func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function 
 		Log: store, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
 		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
 	}
+}
+
+// caller has a lane looked at here, and, through the queue, wherever it is held.
+type caller struct {
+	drainer *drain.Drainer
+	bell    *ticket.Bell
+}
+
+// Call returns at once.
+func (c caller) Call(lane int) {
+	c.drainer.Wake(lane)
+	c.bell.RingSoon(lane)
 }
 
 // maxSkew is the difference of clocks from which the margin of leases is no longer enough

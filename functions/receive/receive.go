@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strconv"
 	"time"
 
 	"weir/internal/httpio"
@@ -33,7 +34,10 @@ type Function struct {
 	Contracts Accepter
 	Log       Appender
 	Bell      Bell
+	Finals    Finals
+	States    States
 	MaxBody   int64
+	Now       func() time.Time
 	Logger    *slog.Logger
 }
 
@@ -46,26 +50,60 @@ type receipt struct {
 	Sequence   int64      `json:"sequence"`
 	AcceptedAt time.Time  `json:"acceptedAt"`
 	Duplicate  bool       `json:"duplicate"`
+	DeliverAt  *time.Time `json:"deliverAt,omitempty"`
+	From       string     `json:"deliverAtFrom,omitempty"` // header, query or message
 }
 
 // ServeHTTP implements http.Handler.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	filed, err := f.receive(w, r)
+	asked, err := readOptions(r, f.Now())
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	filed, err := f.receive(w, r, &asked)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
 	m := filed.Message
 	w.Header().Set("Location", location(r, m.ID.String()))
-	httpio.WriteJSON(w, http.StatusAccepted, receipt{
-		ID: m.ID.String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate,
-	})
-	f.Bell.RingSoon(m.ID.Lane)
+	if asked.wait > 0 {
+		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
+		f.Bell.RingSoon(m.ID.Lane)
+		if st, final := f.await(r.Context(), filed, asked.wait); final {
+			httpio.SetVersion(w, st.Version)
+			httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
+			f.accepted(r, filed)
+			return
+		}
+	}
+	httpio.WriteJSON(w, http.StatusAccepted, describe(filed, asked))
+	if asked.wait == 0 {
+		f.Bell.RingSoon(m.ID.Lane)
+	}
+	f.accepted(r, filed)
+}
+
+func describe(filed lane.Receipt, asked options) receipt {
+	m := filed.Message
+	a := receipt{ID: m.ID.String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
+	if !m.DueAt.IsZero() {
+		a.DeliverAt = &m.DueAt
+		if !filed.Duplicate {
+			a.From = asked.from
+		}
+	}
+	return a
+}
+
+func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
+	m := filed.Message
 	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.ID.String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage))
 }
 
-func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt, error) {
+func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *options) (lane.Receipt, error) {
 	idempotencyKey, err := idempotency(r)
 	if err != nil {
 		return lane.Receipt{}, err
@@ -77,6 +115,11 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request) (lane.Receipt
 	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
 	if err != nil {
 		return lane.Receipt{}, err
+	}
+	if !asked.due.IsZero() {
+		m.DueAt = asked.due
+	} else if !m.DueAt.IsZero() {
+		asked.from = "message"
 	}
 	m.TraceParent = traceParent(r.Header.Get("Traceparent"))
 	return f.Log.Append(r.Context(), m, idempotencyKey)
@@ -116,17 +159,5 @@ func traceParent(header string) string {
 
 // location is the absolute address of a message's status, as the caller reached us.
 func location(r *http.Request, id string) string {
-	scheme, host := "http", r.Host
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if p := r.Header.Get("X-Forwarded-Proto"); p == "http" || p == "https" {
-		scheme = p
-	}
-	if h := r.Header.Get("X-Forwarded-Host"); hostName.MatchString(h) {
-		host = h
-	}
-	return scheme + "://" + host + r.URL.EscapedPath() + "/" + id
+	return httpio.Origin(r) + r.URL.EscapedPath() + "/" + id
 }
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"weir/functions/receive"
 	"weir/internal/lane"
@@ -21,21 +23,41 @@ type fake struct {
 	idem    string
 	err     error // of Append
 	rung    bool
+	embargo time.Time     // as the message says
+	final   chan struct{} // of Await; once closed the message is delivered
+	looks   int
+}
+
+func (f *fake) Await(weir.ID) (<-chan struct{}, func()) { return f.final, func() {} }
+
+func (f *fake) Status(_ context.Context, id weir.ID) (weir.Status, error) {
+	f.looks++
+	st := weir.Status{Message: weir.Message{ID: id}, Stage: weir.Queued, Version: `W/"3"`}
+	select {
+	case <-f.final:
+		st.Stage = weir.Delivered
+	default:
+	}
+	return st, nil
 }
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
-	return weir.Message{Key: "/a", ContentType: contentType, Body: body}, nil
+	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
 }
 
 func (f *fake) Append(_ context.Context, m weir.Message, idem string) (lane.Receipt, error) {
 	f.message, f.idem = m, idem
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
-	return lane.Receipt{Message: m, Stage: weir.Queued}, f.err
+	r := lane.Receipt{Message: m, Stage: weir.Queued}
+	if !m.DueAt.IsZero() {
+		r.Stage = weir.Scheduled
+	}
+	return r, f.err
 }
 func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -110,4 +132,90 @@ func TestFunction(t *testing.T) {
 			t.Error(w.Header().Get("Location"))
 		}
 	})
+}
+
+func TestFunction_Due(t *testing.T) {
+	t.Parallel()
+	embargo := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		header, value, query string
+		embargo              time.Time
+		status               int
+		at, from             string
+	}{
+		"header":        {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00+01:00", status: 202, at: "2030-01-31T07:00:00Z", from: "header"},
+		"query":         {query: "deliverAt=2030-01-31T08:00:00%2B01:00", status: 202, at: "2030-01-31T07:00:00Z", from: "query"},
+		"both":          {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", query: "deliverAt=2031-01-01T00:00:00Z", status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
+		"message":       {embargo: embargo, status: 202, at: "2040-01-01T00:00:00Z", from: "message"},
+		"header first":  {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", embargo: embargo, status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
+		"after":         {header: "Weir-Deliver-After", value: "P1D", status: 202, from: "header"},
+		"after, query":  {query: "deliverAfter=90s", status: 202, from: "query"},
+		"bad":           {header: "Weir-Deliver-At", value: "tomorrow", status: 400},
+		"no offset":     {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00", status: 400},
+		"bad query":     {query: "deliverAfter=soon", status: 400},
+		"both in query": {query: "deliverAfter=1s&deliverAt=2030-01-31T08:00:00Z", status: 400},
+		"negative":      {header: "Weir-Deliver-After", value: "-1s", status: 400},
+		"too far":       {header: "Weir-Deliver-After", value: "P9000Y", status: 400},
+		"none":          {status: 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fake{embargo: c.embargo}
+			w := serve(f, func(r *http.Request) {
+				if c.header != "" {
+					r.Header.Set(c.header, c.value)
+				}
+				r.URL.RawQuery += "&" + c.query
+			})
+			var got struct {
+				Stage         weir.Stage
+				DeliverAt     time.Time
+				DeliverAtFrom string
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status {
+				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+			}
+			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) || got.DeliverAt.IsZero() != (c.from == "") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestFunction_Wait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prefer string
+		after  time.Duration // until it is final here
+		due    time.Duration
+		status int
+		took   time.Duration
+		looks  int // at most
+	}{
+		"final in time":       {"wait=10", 3 * time.Second, 0, 200, 3 * time.Second, 7},
+		"at once":             {"respond-async, Wait=10", 0, 0, 200, 0, 1},
+		"not in time":         {"wait=10", time.Hour, 0, 202, 10 * time.Second, 8},
+		"at most a minute":    {"wait=3600", time.Hour, 0, 202, time.Minute, 20},
+		"not due in time":     {"wait=10", time.Hour, time.Minute, 202, 0, 0},
+		"not to be read":      {"wait=long", time.Hour, 0, 202, 0, 0},
+		"asks for no wait":    {"return=minimal", time.Hour, 0, 202, 0, 0},
+		"negative is no wait": {"wait=-1", time.Hour, 0, 202, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{final: make(chan struct{})}
+				if c.due > 0 {
+					f.embargo = time.Now().Add(c.due)
+				}
+				timer := time.AfterFunc(c.after, func() { close(f.final) })
+				defer timer.Stop()
+				began := time.Now()
+				w := serve(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
+				if w.Code != c.status || time.Since(began) != c.took || f.looks > c.looks || !f.rung {
+					t.Errorf("%d after %s and %d looks: %s", w.Code, time.Since(began), f.looks, w.Body)
+				}
+			})
+		})
+	}
 }

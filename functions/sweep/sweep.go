@@ -37,11 +37,17 @@ type Retention interface {
 	Forgotten(ctx context.Context) error
 }
 
+// Schedules runs recurring messages in this process; Load reads anew when they are due.
+type Schedules interface {
+	Load(ctx context.Context) error
+}
+
 // Function sweeps. All exported fields but Forgotten are needed.
 type Function struct {
 	Log       Reader
 	Waker     Waker
 	Retention Retention
+	Schedules Schedules
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -67,6 +73,9 @@ func (f *Function) Sweep(ctx context.Context) error {
 		f.retained = map[int]time.Time{}
 	}
 	var errs []error
+	if err := f.Schedules.Load(ctx); err != nil { // first, for they are for a moment
+		errs = append(errs, fmt.Errorf("schedules: %w", err))
+	}
 	for number := range f.Lanes {
 		if err := f.lane(ctx, number); err != nil {
 			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/beevik/etree"
@@ -17,6 +18,7 @@ type Definition struct {
 	Root      string  `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
 	Key       string  `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
 	Version   string  `yaml:"version"`   // path to the version; empty = none
+	DeliverAt string  `yaml:"deliverAt"` // path to the moment before which it is not delivered; empty = none
 	Supersede bool    `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
 	OnFailure string  `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
 	Success   string  `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
@@ -43,6 +45,7 @@ type compiled struct {
 	def     Definition
 	key     *path
 	version *path
+	due     *path
 	skip    bool
 	success *regexp.Regexp
 	fields  []rule
@@ -70,6 +73,9 @@ func compile(def Definition) (*compiled, []string) {
 	}
 	if c.version, err = compilePath(def.Version); err != nil {
 		note("version: %v", err)
+	}
+	if c.due, err = compilePath(def.DeliverAt); err != nil {
+		note("deliverAt: %v", err)
 	}
 	if def.Supersede && (def.Version == "" || def.Key == "") {
 		note("supersede needs a key and a version to compare")
@@ -115,10 +121,31 @@ func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
 		problems = append(problems, p...)
 		m.Version = version
 	}
+	if c.due != nil && len(c.due.values(doc)) > 0 {
+		due, p := c.moment(doc)
+		problems = append(problems, p...)
+		m.DueAt = due
+	}
 	for _, r := range c.fields {
 		problems = append(problems, r.problems(r.values(doc))...)
 	}
 	return m, problems
+}
+
+// moment reads when a message is to be delivered. An empty one says nothing.
+func (c *compiled) moment(doc *etree.Document) (time.Time, []weir.Problem) {
+	if values := c.due.values(doc); len(values) == 1 && values[0] == "" {
+		return time.Time{}, nil
+	}
+	text, problems := single(c.due, doc, "due time")
+	if len(problems) > 0 {
+		return time.Time{}, problems
+	}
+	due, err := weir.ParseMoment(text)
+	if err != nil {
+		return time.Time{}, []weir.Problem{{Path: c.due.given, Rule: "deliverAt", Message: "the due time " + err.Error()}}
+	}
+	return due, nil
 }
 
 // comparable says that a version cannot be compared where messages supersede by it.

@@ -30,8 +30,8 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
-	if outcome != weir.OutcomeUnavailable && outcome != weir.OutcomeNone {
-		c.entry.Message.Body = nil // it leaves the window; what stays there is sent again
+	if c.entry.Stage.Final() {
+		c.entry.Message.Body = nil // nobody needs it any more, and the commit may take a while
 	}
 	r.committer.add(change, outcome != weir.OutcomeDelivered || r.careful > 0)
 	if r.careful > 0 {
@@ -153,7 +153,7 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
 	c.entry.Record(result, r.fence, true)
 	ch.Key = c.entry.KeyHash()
-	r.release(c, ch)
+	r.dismiss(c, ch)
 	delete(r.gate.blamed, c.entry.Seq())
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))

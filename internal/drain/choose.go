@@ -75,7 +75,7 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 		switch {
 		case passed[key]:
 			i++
-		case r.blocks[key] != nil:
+		case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:
 			r.holdBack(e, r.blocks[key])
 		case r.gate.avoid[key] || r.committer.isClosed(key):
 			passed[key] = true
@@ -102,6 +102,10 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 	ch := &lane.Change{}
 	ch.Hold(b.ID, e)
 	ch.Block(*b)
+	if b.Mixed {
+		// It may stand before what is the first now, so the line is not read until it is there.
+		b.First, ch.Key = nil, b.KeyHash
+	}
 	r.position(ch)
 	r.committer.add(ch, false)
 }
@@ -111,7 +115,7 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 	for {
 		b := r.blocks.due(r.Now(), func(b *lane.Block) bool {
-			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash)
+			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && r.reached(b)
 		})
 		if b == nil {
 			return nil, nil
@@ -120,15 +124,29 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read held message: %w", err)
 		}
-		if e != nil {
+		if e != nil && r.ripeNow(b, e) {
 			return &candidate{entry: e, block: b}, nil
 		}
 	}
 }
 
+// ripeNow says whether a block's first message may go: not before its moment, where it was
+// released a moment ago, and not before what the log has of its key up to its place.
+func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
+	if e.Message.DueAt.After(r.Now()) {
+		b.Next = e.Message.DueAt
+		return false
+	}
+	b.From = e.After()
+	return r.reached(b)
+}
+
 // firstHeld reads the message of a block that is next in order; nil when it turned out to
 // be superseded, and the block waits for that to be committed.
 func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error) {
+	if b.First != nil && !b.First.Message.Supersede {
+		return b.First, nil
+	}
 	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
 	if err != nil {
 		return nil, err
@@ -140,22 +158,23 @@ func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error)
 	return r.newestHeld(ctx, b, e)
 }
 
-// release takes a message that became final out of the window or out of its block, whose
+// dismiss takes a message that became final out of the window or out of its block, whose
 // next one may go at once.
-func (r *run) release(c *candidate, ch *lane.Change) {
+func (r *run) dismiss(c *candidate, ch *lane.Change) {
 	if c.block == nil {
 		r.window.remove(c.entry)
 		return
 	}
-	r.unhold(c.block, ch, c.entry.Seq())
+	r.unhold(c.block, ch, c.entry.Line())
 }
 
 // unhold takes messages out of a block's line.
-func (r *run) unhold(b *lane.Block, ch *lane.Change, seqs ...int64) {
-	for _, seq := range seqs {
-		ch.Unhold(b.ID, seq)
+func (r *run) unhold(b *lane.Block, ch *lane.Change, gone ...lane.Held) {
+	for _, h := range gone {
+		ch.Unhold(b.ID, h.Place)
 	}
-	if b.Held -= int64(len(seqs)); b.Held <= 0 {
+	b.First, b.From = nil, 0
+	if b.Held -= int64(len(gone)); b.Held <= 0 {
 		delete(r.blocks, b.ID)
 		ch.Unblock(b.ID)
 		return
@@ -164,16 +183,53 @@ func (r *run) unhold(b *lane.Block, ch *lane.Change, seqs ...int64) {
 	ch.Block(*b)
 }
 
+// blockFor gives the block of a message from the log that has to wait: a new one, or the
+// one in which others wait that go behind it.
+func (r *run) blockFor(e *lane.Entry) *lane.Block {
+	b := r.blocks[e.Block()]
+	if b == nil {
+		b = &lane.Block{ID: e.Block(), KeyHash: e.KeyHash()}
+		r.blocks[b.ID] = b
+	}
+	b.Held++
+	b.From = 0 // all that the window has of the key is put into the line
+	return b
+}
+
+const (
+	// keptBody and keptMost bound what a holder keeps in memory of messages that wait for a
+	// retry, so that the retry itself begins at its time and not with reading.
+	keptBody = 16 << 10
+	keptMost = 64
+)
+
+// keep gives the message back when it may stay in memory until its retry.
+func (r *run) keep(e *lane.Entry) *lane.Entry {
+	if len(e.Message.Body) > keptBody || r.kept() >= keptMost {
+		return nil
+	}
+	return e
+}
+
+func (r *run) kept() int {
+	n := 0
+	for _, b := range r.blocks {
+		if b.First != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // postpone makes a message wait until next, and its key with it unless the contract lets
 // the others go ahead.
 func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 	b := c.block
 	if b == nil {
-		b = &lane.Block{ID: c.entry.Block(), KeyHash: c.entry.KeyHash(), Held: 1}
-		r.blocks[b.ID] = b
+		b = r.blockFor(c.entry)
 		r.window.remove(c.entry)
 	}
-	b.Next = next
+	b.Next, b.First = next, r.keep(c.entry)
 	ch.Block(*b)
 	return ch.Retry(c.entry, b.ID, next)
 }

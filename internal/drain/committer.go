@@ -21,10 +21,11 @@ const (
 type committer struct {
 	writer *lane.Writer
 	now    func() time.Time
-	failed func(error) // called once, when nothing more can be committed
+	failed func(error)        // called once, when nothing more can be committed
+	final  func(seqs []int64) // called with what has become final; must return at once
 
 	mu          sync.Mutex
-	pending     []*lane.Change
+	pending     []request
 	since       time.Time // when the oldest of pending came
 	urgent      bool
 	uncommitted int // pending or in flight
@@ -37,10 +38,16 @@ type committer struct {
 	done chan struct{}
 }
 
+// request is a change to be committed.
+type request struct {
+	change *lane.Change
+	alone  chan error // where set: in a transaction of its own, which may be refused
+}
+
 // startCommitter begins to commit; ctx ends it hard, close ends it in order.
-func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error)) *committer {
+func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error), final func([]int64)) *committer {
 	c := &committer{
-		writer: w, now: now, failed: failed, closed: map[string]int{}, progress: make(chan struct{}),
+		writer: w, now: now, failed: failed, final: final, closed: map[string]int{}, progress: make(chan struct{}),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go c.loop(ctx)
@@ -48,12 +55,29 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 }
 
 // add hands over a change. An urgent one is committed at once, with all before it.
-func (c *committer) add(ch *lane.Change, urgent bool) {
+func (c *committer) add(ch *lane.Change, urgent bool) { c.ask(request{change: ch}, urgent) }
+
+// try commits a change in a transaction of its own, after all that came before it, and says
+// what came of it: an error that lane.NotDue knows means that nothing of it was written, and
+// harms nothing else.
+func (c *committer) try(ctx context.Context, ch *lane.Change) error {
+	alone := make(chan error, 1)
+	c.ask(request{ch, alone}, true)
+	select {
+	case err := <-alone:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *committer) ask(q request, urgent bool) {
+	ch := q.change
 	c.mu.Lock()
 	if len(c.pending) == 0 {
 		c.since = c.now()
 	}
-	c.pending = append(c.pending, ch)
+	c.pending = append(c.pending, q)
 	c.uncommitted++
 	if ch.Key != "" {
 		c.closed[ch.Key]++
@@ -124,7 +148,7 @@ func (c *committer) loop(ctx context.Context) {
 	timer := time.NewTimer(commitInterval)
 	defer timer.Stop()
 	for {
-		batch, wait := c.next()
+		batch, alone, wait := c.next()
 		if batch == nil {
 			timer.Reset(wait)
 			select {
@@ -138,41 +162,51 @@ func (c *committer) loop(ctx context.Context) {
 			}
 			continue
 		}
-		if err := c.writer.Commit(ctx, batch); err != nil {
+		err := c.writer.Commit(ctx, batch)
+		if _, refused := lane.NotDue(err); err != nil && (alone == nil || !refused) {
 			c.fail(err)
 			return
 		}
-		c.committed(batch)
+		c.committed(batch, err == nil)
+		if alone != nil {
+			alone <- err
+		}
 	}
 }
 
 // next takes a batch when it is time for one, else it says how long to wait.
-func (c *committer) next() (*lane.Batch, time.Duration) {
+func (c *committer) next() (b *lane.Batch, alone chan error, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pending) == 0 {
 		c.urgent = false
-		return nil, time.Hour
+		return nil, nil, time.Hour
 	}
 	age := c.now().Sub(c.since)
 	if !c.urgent && len(c.pending) < commitOutcomes && age < commitInterval {
-		return nil, commitInterval - age
+		return nil, nil, commitInterval - age
 	}
-	b := &lane.Batch{}
+	b = &lane.Batch{}
 	n := 0
-	for n < len(c.pending) && b.Add(c.pending[n]) {
+	for n < len(c.pending) && alone == nil && (n == 0 || c.pending[n].alone == nil) && b.Add(c.pending[n].change) {
+		alone = c.pending[n].alone
 		n++
 	}
 	c.pending = c.pending[n:]
 	c.since = c.now()
-	return b, 0
+	return b, alone, 0
 }
 
-func (c *committer) committed(b *lane.Batch) {
+// committed opens the keys of a batch again, which was written or, where that was allowed,
+// refused.
+func (c *committer) committed(b *lane.Batch, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ch := range b.Changes() {
 		c.uncommitted--
+		if written {
+			c.final(ch.Finals())
+		}
 		if ch.Key == "" {
 			continue
 		}

@@ -66,6 +66,7 @@ type Report struct {
 type Drainer struct {
 	Config
 	pace   pace
+	finals finals
 	slots  chan struct{}   // one taken for each attempt under way; nil = no bound
 	ctx    context.Context // of all that is sent
 	cancel context.CancelFunc
@@ -133,6 +134,7 @@ func (d *Drainer) Close(ctx context.Context) error {
 	d.closed = true
 	d.mu.Unlock()
 	d.shut()
+	d.finals.end()
 	defer d.cancel()
 	done := make(chan struct{})
 	go func() { d.wg.Wait(); close(done) }()

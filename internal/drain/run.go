@@ -40,6 +40,11 @@ type run struct {
 	preload   *preload
 	gate      *gate
 	logNext   bool // whose turn it is: the log's or the held ones'
+	agenda    agenda
+	looking   looking
+
+	touched     int64 // head.touched as last seen
+	touchedSeen int64 // up to which wishes were granted
 
 	crashed   bool  // the holder before this one did
 	careful   int   // messages still to be run carefully
@@ -50,20 +55,21 @@ type run struct {
 
 // hold takes the fence and drains until nothing can be sent any more, under the lease's
 // context: when trust ends, so does everything that may write.
-func (t *tender) hold(l *lease.Lease, seen lane.Tail) error {
+func (t *tender) hold(l *lease.Lease, seen lane.Control) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.d
 	r := &run{Drainer: d, lane: t.number, wake: t.wake, gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
-	writer, err := r.take(ctx, seen)
+	writer, err := r.take(ctx, seen.Tail)
 	if err != nil {
 		return err
 	}
 	// The last flush outlives ctx, so the committer has a context of its own.
 	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCommits()
-	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) })
+	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, func(seqs []int64) { d.finals.tell(t.number, seqs) })
 	err = r.load(ctx, writer.Tail(), t.offers)
+	r.notice(seen)
 	if err == nil {
 		err = r.drain(ctx)
 	}
@@ -94,7 +100,8 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	if r.crashed {
 		r.gate.unanswered(r.Now())
 	}
-	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor}
+	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor, agenda: &r.agenda}
+	r.agenda.next, r.touched, r.touchedSeen = t.NextDue, t.TouchedSeen, t.TouchedSeen
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
@@ -124,6 +131,9 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 // drain is the loop: choose, deliver, settle, until idle, paused or cut off.
 func (r *run) drain(ctx context.Context) error {
 	for ctx.Err() == nil && r.open.Err() == nil {
+		if err := r.serve(ctx); err != nil {
+			return err
+		}
 		if wait := r.gate.opensAt().Sub(r.Now()); wait > 0 {
 			if wait > lingerMax {
 				return nil
@@ -162,6 +172,15 @@ func (r *run) drain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// serve does what does not wait for the CMS: wishes, and what falls due.
+func (r *run) serve(ctx context.Context) error {
+	r.lookAround(ctx)
+	if err := r.grantWishes(ctx); err != nil {
+		return err
+	}
+	return r.releaseDue(ctx)
+}
+
 // pass lets time pass in which nothing may be sent.
 func (r *run) pass(ctx context.Context, wait time.Duration) {
 	r.committer.flush()
@@ -178,9 +197,12 @@ const (
 // says whether there is something to do.
 func (r *run) linger(ctx context.Context) (bool, error) {
 	until := r.Now().Add(lingerMin + r.jitter(lingerMax-lingerMin))
-	for r.Now().Before(until) {
+	for r.Now().Before(until) || r.dueSoon() {
+		if err := r.ripenHeld(ctx); err != nil {
+			return false, err
+		}
 		step := lingerLook
-		if due := r.blocks.nextDue(); !due.IsZero() {
+		if due := r.nextStir(); !due.IsZero() {
 			step = min(step, due.Sub(r.Now()))
 		}
 		if woken := step > 0 && r.sleepOrWake(ctx, step); woken {
@@ -190,19 +212,25 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		if ctx.Err() != nil || r.open.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		if due := r.blocks.nextDue(); !due.IsZero() && !due.After(r.Now()) {
+		if due := r.nextStir(); !due.IsZero() && !due.After(r.Now()) {
 			return true, nil
 		}
 		control, err := r.Store.Control(ctx, r.lane)
 		if err != nil {
 			return false, err
 		}
-		if control.Head.Next > r.window.nextRead {
-			r.window.more()
+		r.notice(control)
+		if control.Head.Next > r.window.nextRead || r.touched != r.touchedSeen {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// dueSoon says that something is due so soon that to leave the lane for it does not pay.
+func (r *run) dueSoon() bool {
+	due := r.nextDue()
+	return !due.IsZero() && due.Sub(r.Now()) <= lane.DueLead
 }
 
 // sleepOrWake waits for d, the end of ctx or of the drainer, or a wake, when it says true.
@@ -255,14 +283,14 @@ func (r *run) handover() *lane.Change {
 
 // position writes into a change how far delivery has come and when it goes on.
 func (r *run) position(ch *lane.Change) {
-	cursor, due := r.window.cursor(), r.blocks.nextDue()
+	cursor, due, seen := r.window.cursor(), r.nextDue(), r.touchedSeen
 	g := *r.gate
 	next := time.Time{}
 	if r.Store.Lanes == 1 {
 		next = r.pace.upTo()
 	}
 	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue, t.RateNext = cursor, due, next
+		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen = cursor, due, next, seen
 		g.write(t)
 	})
 }

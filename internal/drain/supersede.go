@@ -109,14 +109,14 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	var old []int64
-	best := lane.Held{Seq: first.Seq(), Version: first.Message.Version}
+	var old []lane.Held
+	best := first.Line()
 	for _, h := range line {
 		if h.Contract != first.Message.Contract {
 			break
 		}
 		if outdated(h.Version, latest) && len(old) < supersedeAtOnce {
-			old = append(old, h.Seq)
+			old = append(old, h)
 		}
 		if version(h.Version).Newer(version(best.Version)) {
 			best = h
@@ -134,13 +134,13 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 
 // supersedeHeld makes held messages final. Their key is closed until that is committed,
 // because a block's line is read from storage.
-func (r *run) supersedeHeld(b *lane.Block, seqs []int64, latest lane.Latest) {
+func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) {
 	ch := &lane.Change{Key: b.KeyHash}
-	for _, seq := range seqs {
-		ch.Supersede(seq, latest, r.finishedAt())
-		r.logSuperseded(seq, latest)
+	for _, h := range old {
+		ch.Supersede(h.Seq, latest, r.finishedAt())
+		r.logSuperseded(h.Seq, latest)
 	}
-	r.unhold(b, ch, seqs...)
+	r.unhold(b, ch, old...)
 	r.position(ch)
 	r.committer.add(ch, true)
 }

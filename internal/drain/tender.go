@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// watchInterval is how often a lane that another holds is looked at, for one lease
+	// watchInterval is how often a lane that another holds is looked at (a little under a second,
+	// so that a lane handed over in order is taken up within one), for one lease
 	// length; then the pauses grow, as long as the holder is seen to commit, up to a third
 	// of the lease.
-	watchInterval = time.Second
+	watchInterval = 800 * time.Millisecond
 	// fresh is how long a look at a waiting or busy lane is good for: rings in between
 	// cost nothing.
 	fresh = time.Second
@@ -166,7 +167,7 @@ func (t *tender) look() Report {
 		return t.trouble(err)
 	}
 	t.held = true
-	err = t.hold(l, control.Tail)
+	err = t.hold(l, control)
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
 		t.d.Log.Warn("drain: lease not released", "lane", t.number, "err", releaseErr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/internal/lane"
+	"weir/internal/weir"
 )
 
 const (
@@ -33,6 +34,9 @@ type window struct {
 	careful  bool  // one message at a time, nothing ahead
 	ahead    bool  // far, without bodies: some of what was read supersedes
 	rows     int   // of the next page; 0 = pageMin
+
+	agenda  *agenda        // is told what the log says is scheduled
+	skipped map[int64]bool // not read yet, and not to be taken in: withdrawn
 
 	reading chan page // a read that is under way; nil = none
 	stale   bool      // there may be more than that read finds
@@ -138,16 +142,46 @@ func (w *window) absorb(p page) error {
 		if e.Seq() < w.nextRead {
 			continue // offered meanwhile
 		}
-		w.nextRead = e.Seq() + 1
-		if !e.Stage.Final() && !e.Held {
-			w.entries = append(w.entries, e)
-		}
+		w.take(e)
 	}
 	if len(p.entries) > 0 {
 		w.rows, w.ahead = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
 	}
 	w.end = len(p.entries) < p.rows && !w.stale
 	return nil
+}
+
+// take takes in the next entry of the log, where it is still to be sent. What is scheduled
+// waits elsewhere.
+func (w *window) take(e *lane.Entry) {
+	w.nextRead = e.Seq() + 1
+	switch {
+	case w.skipped[e.Seq()]:
+		delete(w.skipped, e.Seq())
+	case e.Stage == weir.Scheduled:
+		w.agenda.note(e.Due())
+	case !e.Stage.Final() && !e.Held:
+		w.entries = append(w.entries, e)
+	}
+}
+
+// skip keeps out a message that was not read yet.
+func (w *window) skip(seq int64) {
+	if w.skipped == nil {
+		w.skipped = map[int64]bool{}
+	}
+	w.skipped[seq] = true
+}
+
+// removeSeq takes out a message, and says whether it was there.
+func (w *window) removeSeq(seq int64) bool {
+	for _, e := range w.entries {
+		if e.Seq() == seq {
+			w.remove(e)
+			return true
+		}
+	}
+	return false
 }
 
 // takeOffers takes in what this process filed just behind what was read, and says whether
@@ -159,8 +193,7 @@ func (w *window) takeOffers() bool {
 	}
 	offered := w.offers.from(w.nextRead)
 	for _, e := range offered {
-		w.nextRead = e.Seq() + 1
-		w.entries = append(w.entries, e)
+		w.take(e)
 	}
 	return len(offered) > 0
 }

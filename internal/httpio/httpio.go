@@ -35,7 +35,7 @@ type problem struct {
 
 var statuses = map[weir.Kind]int{
 	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest, weir.NotFound: http.StatusNotFound,
-	weir.Conflict: http.StatusConflict, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
+	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
 	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict, weir.Lost: http.StatusServiceUnavailable,
 	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
 }
@@ -81,19 +81,6 @@ func write(w http.ResponseWriter, contentType string, status int, v any) {
 	http.NewResponseController(w).Flush()
 }
 
-// NotModified answers 304 when the client has the version already. It sets the ETag.
-func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
-	tag := strconv.Quote(strings.NewReplacer(`"`, "", `\`, "", "W/", "").Replace(version))
-	w.Header().Set("ETag", tag)
-	for given := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
-		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
-			w.WriteHeader(http.StatusNotModified)
-			return true
-		}
-	}
-	return false
-}
-
 // ReadBody reads a request's body of up to limit bytes.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -105,30 +92,6 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body broke off", Err: err}
 	}
 	return body, nil
-}
-
-// NotFound answers what no route matches.
-func NotFound(log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		WriteError(w, r, log, &weir.Error{Kind: weir.NotFound, Op: "route", Message: "there is nothing at this address"})
-	})
-}
-
-// Only lets the methods given through to next, and answers 405 to others.
-func Only(next http.Handler, methods ...string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range methods {
-			if r.Method == m {
-				next.ServeHTTP(w, r)
-				return
-			}
-		}
-		w.Header().Set("Allow", strings.Join(methods, ", "))
-		write(w, "application/problem+json", http.StatusMethodNotAllowed, problem{
-			Type: "about:blank", Title: http.StatusText(http.StatusMethodNotAllowed), Status: http.StatusMethodNotAllowed,
-			Detail: "this address takes " + strings.Join(methods, ", "), InvocationID: InvocationID(r),
-		})
-	})
 }
 
 // InvocationID is the host's name of this invocation, for the log and for the user's call

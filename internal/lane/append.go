@@ -2,7 +2,6 @@ package lane
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
@@ -91,9 +90,7 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 
 func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey string) (*submission, int, error) {
 	lane := Of(m.Key, a.store.Lanes)
-	nonce := make([]byte, weir.NonceSize)
-	rand.Read(nonce) // never fails: crypto/rand ends the program instead
-	sub := &submission{ctx: ctx, message: m, nonce: hex.EncodeToString(nonce), done: make(chan result, 1)}
+	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), done: make(chan result, 1)}
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
 		sub.idem, sub.bodyHash = idemKey(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
@@ -107,6 +104,9 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
 	sub.size = len(inline)*4/3 + 6*len(m.Key) + 2048
 	sub.message.Size = len(m.Body)
+	if !m.DueAt.IsZero() {
+		sub.message.DueAt = RoundDue(m.DueAt)
+	}
 	return sub, lane, nil
 }
 
@@ -148,6 +148,9 @@ func (a *Appender) take(g *gather) []*submission {
 	ops, bytes, n := 1, 0, 0
 	for _, sub := range g.waiting {
 		ops++
+		if !sub.message.DueAt.IsZero() {
+			ops++
+		}
 		if sub.idem != "" {
 			ops++
 		}

@@ -102,8 +102,14 @@ func (t *try) build() {
 	for i, sub := range t.group {
 		seq := head.Next + int64(i)
 		sub.message.AcceptedAt = now
+		if !sub.message.DueAt.After(now) {
+			sub.message.DueAt = time.Time{} // the past is now
+		}
 		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
 		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: sub.messageValues()})
+		if !sub.message.DueAt.IsZero() {
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(Due{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
+		}
 		if sub.idem != "" {
 			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: map[string]any{
 				"Seq": seq, "Nonce": sub.nonce, "BodyHash": sub.bodyHash}})
@@ -114,7 +120,7 @@ func (t *try) build() {
 func (sub *submission) messageValues() map[string]any {
 	m := sub.message
 	v := sparse(map[string]any{
-		"Nonce": sub.nonce, "Stage": string(weir.Queued), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
+		"Nonce": sub.nonce, "Stage": string(stageOf(&m)), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
 		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent,
 		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
 	})
@@ -252,7 +258,7 @@ func (t *try) succeed(head Head) {
 	}
 	for _, sub := range t.filed {
 		sub.message.Body = nil
-		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: weir.Queued}})
+		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: stageOf(&sub.message)}})
 	}
 	t.group = nil
 }

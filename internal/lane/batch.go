@@ -14,7 +14,11 @@ type Change struct {
 	ops   []storage.Op
 	first *Entry // delivered at its first attempt; its row is written last or packed
 	tail  []func(*Tail)
+	final []int64 // messages that it makes final
 }
+
+// Finals are the sequence numbers of the messages that it makes final.
+func (c *Change) Finals() []int64 { return c.final }
 
 // Tail adds a change of the control row.
 func (c *Change) Tail(f func(*Tail)) { c.tail = append(c.tail, f) }
@@ -43,6 +47,7 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
 	c.Tail(func(t *Tail) { t.Counts.add(stage) })
+	c.final = append(c.final, e.Seq())
 	if stage == weir.Dead {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: map[string]any{
 			"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}})
@@ -101,13 +106,13 @@ func mergeOp(e *Entry) (storage.Op, error) {
 func (c *Change) Hold(block string, e *Entry) {
 	e.Held = true
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: heldKey(block, Place(e.Seq())), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Upsert, Key: heldKey(block, e.place()), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
 }
 
 // Unhold takes it away; it must stand there in storage.
-func (c *Change) Unhold(block string, seq int64) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, Place(seq))})
+func (c *Change) Unhold(block, place string) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, place)})
 }
 
 // Block writes a block's row.

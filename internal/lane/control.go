@@ -54,10 +54,16 @@ type Control struct {
 // Waiting is the number of messages not final yet.
 func (c Control) Waiting() int64 { return c.Head.Next - 1 - c.Tail.Counts.Sum() }
 
+// DueLead is how long before a due time a holder takes the lane, to be there at the moment.
+const DueLead = 2 * time.Second
+
 // Work says whether a holder would find something to do at this moment.
 func (c Control) Work(now time.Time) bool {
-	return c.Head.Next > c.Tail.Cursor || c.Head.Touched != c.Tail.TouchedSeen || dueBy(c.Tail.NextDue, now)
+	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(DueLead))
 }
+
+// Touched says whether a wish waits, or a scheduled message has another moment.
+func (c Control) Touched() bool { return c.Head.Touched != c.Tail.TouchedSeen }
 
 // WorkAt gives the moment from which there is work that may be sent, and false when
 // there is none in sight. A pause or a settling CMS puts it off.
@@ -67,7 +73,10 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 		if c.Tail.NextDue.IsZero() {
 			return time.Time{}, false
 		}
-		at = c.Tail.NextDue
+		at = c.Tail.NextDue.Add(-DueLead)
+	}
+	if c.Touched() {
+		return now, true // wishes are granted while nothing may be sent, too
 	}
 	for _, shut := range []time.Time{c.Tail.PausedUntil, c.Tail.SettleUntil} {
 		if shut.After(at) {

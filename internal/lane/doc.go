@@ -14,8 +14,8 @@
 //	k_<hash>               the version of a key and contract that was delivered last
 //	m_<seq>                the message, its stage and its attempts; never moves
 //	r_<block>_<place>      a held message of a blocked key, in order
-//	s_<due>_<seq>          (kept free) a scheduled message, by time
-//	w_…                    (kept free) a wish: somebody asks the holder for a change
+//	s_<due>_<seq>          a scheduled message, by time
+//	w_…                    a wish: somebody asks the holder for a change
 //	x_<seq>                a dead message, for listing
 //
 // A sequence number is padded with zeros, so the order of rows is the order of the log.
@@ -26,8 +26,10 @@
 //
 //   - head.next grows by one for each message, in the transaction that files it; above
 //     the cursor the log has no gaps.
-//   - A message below the cursor is final, or stands in exactly one r_ row. Final is one
-//     whose m_ row says so, or one that a d_ row names.
+//   - A message below the cursor is final, or stands in exactly one r_ row or one s_ row.
+//     Final is one whose m_ row says so, or one that a d_ row names.
+//   - A scheduled message has one s_ row; whoever deletes it decides what becomes of the
+//     message: the holder releases it, the API cancels or moves it.
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
 //     every state a reader can see, because counters move with the rows they count.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.

@@ -14,6 +14,9 @@ type Block struct {
 	KeyHash string    // of the ordering key
 	Next    time.Time // when the first of them is tried again
 	Held    int64     // how many
+	From    int64     // in memory only: the first of them goes after what the log has of the key before this
+	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
+	First   *Entry    // in memory only: the first of them, where the holder has it in memory
 }
 
 // Blocks reads all blocks of a lane.
@@ -27,7 +30,7 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held")})
+			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Mixed: true})
 			q.After = r.Key
 		}
 		if !page.More {
@@ -40,12 +43,13 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 // Held is a message in a block's line.
 type Held struct {
 	Seq      int64
+	Place    string
 	Contract string // where it supersedes; else empty
 	Version  string
 }
 
 func heldFrom(e *Entry) Held {
-	h := Held{Seq: e.Seq()}
+	h := Held{Seq: e.Seq(), Place: e.place()}
 	if e.Message.Supersede {
 		h.Contract, h.Version = e.Message.Contract, e.Message.Version
 	}
@@ -60,6 +64,9 @@ func (h Held) values() map[string]any {
 	return v
 }
 
+// Held is the entry's line, where it is held.
+func (e *Entry) Line() Held { return heldFrom(e) }
+
 // Held reads the first messages of a block's line, up to limit.
 func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]Held, error) {
 	prefix := heldKey(block, "")
@@ -73,7 +80,7 @@ func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]
 	line := make([]Held, len(page.Rows))
 	for i, r := range page.Rows {
 		v := values{r.Values}
-		line[i] = Held{Seq: v.int("Seq"), Contract: v.string("Contract"), Version: v.string("Version")}
+		line[i] = Held{Seq: v.int("Seq"), Place: strings.TrimPrefix(r.Key, prefix), Contract: v.string("Contract"), Version: v.string("Version")}
 	}
 	return line, nil
 }

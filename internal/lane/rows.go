@@ -24,6 +24,8 @@ const (
 	prefixDead    = "x_"
 	prefixFirsts  = "d_"
 	prefixLatest  = "k_"
+	prefixDue     = "s_"
+	prefixWish    = "w_"
 )
 
 // seqDigits is enough for every positive int64.

@@ -43,12 +43,22 @@ type Entry struct {
 	status   weir.Status
 	row      values // nil map: the body is in Message
 	thin     bool   // row was read without its body
+	placed   string // among the held ones, where that is not its own place in the log
 }
 
 // NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
 // body and all.
 func NewEntry(m weir.Message) *Entry {
-	return &Entry{Message: m, Stage: weir.Queued, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: weir.Queued}}
+	stage := stageOf(&m)
+	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
+}
+
+// stageOf is the stage in which a message is filed.
+func stageOf(m *weir.Message) weir.Stage {
+	if m.DueAt.IsZero() {
+		return weir.Queued
+	}
+	return weir.Scheduled
 }
 
 // KeyHash names the message's ordering key in row keys.
@@ -106,34 +116,43 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
 		FinishedAt: v.time("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), keyHash: KeyHash(m.Key), status: st, row: v}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v}, nil
 }
 
 // Status tells all about a message. NotFound covers ids of other epochs, lanes that do
 // not exist and wrong nonces alike: an id that was not given out names nothing.
 func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
-	notFound := &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
-	if id.Epoch != s.Epoch || id.Lane < 0 || id.Lane >= s.Lanes || id.Seq < 1 {
-		return weir.Status{}, notFound
-	}
-	r, err := s.Table.Get(ctx, s.partition(id.Lane), messageKey(id.Seq))
-	if storage.Is(err, storage.NotFound) {
-		return weir.Status{}, notFound
-	}
-	if err != nil {
-		return weir.Status{}, unavailable("status", err)
-	}
-	e, err := s.entryFrom(id.Lane, r)
+	e, err := s.find(ctx, id)
 	if err != nil {
 		return weir.Status{}, err
 	}
+	return e.status, nil
+}
+
+// find reads a message by its id; its errors are for the caller of the API.
+func (s *Store) find(ctx context.Context, id weir.ID) (*Entry, error) {
+	notFound := &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
+	if id.Epoch != s.Epoch || id.Lane < 0 || id.Lane >= s.Lanes || id.Seq < 1 {
+		return nil, notFound
+	}
+	r, err := s.Table.Get(ctx, s.partition(id.Lane), messageKey(id.Seq))
+	if storage.Is(err, storage.NotFound) {
+		return nil, notFound
+	}
+	if err != nil {
+		return nil, unavailable("status", err)
+	}
+	e, err := s.entryFrom(id.Lane, r)
+	if err != nil {
+		return nil, err
+	}
 	if e.Message.ID.Nonce != id.Nonce {
-		return weir.Status{}, notFound
+		return nil, notFound
 	}
 	if err := s.lookUpFirst(ctx, e); err != nil {
-		return weir.Status{}, unavailable("status", err)
+		return nil, unavailable("status", err)
 	}
-	return e.status, nil
+	return e, nil
 }
 
 // ReadLog reads up to limit messages from seq on, final ones too, without a gap: where a
@@ -144,7 +163,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 
 // thinColumns are a message's columns without its body and its attempts.
 var thinColumns = []string{"Nonce", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent",
-	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held"}
+	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place"}
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {

@@ -85,7 +85,7 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 			return nil
 		}
 		if !uncertain(err) {
-			return err
+			return refusal(err, all)
 		}
 		done, err := w.settle(ctx, next)
 		if done || err != nil {
@@ -93,6 +93,34 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 		}
 		pause(ctx, resendPause)
 	}
+}
+
+// refused is the refusal of a transaction for the sake of one row.
+type refused struct {
+	row string
+	err error
+}
+
+func (r *refused) Error() string { return r.err.Error() }
+func (r *refused) Unwrap() error { return r.err }
+
+// refusal names the row that a transaction was refused for, where storage says so.
+func refusal(err error, ops []storage.Op) error {
+	switch i := storage.FailedAt(err); {
+	case i <= 0 || i >= len(ops):
+		return err
+	default:
+		return &refused{ops[i].Key, err}
+	}
+}
+
+// refusedRow gives the row for which a commit was refused, and nothing of it written.
+func refusedRow(err error) (string, bool) {
+	var r *refused
+	if !errors.As(err, &r) {
+		return "", false
+	}
+	return r.row, true
 }
 
 // uncertain errors are those after which reading tail tells what happened.

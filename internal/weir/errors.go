@@ -14,6 +14,7 @@ const (
 	Malformed               // 400: cannot be read at all
 	NotFound                // 404
 	Conflict                // 409
+	Stale                   // 412: it has changed since the caller read it
 	TooLarge                // 413
 	Unsupported             // 415: media type or encoding
 	Invalid                 // 422: read, and against the rules

@@ -2,7 +2,11 @@
 // It does no I/O and imports nothing of ours; every other package speaks in its words.
 package weir
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Stage says where a message stands.
 type Stage string
@@ -94,4 +98,9 @@ type Status struct {
 	FinishedAt    time.Time // when the stage became final
 	SupersededBy  string    // id
 	Version       string    // of this state, for ETags
+}
+
+// Tag is a Version as clients know it: the strong ETag of what storage calls by a weak one.
+func Tag(version string) string {
+	return strconv.Quote(strings.NewReplacer(`"`, "", `\`, "", "W/", "").Replace(version))
 }

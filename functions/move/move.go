@@ -1,0 +1,87 @@
+// Package move is the function that gives a scheduled message another moment:
+// PATCH /api/messages/{id} with {"deliverAt": "…"}.
+package move
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// maxBody is the size of a request: one moment.
+const maxBody = 4 << 10
+
+// Mover moves a scheduled message. version is that of the state the caller knows; empty =
+// any. Conflict: it is not scheduled any more. Stale: it has changed since.
+type Mover interface {
+	Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
+}
+
+// Caller has a lane looked at, here and, where another process holds it, there.
+type Caller interface{ Call(lane int) }
+
+// Function moves messages. All fields are needed.
+type Function struct {
+	Log    Mover
+	Caller Caller
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id".
+func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	st, err := f.move(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.SetVersion(w, st.Version)
+	httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
+	id := st.Message.ID
+	f.Caller.Call(id.Lane)
+	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
+}
+
+func (f *Function) move(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	version, err := httpio.IfMatch(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	body, err := httpio.ReadBody(w, r, maxBody)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	due, err := parse(body)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return f.Log.Move(r.Context(), id, due, version)
+}
+
+// parse reads the one thing that can be changed.
+func parse(body []byte) (time.Time, error) {
+	var wanted struct {
+		DeliverAt *string `json:"deliverAt"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(&wanted)
+	if _, more := d.Token(); err != nil || more != io.EOF || wanted.DeliverAt == nil {
+		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move", Message: `the body must be JSON with one field: {"deliverAt": "2030-01-31T08:00:00+01:00"}`, Err: err}
+	}
+	due, err := weir.ParseMoment(*wanted.DeliverAt)
+	if err != nil {
+		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move", Message: "deliverAt: " + err.Error()}
+	}
+	return due, nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"net/http"
+	"time"
+	_ "time/tzdata" // the platform's own time tables may be missing
+
+	"weir/functions/schedules"
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/ticket"
+)
+
+// schedules makes what runs recurring messages, and their function's routes.
+func (p *Program) schedules(mux *http.ServeMux, store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
+	runner := p.newRunner(store, appender, bell)
+	p.runner.Store(runner)
+	function := &schedules.Function{Schedules: runner, Stored: store, MaxBody: int64(p.settings.MaxBody), Logger: p.log}
+	for path, h := range function.Routes() {
+		mux.Handle("/api/schedules"+path, httpio.Wrap("schedules", p.log, time.Now, h))
+	}
+	return runner
+}
+
+func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
+	return recur.New(recur.Config{
+		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: time.Now},
+		Log:       recurLog{appender, store},
+		Contracts: p.contracts, Bell: bell, Now: time.Now, Logger: p.log,
+	})
+}
+
+// recurLog is the log as recurring messages need it.
+type recurLog struct {
+	*lane.Appender
+	*lane.Store
+}

@@ -1,0 +1,382 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+func due(at time.Time) func(*weir.Message) { return func(m *weir.Message) { m.DueAt = at } }
+
+// late gives how long after its moment each body was sent, and fails for what was early.
+func (w *world) late(moments map[string]time.Time) map[string]time.Duration {
+	w.t.Helper()
+	out := map[string]time.Duration{}
+	for _, s := range w.cms.requests() {
+		if at, ok := moments[s.body]; ok && s.attempt == 1 {
+			out[s.body] = s.at.Sub(at)
+			if s.at.Before(at) {
+				w.t.Errorf("%s was sent %s early", s.body, at.Sub(s.at))
+			}
+		}
+	}
+	return out
+}
+
+func TestDrainer_Due(t *testing.T) {
+	t.Run("AtItsMomentAndNeverEarly", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			moments := map[string]time.Time{}
+			for i, d := range []time.Duration{time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour, 40 * 24 * time.Hour, 40*24*time.Hour + 5*time.Second} {
+				body := fmt.Sprint(i)
+				moments[body] = time.Now().Add(d)
+				id := w.post(body, body, due(moments[body]))
+				if st := w.status(id); st.Stage != weir.Scheduled || !st.Message.DueAt.Equal(moments[body]) {
+					t.Errorf("filed as %s for %s", st.Stage, st.Message.DueAt)
+				}
+			}
+			p.Wake(0)
+			time.Sleep(40 * 24 * time.Hour)
+			c := w.settled(time.Minute)
+			for body, late := range w.late(moments) {
+				if late > time.Millisecond {
+					t.Errorf("%s was %s late", body, late)
+				}
+			}
+			if n := len(w.cms.requests()); n != 6 || c.Tail.Counts.Delivered != 6 {
+				t.Errorf("%d requests, %+v", n, c.Tail)
+			}
+		})
+	})
+	t.Run("FiledWhileNothingRanAndOverdue", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.post("a", "1", due(time.Now().Add(time.Minute)))
+			time.Sleep(time.Hour)
+			began := time.Now()
+			w.start().Wake(0)
+			w.settled(time.Minute)
+			if log := w.cms.requests(); len(log) != 1 || log[0].at.Sub(began) > 2*time.Second {
+				t.Errorf("%+v", log)
+			}
+		})
+	})
+	t.Run("JoinsItsKeyWhereTheLogStood", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(100*time.Millisecond, 200))
+			p := w.start()
+			w.append.Filed = p.Offer
+			at := time.Now().Add(time.Second)
+			w.post("a", "due", due(at))
+			w.post("a", "first")
+			time.Sleep(700 * time.Millisecond)
+			for i := range 10 { // they take the CMS beyond the moment
+				w.post("b", fmt.Sprint("b", i))
+			}
+			w.post("a", "before")
+			time.Sleep(400 * time.Millisecond)
+			w.post("a", "after")
+			w.settled(time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"first", "before", "due", "after"}) {
+				t.Errorf("delivered %v", got)
+			}
+			w.late(map[string]time.Time{"due": at})
+		})
+	})
+	t.Run("BehindARetryOfItsKey", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if string(d.Message.Body) == "fails" && d.Attempt < 3 {
+					return answer(500)
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Rand = func() float64 { return 1 } })
+			w.append.Filed = p.Offer
+			w.post("a", "fails")
+			w.post("a", "second", due(time.Now().Add(time.Second)))
+			w.post("a", "third", due(time.Now().Add(1500*time.Millisecond)))
+			w.post("a", "log")
+			w.settled(time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "log", "second", "third"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
+	t.Run("FailsBeforeOneThatIsDue", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if string(d.Message.Body) == "fails" && d.Attempt == 1 {
+					return takes(300*time.Millisecond, 500)(ctx, d) // over the moment of the other
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start()
+			w.append.Filed = p.Offer
+			w.post("a", "due", due(time.Now().Add(200*time.Millisecond)))
+			w.post("a", "fails")
+			w.settled(time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "due"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
+	t.Run("ManyAtOneMoment", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(time.Millisecond, 200))
+			at := time.Now().Add(5 * time.Second)
+			var want []string
+			for i := range 600 {
+				body := fmt.Sprintf("%03d", i)
+				w.post("a", body, due(at))
+				want = append(want, body)
+			}
+			w.start().Wake(0)
+			w.settled(time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, want) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
+	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(100*time.Millisecond, 200))
+			first := w.start()
+			w.post("a", "due", due(time.Now().Add(time.Second)))
+			first.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			for i := range 100 { // more than are read by the moment
+				w.post(fmt.Sprint("b", i), "")
+			}
+			w.post("a", "before")
+			time.Sleep(time.Second) // it is released, and waits for its key's earlier one
+			first.kill()
+			w.post("a", "after")
+			w.start().Wake(0)
+			w.settled(2 * time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
+	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(time.Second, 200))
+			first := w.start()
+			at := time.Now().Add(3 * time.Second)
+			w.post("a", "due", due(at))
+			first.Wake(0)
+			time.Sleep(3500 * time.Millisecond) // it is at the CMS
+			first.kill()
+			w.post("a", "newer")
+			w.start().Wake(0)
+			w.settled(2 * time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got[len(got)-2:], []string{"due", "newer"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
+}
+
+func TestDrainer_CancelAndMove(t *testing.T) {
+	t.Run("ScheduledAtOnce", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			id := w.post("a", "1", due(time.Now().Add(time.Minute)))
+			w.post("a", "2", due(time.Now().Add(time.Minute)))
+			p.Wake(0)
+			synctest.Wait()
+			st, err := w.store.Cancel(t.Context(), id)
+			if err != nil || st.Stage != weir.Cancelled || w.status(id).Stage != weir.Cancelled {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			if _, err := w.store.Cancel(t.Context(), id); weir.KindOf(err) != weir.Conflict {
+				t.Errorf("cancelled twice: %v", err)
+			}
+			p.Wake(0)
+			c := w.settled(2 * time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 || c.Touched() {
+				t.Errorf("delivered %v, %+v", got, c)
+			}
+		})
+	})
+	t.Run("AgainstItsRelease", func(t *testing.T) {
+		for i := range 40 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				simulate(t, func(t *testing.T, w *world) {
+					p := w.start(slowStorage)
+					at := time.Now().Add(10 * time.Second)
+					ids := []weir.ID{w.post("a", "0", due(at)), w.post("b", "1", due(at)), w.post("c", "2", due(at))}
+					p.Wake(0)
+					time.Sleep(9900*time.Millisecond + time.Duration(i)*5*time.Millisecond)
+					st, err := w.store.Cancel(t.Context(), ids[1])
+					p.Wake(0)
+					c := w.settled(time.Minute)
+					sent := len(w.delivered("b"))
+					switch final := w.status(ids[1]).Stage; {
+					case err == nil && st.Stage == weir.Cancelled && sent > 0:
+						t.Errorf("%d: sent after it was cancelled", i)
+					case final == weir.Cancelled && sent > 0, final == weir.Delivered && sent != 1:
+						t.Errorf("%d: %s, and sent %d times", i, final, sent)
+					}
+					if n := c.Tail.Counts; n.Delivered+n.Cancelled != 3 || n.Delivered != int64(2+sent) {
+						t.Errorf("%d: %+v", i, n)
+					}
+				})
+			})
+		}
+	})
+	t.Run("Moved", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			began := time.Now()
+			sooner, later := w.post("a", "sooner", due(began.Add(time.Hour))), w.post("b", "later", due(began.Add(10*time.Second)))
+			p.Wake(0)
+			time.Sleep(9 * time.Second) // a holder waits for the second
+			if _, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), "nonsense"); weir.KindOf(err) != weir.Stale {
+				t.Errorf("moved by a stale version: %v", err)
+			}
+			st, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
+			if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			if _, err := w.store.Move(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			w.settled(time.Hour)
+			for body, late := range w.late(map[string]time.Time{"sooner": began.Add(time.Minute), "later": began.Add(2 * time.Minute)}) {
+				if late > time.Millisecond {
+					t.Errorf("%s was %s late", body, late)
+				}
+			}
+			if _, err := w.store.Move(t.Context(), sooner, began.Add(2*time.Hour), ""); weir.KindOf(err) != weir.Conflict {
+				t.Errorf("moved after delivery: %v", err)
+			}
+		})
+	})
+	t.Run("QueuedRetryingAndHeld", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Key == "a" && string(d.Message.Body) == "0" {
+					return answer(500)
+				}
+				return takes(200*time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Backoff.Min, c.Rand = 30*time.Second, func() float64 { return 1 } })
+			w.append.Filed = p.Offer
+			retrying, held := w.post("a", "0"), w.post("a", "1")
+			w.post("a", "2")
+			time.Sleep(time.Second)
+			var queued weir.ID
+			for i := range 20 {
+				queued = w.post("b", fmt.Sprint(i))
+			}
+			for _, id := range []weir.ID{retrying, held, queued} {
+				if st, err := w.store.Cancel(t.Context(), id); err != nil || st.Stage.Final() {
+					t.Errorf("%+v, %v", st, err)
+				}
+				if _, err := w.store.Cancel(t.Context(), id); err != nil { // asked again
+					t.Error(err)
+				}
+			}
+			began := time.Now()
+			c := w.settled(time.Minute)
+			for _, id := range []weir.ID{retrying, held, queued} {
+				if st := w.status(id); st.Stage != weir.Cancelled || st.FinishedAt.IsZero() {
+					t.Errorf("%+v", st)
+				}
+			}
+			if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || time.Since(began) > 20*time.Second || c.Tail.Counts.Cancelled != 3 {
+				t.Errorf("delivered %v after %s, %+v", got, time.Since(began), c.Tail)
+			}
+		})
+	})
+	t.Run("WhileTheLanePauses", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(context.Context, weir.Delivery) weir.Result { r := answer(503); r.RetryAfter = time.Hour; return r })
+			p := w.start()
+			id := w.post("a", "1")
+			p.Wake(0)
+			time.Sleep(time.Minute)
+			if _, err := w.store.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			w.settled(5 * time.Second)
+			if n := len(w.cms.requests()); n != 1 || w.status(id).Stage != weir.Cancelled {
+				t.Errorf("%d requests, %s", n, w.status(id).Stage)
+			}
+		})
+	})
+}
+
+// A retry goes at its time, whether the holder stayed or left the lane meanwhile; storage
+// takes its time, and the retry does not wait for it.
+func TestDrainer_RetryAtItsTime(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if d.Attempt <= 3 {
+				return answer(500)
+			}
+			return takes(time.Millisecond, 200)(ctx, d)
+		})
+		p := w.start(slowStorage, func(c *drain.Config) {
+			c.Backoff.Steps = []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour}
+		})
+		id := w.post("a", "1")
+		p.Wake(0)
+		time.Sleep(3 * time.Hour)
+		attempts := w.status(id).Attempts
+		for i, wait := range []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour} {
+			if late := attempts[i+1].At.Sub(attempts[i].At) - wait; late < 0 || late > 5*time.Millisecond {
+				t.Errorf("retry %d was %s late", i+1, late)
+			}
+		}
+	})
+}
+
+func TestDrainer_Await(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		id := w.post("a", "1")
+		final, stop := p.Await(id)
+		defer stop()
+		p.Wake(0)
+		began := time.Now()
+		<-final
+		if time.Since(began) > time.Second || w.status(id).Stage != weir.Delivered {
+			t.Errorf("after %s: %s", time.Since(began), w.status(id).Stage)
+		}
+	})
+}
+
+// slowTable takes its time, as storage does.
+type slowTable struct{ storage.Table }
+
+const storageTime = 10 * time.Millisecond
+
+func (s slowTable) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+	time.Sleep(storageTime)
+	defer time.Sleep(storageTime)
+	return s.Table.Transact(ctx, p, ops)
+}
+
+func (s slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	time.Sleep(storageTime)
+	return s.Table.Range(ctx, q)
+}
+
+func (s slowTable) Get(ctx context.Context, p, key string) (storage.Row, error) {
+	time.Sleep(storageTime)
+	return s.Table.Get(ctx, p, key)
+}
+
+func slowStorage(c *drain.Config) { c.Store.Table = slowTable{c.Store.Table} }

@@ -1,0 +1,160 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+const (
+	// lookEvery is how often a holder that has no time to linger reads the control rows, for
+	// wishes and for what other instances have filed.
+	lookEvery = time.Second
+	// wishPage is how many wishes are granted in one go.
+	wishPage = 30
+)
+
+// looking reads the control rows beside the deliveries.
+type looking struct {
+	answer chan lane.Control // of the read under way; nil = none
+	last   time.Time         // when control was last seen
+}
+
+// lookAround takes in a control read that has ended and begins the next when it is time. A
+// read that fails is nobody's loss: the next comes in a second, and commits see by
+// themselves whether the lane is still ours.
+func (r *run) lookAround(ctx context.Context) {
+	l := &r.looking
+	if l.answer != nil {
+		select {
+		case c, ok := <-l.answer:
+			l.answer = nil
+			if ok {
+				r.notice(c)
+			}
+		default:
+		}
+		return
+	}
+	if r.Now().Sub(l.last) < lookEvery {
+		return
+	}
+	l.last = r.Now()
+	answer := make(chan lane.Control, 1)
+	l.answer = answer
+	go func() {
+		defer close(answer)
+		if c, err := r.Store.Control(ctx, r.lane); err == nil {
+			answer <- c
+		}
+	}()
+}
+
+// notice takes in what the control rows say of work that is not in the window.
+func (r *run) notice(c lane.Control) {
+	r.looking.last = r.Now()
+	if c.Head.Next > r.window.nextRead {
+		r.window.more()
+	}
+	r.touched = max(r.touched, c.Head.Touched)
+}
+
+// grantWishes grants or refuses what was asked for up to the touch that was seen.
+func (r *run) grantWishes(ctx context.Context) error {
+	for r.touchedSeen != r.touched {
+		target := r.touched
+		// What is decided must be in storage, so that a message's row tells the truth.
+		if err := r.committer.waitBelow(ctx, 1); err != nil {
+			return err
+		}
+		wishes, err := r.Store.Wishes(ctx, r.lane, wishPage)
+		if err != nil {
+			return err
+		}
+		for _, w := range wishes {
+			if err := r.grant(ctx, w); err != nil {
+				return err
+			}
+		}
+		if len(wishes) < wishPage {
+			r.touchedSeen = target
+			r.agenda.forget(r.Now())
+		}
+		ch := &lane.Change{}
+		r.position(ch)
+		r.committer.add(ch, true)
+		if err := r.committer.waitBelow(ctx, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant cancels a message that is not final yet.
+func (r *run) grant(ctx context.Context, w lane.Wish) error {
+	ch := &lane.Change{}
+	ch.Grant(w)
+	if !w.Done {
+		e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
+		if err != nil {
+			return err
+		}
+		waits, err := r.withdraw(ctx, e, ch)
+		if err != nil {
+			return err
+		}
+		r.log.Info("drain: cancel asked", "message_id", e.Message.ID.String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
+		if waits {
+			if err := ch.Finish(e, weir.Cancelled, r.finishedAt()); err != nil {
+				return err
+			}
+		}
+	}
+	r.position(ch)
+	r.committer.add(ch, true)
+	return nil
+}
+
+func outcomeOf(granted bool) string {
+	if granted {
+		return "granted"
+	}
+	return "refused"
+}
+
+// withdraw takes a message out of the window or out of its block's line, and says whether
+// it was still waiting.
+func (r *run) withdraw(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
+	switch {
+	case e.Stage.Final() || e.Stage == weir.Scheduled:
+		return false, nil
+	case e.Held:
+		return r.withdrawHeld(ctx, e, ch)
+	case e.Seq() >= r.window.nextRead:
+		r.window.skip(e.Seq())
+		return true, nil
+	}
+	return r.window.removeSeq(e.Seq()), nil
+}
+
+// withdrawHeld takes a message out of its block's line. Only where it was the first may the
+// others go before the time that it was waiting for.
+func (r *run) withdrawHeld(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
+	b := r.blocks[e.Block()]
+	if b == nil {
+		return false, nil
+	}
+	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
+	if err != nil {
+		return false, err
+	}
+	next := b.Next
+	r.unhold(b, ch, e.Line())
+	if line[0].Seq != e.Seq() && b.Held > 0 {
+		b.Next = next
+		ch.Block(*b)
+	}
+	return true, nil
+}

@@ -1,0 +1,50 @@
+package httpio
+
+import (
+	"net/http"
+	"strings"
+
+	"weir/internal/weir"
+)
+
+// SetVersion tells the client which version it has, and gives the tag.
+func SetVersion(w http.ResponseWriter, version string) string {
+	tag := weir.Tag(version)
+	w.Header().Set("ETag", tag)
+	return tag
+}
+
+// NotModified answers 304 when the client has the version already. It sets the ETag.
+func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
+	tag := SetVersion(w, version)
+	for given := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
+			w.WriteHeader(http.StatusNotModified)
+			return true
+		}
+	}
+	return false
+}
+
+// IfMatch gives the weir.Tag of the version a client wants to change; empty = whatever is there.
+func IfMatch(r *http.Request) (string, error) {
+	switch given := r.Header.Values("If-Match"); {
+	case len(given) == 0 || (len(given) == 1 && strings.TrimSpace(given[0]) == "*"):
+		return "", nil
+	case len(given) == 1:
+		tag := strings.TrimPrefix(strings.TrimSpace(given[0]), "W/")
+		if inner, ok := strings.CutPrefix(tag, `"`); ok && len(inner) > 1 && strings.HasSuffix(inner, `"`) && strings.Count(inner, `"`) == 1 {
+			return tag, nil
+		}
+	}
+	return "", &weir.Error{Kind: weir.Malformed, Op: "if-match", Message: "If-Match must be one ETag as it was answered, or *"}
+}
+
+// MessageID reads the path value "id".
+func MessageID(r *http.Request) (weir.ID, error) {
+	id, err := weir.ParseID(r.PathValue("id"))
+	if err != nil {
+		return weir.ID{}, &weir.Error{Kind: weir.NotFound, Op: "message id", Message: "this is not a message's id", Err: err}
+	}
+	return id, nil
+}

@@ -1,0 +1,105 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Due is a scheduled message and its moment. Its row sorts by time.
+type Due struct {
+	At  time.Time // in whole microseconds
+	Seq int64
+}
+
+// dueDigits is enough for every microsecond up to the year 9999.
+const dueDigits = 18
+
+func (d Due) String() string {
+	return fmt.Sprintf("%0*d_%s", dueDigits, d.At.UnixMicro(), Place(d.Seq))
+}
+
+func dueKey(d Due) string { return prefixDue + d.String() }
+
+func parseDue(key string) (Due, error) {
+	at, seq, _ := strings.Cut(strings.TrimPrefix(key, prefixDue), "_")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return Due{}, fmt.Errorf("lane: row %q: %w", key, err)
+	}
+	n, err := parseSeq(seq)
+	if err != nil {
+		return Due{}, fmt.Errorf("lane: row %q: %w", key, err)
+	}
+	return Due{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
+}
+
+// Due gives the entry's moment, where it is scheduled.
+func (e *Entry) Due() Due { return Due{At: e.Message.DueAt, Seq: e.Seq()} }
+
+// place is the message's position among the held ones of its key.
+func (e *Entry) place() string {
+	if e.placed != "" {
+		return e.placed
+	}
+	return Place(e.Seq())
+}
+
+// placeOfDue is the position of a message that fell due when the log's next number was next:
+// behind all that was filed before, before all that came after; those of one moment of the
+// log by time, then by acceptance.
+func placeOfDue(next int64, d Due) string { return Place(next-1) + "_" + d.String() }
+
+// After is the place in the log up to which all of the key goes before this held message; 0
+// where its line alone tells.
+func (e *Entry) After() int64 {
+	log, _, released := strings.Cut(e.placed, "_")
+	last, err := parseSeq(log)
+	if !released || err != nil {
+		return 0
+	}
+	return last + 1
+}
+
+// Dues reads the earliest scheduled messages of a lane, up to limit, and says whether there
+// are more.
+func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more bool, err error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixDue, To: after(prefixDue), Limit: limit})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range page.Rows {
+		d, err := parseDue(r.Key)
+		if err != nil {
+			return nil, false, err
+		}
+		dues = append(dues, d)
+	}
+	return dues, page.More || len(dues) == limit, nil
+}
+
+// Release takes a message that falls due out of the scheduled ones and puts it among the
+// held ones of its block, behind everything filed before next.
+func (c *Change) Release(e *Entry, next int64) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})
+	e.Stage, e.Held, e.placed = weir.Queued, true, placeOfDue(next, e.Due())
+	c.ops = append(c.ops,
+		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Stage": string(weir.Queued), "Held": true, "Place": e.placed}})
+}
+
+// NotDue says of the refusal of a commit that one of the messages it was to release is not
+// scheduled for that moment any more: somebody cancelled or moved it.
+func NotDue(err error) (Due, bool) {
+	row, ok := refusedRow(err)
+	if !ok || !strings.HasPrefix(row, prefixDue) {
+		return Due{}, false
+	}
+	d, err := parseDue(row)
+	return d, err == nil
+}

@@ -1,0 +1,180 @@
+package lane
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"crypto/rand"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// A wish is how anyone but the holder asks for a change: a row, and head.touched raised in
+// the same transaction, so that the next holder cannot overlook it. What is scheduled is
+// not in the holder's hands yet: it is cancelled or moved at once, by its own row, and
+// that row's absence is what tells a holder who was about to release it.
+
+// Wish is a row that waits for the holder.
+type Wish struct {
+	Seq  int64
+	Done bool // the message is cancelled already, and has only to be counted
+	key  string
+}
+
+// wishPatience bounds how long a caller waits for storage or for its turn at head.
+const wishPatience = 5 * time.Second
+
+func cancelKey(seq int64) string { return prefixWish + "cancel_" + Place(seq) }
+
+// Wishes reads the wishes of a lane, up to limit.
+func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish), Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	var wishes []Wish
+	for _, r := range page.Rows {
+		v := values{r.Values}
+		wishes = append(wishes, Wish{Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key})
+	}
+	return wishes, nil
+}
+
+// Grant takes a wish away: it was granted, or refused.
+func (c *Change) Grant(w Wish) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
+	if w.Done {
+		c.Tail(func(t *Tail) { t.Counts.add(weir.Cancelled) })
+	}
+}
+
+// Cancel stops a message from being delivered. A scheduled one is cancelled when Cancel
+// returns. One that waits in the log becomes so when its lane's holder finds the wish in
+// time: the Status then says where it stands at the moment. Conflict: it is final.
+// Unavailable: it may or may not have been asked.
+func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
+	nonce := newNonce()
+	var st weir.Status
+	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
+		st = e.status
+		switch {
+		case e.Stage == weir.Cancelled && e.row.string("CancelNonce") == nonce:
+			return nil, nil // it was us, and the answer got lost
+		case e.Stage.Final():
+			return nil, conflict("cancel", "the message is "+string(e.Stage)+" already")
+		case e.Stage == weir.Scheduled:
+			st.Stage, st.FinishedAt = weir.Cancelled, s.Now().UTC().Truncate(time.Microsecond)
+			return []storage.Op{
+				{Kind: storage.Delete, Key: dueKey(e.Due())},
+				{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
+					"Stage": string(weir.Cancelled), "FinishedAt": st.FinishedAt, "CancelNonce": nonce}},
+				{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
+			}, nil
+		}
+		asked, err := s.asked(ctx, id)
+		if err != nil || asked {
+			return nil, err
+		}
+		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}, nil
+	})
+	return st, err
+}
+
+// asked says whether a message's cancellation waits for the holder already.
+func (s *Store) asked(ctx context.Context, id weir.ID) (bool, error) {
+	_, err := s.Table.Get(ctx, s.partition(id.Lane), cancelKey(id.Seq))
+	if storage.Is(err, storage.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Move gives a scheduled message another moment. version is the weir.Tag of the Status that
+// the caller decided by; empty = any. Conflict: the message is not scheduled any more.
+// Stale: it has changed since.
+func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
+	due = RoundDue(due)
+	nonce := newNonce()
+	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
+		switch {
+		case e.row.string("MoveNonce") == nonce:
+			return nil, nil
+		case e.Stage != weir.Scheduled:
+			return nil, conflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
+		case version != "" && version != weir.Tag(e.status.Version):
+			return nil, &weir.Error{Kind: weir.Stale, Op: "move", Message: "the message has changed since: read it again"}
+		}
+		ops := []storage.Op{{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{"DueAt": due, "MoveNonce": nonce}}}
+		if !due.Equal(e.Message.DueAt) {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())},
+				storage.Op{Kind: storage.Insert, Key: dueKey(Due{At: due, Seq: e.Seq()}), Values: map[string]any{}})
+		}
+		return ops, nil
+	})
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return s.Status(ctx, id)
+}
+
+// RoundDue gives the moment as rows keep it: never earlier.
+func RoundDue(t time.Time) time.Time {
+	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
+}
+
+// touch makes the change that ask wants of a message as it stands, together with a raised
+// head.touched. It asks anew whenever somebody else was faster. No operations mean that
+// nothing is to be done.
+func (s *Store) touch(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+	defer cancel()
+	for {
+		e, err := s.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		ops, err := ask(e)
+		if err != nil || len(ops) == 0 {
+			return err
+		}
+		err = s.touched(ctx, id.Lane, ops)
+		if err == nil {
+			return nil
+		}
+		switch storage.KindOf(err) {
+		case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
+		default:
+			return unavailable("wish", err)
+		}
+		if pause(ctx, s.jitter(conflictPause)); ctx.Err() != nil {
+			return &weir.Error{Kind: weir.Unavailable, Op: "wish", Message: "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again", RetryAfter: 2 * time.Second, Err: err}
+		}
+	}
+}
+
+// touched sends one transaction that raises head.touched.
+func (s *Store) touched(ctx context.Context, lane int, ops []storage.Op) error {
+	c, err := s.Control(ctx, lane)
+	if err != nil {
+		return err
+	}
+	all := append([]storage.Op{{Kind: storage.Merge, Key: headKey, IfMatch: c.Head.ETag, Values: map[string]any{"Touched": c.Head.Touched + 1}}}, ops...)
+	_, err = s.Table.Transact(ctx, s.partition(lane), all)
+	return err
+}
+
+func conflict(op, message string) error {
+	return &weir.Error{Kind: weir.Conflict, Op: op, Message: message}
+}
+
+func newNonce() string {
+	nonce := make([]byte, weir.NonceSize)
+	rand.Read(nonce) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(nonce)
+}
+
+// etag is the version of the entry's row.
+func (e *Entry) etag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }

@@ -1,0 +1,59 @@
+package weir_test
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/weir"
+)
+
+func TestParseMoment(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2030-01-31T08:00:00+01:00":      "2030-01-31T07:00:00Z",
+		"2030-01-31T08:00:00.123456789Z": "2030-01-31T08:00:00.123456789Z",
+		"9999-12-31T23:59:59Z":           "9999-12-31T23:59:59Z",
+		"1066-10-14T09:00:00Z":           "1066-10-14T09:00:00Z",
+		"9999-12-31T23:59:59-12:00":      "",
+		"2030-01-31T08:00:00":            "",
+		"2030-01-31":                     "",
+		"tomorrow":                       "",
+		"":                               "",
+		"12345-01-01T00:00:00Z":          "",
+		"2030-02-30T00:00:00Z":           "",
+	} {
+		got, err := weir.ParseMoment(text)
+		if (err == nil) != (want != "") || (err == nil && got.Format(time.RFC3339Nano) != want) {
+			t.Errorf("%q: %s, %v", text, got.Format(time.RFC3339Nano), err)
+		}
+	}
+}
+
+func TestParseDelay(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2028, 1, 31, 12, 0, 0, 0, time.FixedZone("", 3600))
+	for text, want := range map[string]string{
+		"90s":                  "2028-01-31T11:01:30Z",
+		"1h30m":                "2028-01-31T12:30:00Z",
+		"0s":                   "2028-01-31T11:00:00Z",
+		"PT1.5S":               "2028-01-31T11:00:01.5Z",
+		"P1DT2H":               "2028-02-01T13:00:00Z",
+		"P1M":                  "2028-03-02T11:00:00Z", // 31 February
+		"P2W":                  "2028-02-14T11:00:00Z",
+		"P7000Y":               "9028-01-31T11:00:00Z",
+		"P9000Y":               "",
+		"-5m":                  "",
+		"-PT5M":                "",
+		"P0.5Y":                "",
+		"PT99999999999999999S": "",
+		"P99999999999999999D":  "",
+		"5":                    "",
+		"soon":                 "",
+		"":                     "",
+	} {
+		got, err := weir.ParseDelay(text, from)
+		if (err == nil) != (want != "") || (err == nil && got.Format(time.RFC3339Nano) != want) {
+			t.Errorf("%q: %s, %v", text, got.Format(time.RFC3339Nano), err)
+		}
+	}
+}

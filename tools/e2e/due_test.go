@@ -1,0 +1,128 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// call makes a request and gives status, ETag and what the answer says.
+func (s *system) call(method, url, body string, headers ...string) (int, string, map[string]any) {
+	s.t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/xml")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	var said map[string]any
+	if err := json.Unmarshal(data, &said); err != nil {
+		s.t.Fatalf("%s %s: %d %q", method, url, resp.StatusCode, data)
+	}
+	return resp.StatusCode, resp.Header.Get("ETag"), said
+}
+
+func article(path string, version int) string {
+	return fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, version)
+}
+
+// firstRequest is when the CMS got its first request for a path; zero = not yet.
+func (s *system) firstRequest(path string) time.Time {
+	for _, r := range s.requests() {
+		if r.Path == path {
+			return r.StartedAt
+		}
+	}
+	return time.Time{}
+}
+
+func TestDueTimes(t *testing.T) {
+	s := newSystem(t, 1)
+	messages := s.weir + "/api/messages"
+	due := time.Now().Add(3 * time.Second)
+	code, _, at := s.call("POST", messages, article("/at", 1), "Weir-Deliver-At", due.Format(time.RFC3339Nano))
+	if code != 202 || at["stage"] != "scheduled" || at["deliverAtFrom"] != "header" {
+		t.Errorf("%d %v", code, at)
+	}
+	_, _, later := s.call("POST", messages+"?deliverAfter=P1D", article("/later", 1))
+	_, _, gone := s.call("POST", messages, article("/gone", 1), "Weir-Deliver-After", "1h")
+	one := func(m map[string]any) string { return messages + "/" + m["id"].(string) }
+
+	code, tag, state := s.call("GET", one(later), "")
+	if code != 200 || state["stage"] != "scheduled" || state["deliverAt"] == nil {
+		t.Errorf("%d %v", code, state)
+	}
+	soon := time.Now().Add(4 * time.Second)
+	patch := fmt.Sprintf(`{"deliverAt": %q}`, soon.Format(time.RFC3339Nano))
+	if code, _, said := s.call("PATCH", one(later), patch, "If-Match", `"stale"`); code != 412 {
+		t.Errorf("%d %v", code, said)
+	}
+	if code, newTag, said := s.call("PATCH", one(later), patch, "If-Match", tag); code != 200 || newTag == tag || said["stage"] != "scheduled" {
+		t.Errorf("%d %v", code, said)
+	}
+	for _, wrong := range []string{`{"deliverAt": "soon"}`, `{}`, `{"deliverAt": "2030-01-01T00:00:00Z", "key": "x"}`, `[`} {
+		if code, _, said := s.call("PATCH", one(later), wrong); code != 400 {
+			t.Errorf("%s: %d %v", wrong, code, said)
+		}
+	}
+	if code, _, said := s.call("DELETE", one(gone), ""); code != 200 || said["stage"] != "cancelled" {
+		t.Errorf("%d %v", code, said)
+	}
+	if code, _, said := s.call("DELETE", one(gone), ""); code != 409 {
+		t.Errorf("cancelled twice: %d %v", code, said)
+	}
+	code, _, waited := s.call("POST", messages, article("/waited", 1), "Prefer", "wait=10")
+	if code != 200 || waited["stage"] != "delivered" {
+		t.Errorf("%d %v", code, waited)
+	}
+	if code, _, said := s.call("DELETE", one(waited), ""); code != 409 {
+		t.Errorf("cancelled after delivery: %d %v", code, said)
+	}
+	for path, moment := range map[string]time.Time{"/at": due, "/later": soon} {
+		s.eventually(path+" is written", 20*time.Second, func() bool { return !s.firstRequest(path).IsZero() })
+		late := s.firstRequest(path).Sub(moment)
+		if t.Logf("%s was written %s after its moment", path, late); late < 0 {
+			t.Errorf("%s was written %s early", path, -late)
+		}
+	}
+	s.eventually("both are final", 10*time.Second, func() bool {
+		_, _, a := s.call("GET", one(at), "")
+		_, _, b := s.call("GET", one(later), "")
+		return a["stage"] == "delivered" && b["stage"] == "delivered"
+	})
+	if !s.firstRequest("/gone").IsZero() {
+		t.Error("what was cancelled was written")
+	}
+}
+
+func TestDueTimes_EveryInstanceKilled(t *testing.T) {
+	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
+	due := time.Now().Add(4 * time.Second)
+	code, _, said := s.call("POST", s.weir+"/api/messages", article("/at", 1), "Weir-Deliver-At", due.Format(time.RFC3339Nano))
+	if code != 202 {
+		t.Fatalf("%d %v", code, said)
+	}
+	s.killNext(0)
+	s.killNext(1)
+	s.eventually("it is written", time.Minute, func() bool { return !s.firstRequest("/at").IsZero() })
+	if late := s.firstRequest("/at").Sub(due); late < 0 {
+		t.Errorf("%s early", -late)
+	} else {
+		t.Logf("written %s after its moment, both instances having been killed", late)
+	}
+	s.clean()
+}
