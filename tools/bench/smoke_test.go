@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	latencies: 10, rate: 100, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
-	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8}
+	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
+	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2}
 
 // TestBench runs a burst end to end: a real handler under the host's stand-in, Azurite,
 // and the demo CMS.
