@@ -96,7 +96,7 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 	latencies: 300, rate: 1000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
-	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 15}
+	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
