@@ -101,7 +101,7 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if was, err := beBare(ctx, os.Stdout); was {
+	if was, err := beYardstick(ctx); was {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
