@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/lease"
+	"weir/internal/poll"
 )
 
 // Settings is all that can be set. The environment says where things are, weir.yaml what
@@ -30,6 +32,7 @@ type Settings struct {
 	Retention     duration              `yaml:"retention"`
 	DeadRetention duration              `yaml:"deadRetention"`
 	Delivery      delivery              `yaml:"delivery"`
+	Poll          polling               `yaml:"poll"`
 	Contracts     []contract.Definition `yaml:"contracts"`
 }
 
@@ -40,10 +43,18 @@ type delivery struct {
 	Timeout  duration          `yaml:"timeout"`
 	Attempts int               `yaml:"attempts"`
 	Settle   duration          `yaml:"settle"` // 0 = the lease's margin
-	Backoff  span              `yaml:"backoff"`
+	Backoff  backoff           `yaml:"backoff"`
 
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+}
+
+// polling is how handler poll works; its flags win.
+type polling struct {
+	Period    duration `yaml:"period"`
+	Idle      duration `yaml:"idle"`
+	Estimate  duration `yaml:"estimate"`
+	Tolerance float64  `yaml:"tolerance"`
 }
 
 // rate is the time between two attempts, written as so many a second or a minute: 5/s, 90/m.
@@ -66,6 +77,39 @@ func (r *rate) UnmarshalYAML(b []byte) error {
 	return nil
 }
 
+// backoff is {min, max}, or a list of the waits themselves.
+type backoff struct {
+	span
+	steps []duration
+}
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (b *backoff) UnmarshalYAML(text []byte) error {
+	if first := bytes.TrimSpace(text); len(first) > 0 && (first[0] == '[' || first[0] == '-') {
+		return yaml.Unmarshal(text, &b.steps)
+	}
+	return yaml.UnmarshalWithOptions(text, &b.span, yaml.Strict())
+}
+
+// problem says what is wrong with it; empty = nothing.
+func (b *backoff) problem() string {
+	if b.steps != nil {
+		for _, s := range b.steps {
+			if s <= 0 || s > duration(24*time.Hour) {
+				return "delivery.backoff: each wait must be above 0s and at most 1d"
+			}
+		}
+		if len(b.steps) == 0 {
+			return "delivery.backoff: the list is empty"
+		}
+		return ""
+	}
+	if b.Min > 0 && b.Min <= b.Max && b.Max <= duration(time.Hour) {
+		return ""
+	}
+	return "delivery.backoff must have 0s < min ≤ max ≤ 1h"
+}
+
 type span struct {
 	Min duration `yaml:"min"`
 	Max duration `yaml:"max"`
@@ -77,7 +121,8 @@ func defaults() Settings {
 	return Settings{
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: span{0, duration(10 * time.Second)}, MaxBody: 1 << 20,
 		Retention: 7 * day, DeadRetention: 90 * day,
-		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: span{duration(time.Second), duration(5 * time.Minute)}},
+		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}},
+		Poll:     polling{Period: duration(time.Minute), Idle: duration(5 * time.Second), Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
 }
 
@@ -215,7 +260,12 @@ func (s *Settings) check() []error {
 	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
-	must(d.Backoff.Min > 0 && d.Backoff.Min <= d.Backoff.Max && d.Backoff.Max <= duration(time.Hour), "delivery.backoff must have 0s < min ≤ max ≤ 1h")
+	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())
+	if err := s.poll().Check(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			problems = append(problems, errors.New("poll."+line))
+		}
+	}
 	return problems
 }
 
@@ -230,7 +280,16 @@ func (s *Settings) settle() time.Duration {
 }
 
 func (s *Settings) backoff() drain.Backoff {
-	return drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min), Max: time.Duration(s.Delivery.Backoff.Max)}
+	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min), Max: time.Duration(s.Delivery.Backoff.Max)}
+	for _, step := range s.Delivery.Backoff.steps {
+		b.Steps = append(b.Steps, time.Duration(step))
+	}
+	return b
+}
+
+func (s *Settings) poll() poll.Config {
+	return poll.Config{Period: time.Duration(s.Poll.Period), Idle: time.Duration(s.Poll.Idle), Estimate: time.Duration(s.Poll.Estimate),
+		Tolerance: s.Poll.Tolerance, Timeout: time.Duration(s.Delivery.Timeout)}
 }
 
 func (s *Settings) headers() map[string]string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,16 @@ func TestLoadSettings(t *testing.T) {
 			}
 		}
 	})
+	t.Run("BackoffAsAList", func(t *testing.T) {
+		t.Parallel()
+		for _, list := range []string{"[10s, 1m, 1d]", "\n    - 10s\n    - 1m\n    - 1d\n "} {
+			text := "contracts: [{ name: a, root: a }]\ndelivery:\n  url: http://127.0.0.1:1/\n  backoff: " + list + "\n"
+			s, err := loadSettings(env(t, text))
+			if err != nil || !slices.Equal(s.backoff().Steps, []time.Duration{10 * time.Second, time.Minute, 24 * time.Hour}) {
+				t.Errorf("%v %v", s.backoff(), err)
+			}
+		}
+	})
 	t.Run("SecretsDoNotPrint", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
@@ -93,9 +104,15 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Attempts":       {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1), "attempts"},
+		"BackoffEmpty":   {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [],", 1), "empty"},
+		"BackoffLong":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, 2d],", 1), "at most 1d"},
+		"BackoffText":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, soon],", 1), "soon"},
+		"BackoffUnknown": {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 1s, most: 2s },", 1), "most"},
 		"Backoff":        {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 10s, max: 1s },", 1), "backoff"},
 		"Rate":           {strings.Replace(minimal, "delivery: {", "delivery: { rate: 0/s,", 1), "such as 5/s"},
 		"MaxConcurrent":  {strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: -1,", 1), "maxConcurrent"},
+		"PollIdle":       {minimal + "poll: { idle: 0s }\n", "poll.idle is 0s"},
+		"PollTolerance":  {minimal + "poll: { tolerance: 0 }\n", "poll.tolerance is 0"},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

@@ -22,6 +22,7 @@ type fake struct {
 	woken     []int
 	retained  []int
 	forgotten int
+	loaded    int
 }
 
 func (f *fake) Control(_ context.Context, number int) (lane.Control, error) {
@@ -35,7 +36,23 @@ func (f *fake) Run(_ context.Context, number int) (time.Time, error) {
 	f.retained = append(f.retained, number)
 	return noon.Add(time.Hour), nil
 }
+func (f *fake) Load(context.Context) error      { f.loaded++; return nil }
 func (f *fake) Forgotten(context.Context) error { f.forgotten++; return nil }
+
+func TestFunction_ForgottenAtMostHourlyOverProcesses(t *testing.T) {
+	t.Parallel()
+	f := &fake{broken: -1}
+	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler), Forgotten: noon.Add(-59 * time.Minute)}
+	for _, want := range []int{0, 1, 1} {
+		if err := fn.Sweep(t.Context()); err != nil || f.forgotten != want {
+			t.Errorf("looked %d times, want %d; %v", f.forgotten, want, err)
+		}
+		fn.Forgotten = fn.Forgotten.Add(-time.Minute)
+		if want == 1 {
+			fn.Forgotten = noon
+		}
+	}
+}
 
 func TestFunction_Sweep(t *testing.T) {
 	t.Parallel()
@@ -47,7 +64,7 @@ func TestFunction_Sweep(t *testing.T) {
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
 	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work}, broken: 3}
 	now := noon
-	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Lanes: 6, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Schedules: f, Lanes: 6, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 
 	if err := fn.Sweep(t.Context()); err == nil {
 		t.Error("a lane that cannot be read must fail the sweep")
@@ -61,6 +78,9 @@ func TestFunction_Sweep(t *testing.T) {
 		if err := fn.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if f.loaded != 4 {
+		t.Errorf("schedules were read %d times in 4 sweeps", f.loaded)
 	}
 	if fmt.Sprint(f.retained) != "[0 1 2 4 5 3]" || f.forgotten != 1 {
 		t.Errorf("retained %v, forgotten %d: what has nothing to do before an hour must not be asked each minute", f.retained, f.forgotten)

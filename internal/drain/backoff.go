@@ -9,13 +9,20 @@ const maxDelay = time.Hour
 //
 //	n        1   2   3   4   5    6    7     8     9     10
 //	ceiling  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
+//
+// Steps, where given, are the waits themselves, without jitter: whoever names them wants
+// them. The last one repeats.
 type Backoff struct {
 	Min, Max time.Duration
+	Steps    []time.Duration
 	Rand     func() float64 // 0 to 1; set by New
 }
 
 // ceiling is the longest wait after the n-th failure, n from 1.
 func (b Backoff) ceiling(n int) time.Duration {
+	if len(b.Steps) > 0 {
+		return b.Steps[min(n, len(b.Steps))-1]
+	}
 	d := b.Min
 	for range n - 1 {
 		if d *= 2; d >= b.Max {
@@ -28,6 +35,9 @@ func (b Backoff) ceiling(n int) time.Duration {
 // retryDelay draws a message's wait: full jitter, so that messages that failed together
 // do not come back together; the CMS's own wish when that is longer.
 func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
+	if len(b.Steps) > 0 {
+		return max(b.ceiling(n), min(asked, maxDelay))
+	}
 	return clamp(time.Duration(b.Rand()*float64(b.ceiling(n))), asked)
 }
 

@@ -102,6 +102,10 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 	ch := &lane.Change{}
 	ch.Hold(b.ID, e)
 	ch.Block(*b)
+	if b.Mixed {
+		// It may stand before what is the first now, so the line is not read until it is there.
+		b.First, ch.Key = nil, b.KeyHash
+	}
 	r.position(ch)
 	r.committer.add(ch, false)
 }
@@ -201,16 +205,20 @@ const (
 
 // keep gives the message back when it may stay in memory until its retry.
 func (r *run) keep(e *lane.Entry) *lane.Entry {
-	kept := 0
-	for _, b := range r.blocks {
-		if b.First != nil {
-			kept++
-		}
-	}
-	if len(e.Message.Body) > keptBody || kept >= keptMost {
+	if len(e.Message.Body) > keptBody || r.kept() >= keptMost {
 		return nil
 	}
 	return e
+}
+
+func (r *run) kept() int {
+	n := 0
+	for _, b := range r.blocks {
+		if b.First != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // postpone makes a message wait until next, and its key with it unless the contract lets

@@ -145,6 +145,27 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(takes(100*time.Millisecond, 200))
+			first := w.start()
+			w.post("a", "due", due(time.Now().Add(time.Second)))
+			first.Wake(0)
+			time.Sleep(500 * time.Millisecond)
+			for i := range 100 { // more than are read by the moment
+				w.post(fmt.Sprint("b", i), "")
+			}
+			w.post("a", "before")
+			time.Sleep(time.Second) // it is released, and waits for its key's earlier one
+			first.kill()
+			w.post("a", "after")
+			w.start().Wake(0)
+			w.settled(2 * time.Minute)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
+				t.Errorf("delivered %v", got)
+			}
+		})
+	})
 	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(time.Second, 200))
@@ -294,6 +315,31 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 				t.Errorf("%d requests, %s", n, w.status(id).Stage)
 			}
 		})
+	})
+}
+
+// A retry goes at its time, whether the holder stayed or left the lane meanwhile; storage
+// takes its time, and the retry does not wait for it.
+func TestDrainer_RetryAtItsTime(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if d.Attempt <= 3 {
+				return answer(500)
+			}
+			return takes(time.Millisecond, 200)(ctx, d)
+		})
+		p := w.start(slowStorage, func(c *drain.Config) {
+			c.Backoff.Steps = []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour}
+		})
+		id := w.post("a", "1")
+		p.Wake(0)
+		time.Sleep(3 * time.Hour)
+		attempts := w.status(id).Attempts
+		for i, wait := range []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour} {
+			if late := attempts[i+1].At.Sub(attempts[i].At) - wait; late < 0 || late > 5*time.Millisecond {
+				t.Errorf("retry %d was %s late", i+1, late)
+			}
+		}
 	})
 }
 

@@ -133,3 +133,19 @@ func TestBackoff_Ceiling(t *testing.T) {
 		t.Errorf("Retry-After longer than the backoff: %s", d)
 	}
 }
+
+func TestBackoff_Steps(t *testing.T) {
+	t.Parallel()
+	b := Backoff{Steps: []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour}, Rand: rand.Float64}
+	for i, want := range []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour, 2 * time.Hour} {
+		if got := b.retryDelay(i+1, 0); got != want {
+			t.Errorf("retry %d after %s, want %s", i+1, got, want)
+		}
+	}
+	if got := b.retryDelay(1, 5*time.Hour); got != maxDelay {
+		t.Errorf("Retry-After of 5 h: %s", got)
+	}
+	if got := b.pauseDelay(1, 0); got < 5*time.Second || got > 10*time.Second {
+		t.Errorf("paused for %s", got)
+	}
+}

@@ -137,6 +137,7 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 			changed := *b
 			b = &changed
 		}
+		b.Mixed = true
 		b.Held++
 		r.blocks[id] = b
 		ch.Release(e, next)
@@ -152,6 +153,26 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 			}
 		}
 	}
+}
+
+// ripenHeld fetches, while there is time, what the next block's retry needs. One at a time,
+// the earliest first; what supersedes is chosen by its whole line, when its time has come.
+func (r *run) ripenHeld(ctx context.Context) error {
+	now := r.Now()
+	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool { return b.First == nil && b.Next.After(now) })
+	if b == nil || r.kept() >= keptMost {
+		return nil
+	}
+	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
+	if err != nil {
+		return err
+	}
+	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
+	if err != nil {
+		return err
+	}
+	b.First = e
+	return r.ripen(ctx, e)
 }
 
 // reached says whether all that goes before a block's first message has gone: the log was

@@ -198,6 +198,9 @@ const (
 func (r *run) linger(ctx context.Context) (bool, error) {
 	until := r.Now().Add(lingerMin + r.jitter(lingerMax-lingerMin))
 	for r.Now().Before(until) || r.dueSoon() {
+		if err := r.ripenHeld(ctx); err != nil {
+			return false, err
+		}
 		step := lingerLook
 		if due := r.nextStir(); !due.IsZero() {
 			step = min(step, due.Sub(r.Now()))

@@ -15,7 +15,8 @@ type Block struct {
 	Next    time.Time // when the first of them is tried again
 	Held    int64     // how many
 	From    int64     // in memory only: the first of them goes after what the log has of the key before this
-	First   *Entry    // the first of them, where the holder has it in memory
+	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
+	First   *Entry    // in memory only: the first of them, where the holder has it in memory
 }
 
 // Blocks reads all blocks of a lane.
@@ -29,7 +30,7 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held")})
+			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Mixed: true})
 			q.After = r.Key
 		}
 		if !page.More {

@@ -25,7 +25,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"fence off", "lane/writer.go", "IfMatch: w.tail.ETag", "IfMatch: storage.AnyETag", "fence|books", ""},
 	{"trust window off", "lease/trust.go", "return l.window() - l.read().since(l.granted)", "return l.window()", "untrusted|overlap", ""},
-	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil:", "case false:", "order|repeat|books", ""},
+	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:", "case false:", "order|repeat|books", ""},
 	{"closed keys off", "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
 	{"settle off", "drain/gate.go", "if r.Unanswered {", "if false {", "overlap", ""},
 	{"requests sent again by themselves", "", "", "", "overlap", ""},

@@ -1,0 +1,163 @@
+package recur
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// After a failure a schedule is tried again, at first soon and then less often; the sweep
+// does too.
+const (
+	firstRetry = 500 * time.Millisecond
+	maxRetry   = 30 * time.Second
+)
+
+// Log files messages and tells what became of them.
+type Log interface {
+	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
+// Accepter takes a body through its contract.
+type Accepter interface {
+	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
+}
+
+// Bell rings a lane through the queue, without keeping the caller waiting.
+type Bell interface{ RingSoon(lane int) }
+
+// Config is what a runner needs; all fields.
+type Config struct {
+	Store     *Store
+	Log       Log
+	Contracts Accepter
+	Bell      Bell
+	Now       func() time.Time
+	Logger    *slog.Logger
+}
+
+// Runner runs the schedules in this process: it keeps a timer for each, and changes them
+// for users. Any number of runners may share a table.
+type Runner struct {
+	cfg    Config
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	timers   map[string]*timer
+	settings int64 // how often a timer was set
+	closed   bool
+	firing   sync.WaitGroup
+}
+
+// timer is one schedule's next moment in this process.
+type timer struct {
+	t        *time.Timer
+	set      int64      // which of all settings it was
+	turn     sync.Mutex // one firing at a time
+	failures int        // in a row; by the one whose turn it is
+}
+
+// New makes a runner. It has no timers until Load.
+func New(cfg Config) *Runner {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*timer{}}
+}
+
+// Load reads when all schedules are due next, and sets their timers. It is called at
+// start and by each sweep, so that a schedule whose process is gone is taken over.
+func (r *Runner) Load(ctx context.Context) error {
+	r.mu.Lock()
+	asked := r.settings
+	r.mu.Unlock()
+	schedules, err := r.cfg.Store.List(ctx)
+	for _, s := range schedules {
+		r.set(s.Name, s.NextAt, asked)
+	}
+	return err
+}
+
+// arm sets a schedule's timer; with a zero time it is taken away.
+func (r *Runner) arm(name string, at time.Time) { r.set(name, at, math.MaxInt64) }
+
+// set sets a schedule's timer, unless that was done after the moment that asked names: what
+// was read before is older news.
+func (r *Runner) set(name string, at time.Time, asked int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.timers[name]
+	switch {
+	case r.closed || t != nil && t.set > asked:
+		return
+	case at.IsZero():
+		if t != nil {
+			t.t.Stop()
+			delete(r.timers, name)
+		}
+		return
+	case t == nil:
+		t = &timer{}
+		r.timers[name] = t
+		t.t = time.AfterFunc(at.Sub(r.cfg.Now()), func() { r.fire(name, t) })
+	default:
+		t.t.Reset(at.Sub(r.cfg.Now()))
+	}
+	r.settings++
+	t.set = r.settings
+}
+
+// fire settles what is due, and sets the timer for what comes next. The timer only says
+// when to look: what is due, the row says.
+func (r *Runner) fire(name string, t *timer) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	r.mu.Lock()
+	asked := r.settings
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.firing.Add(1)
+	r.mu.Unlock()
+	defer r.firing.Done()
+	s, err := r.settle(r.ctx, name, 0)
+	switch {
+	case err == nil:
+		t.failures = 0
+		r.set(name, s.NextAt, asked)
+	case weir.KindOf(err) == weir.NotFound:
+		r.set(name, time.Time{}, asked)
+	default:
+		delay := min(firstRetry<<min(t.failures, 10), maxRetry)
+		t.failures++
+		r.cfg.Logger.Warn("recur: schedule not run, trying again", "delay", delay, "err", err)
+		r.set(name, r.cfg.Now().Add(delay), asked)
+	}
+}
+
+// Close stops the timers and waits, as long as ctx lasts, for what is being filed.
+func (r *Runner) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	for _, t := range r.timers {
+		t.t.Stop()
+	}
+	r.mu.Unlock()
+	done := make(chan struct{})
+	go func() { r.firing.Wait(); close(done) }()
+	defer r.cancel()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		r.cancel()
+		<-done
+		return context.Cause(ctx)
+	}
+}
