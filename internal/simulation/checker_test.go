@@ -20,6 +20,7 @@ type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
 	Traps, Blobs, Packed                                                 int
+	Scheduled, Released, Moved, Cancelled, CancelledAtOnce               int
 	Longest                                                              time.Duration // from the end of faults to rest
 }
 
@@ -41,6 +42,11 @@ func (c *counts) add(o counts) {
 	c.Traps += o.Traps
 	c.Blobs += o.Blobs
 	c.Packed += o.Packed
+	c.Scheduled += o.Scheduled
+	c.Released += o.Released
+	c.Moved += o.Moved
+	c.Cancelled += o.Cancelled
+	c.CancelledAtOnce += o.CancelledAtOnce
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -58,6 +64,7 @@ type filed struct {
 	taken   bool  // a process has been told that the CMS took it
 	under   int64 // the fence of that
 	final   weir.Stage
+	scheduling
 }
 
 // laneState is what the checker knows of a lane.
@@ -155,9 +162,14 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 	l := c.lane(number)
 	switch ops[0].Key {
 	case "!head":
-		c.appended(l, number, ops)
+		if _, ok := ops[0].Values["Touched"]; ok {
+			c.touched(l, ops)
+		} else {
+			c.appended(l, number, ops)
+		}
 	case "!tail":
 		c.committed(p, l, number, ops[0].Values)
+		c.settledBy(p, l, ops)
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
@@ -186,6 +198,10 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 		}
 		if edit {
 			f.version, _ = weir.ParseVersion(text("Version"))
+		}
+		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
+			f.waits, f.dues = true, append(f.dues, f.due)
+			c.counts.Scheduled++
 		}
 		if op.Key != "m_"+lane.Place(f.id.Seq) {
 			c.failed("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
@@ -247,8 +263,11 @@ func (c *checker) recount(l *laneState, number int, now lane.Control) {
 			n.Dead++
 		case weir.Superseded:
 			n.Superseded++
+		case weir.Cancelled:
+			n.Cancelled++
 		}
 	}
+	n.Cancelled -= c.rows(l, number, now)
 	if n != now.Tail.Counts {
 		c.failed("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
 	}
@@ -287,6 +306,7 @@ func (c *checker) begin(r *request) {
 		c.failed("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
 		return
 	}
+	c.due(l, l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // it stood still, or the lines above have failed
 		c.counts.LateWriters++
 		return
@@ -355,10 +375,10 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
-		if o.key != f.key || o == f {
+		if o.key != f.key || o == f || o.waits {
 			continue
 		}
-		earlier := o.id.Seq < f.id.Seq
+		earlier := o.place() < f.place()
 		switch {
 		case f.edit:
 			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
@@ -485,6 +505,10 @@ func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
 		c.failed("lost", "seq %d of lane %d is dead without a reason", f.id.Seq, f.id.Lane)
 	case st.Stage == weir.Delivered && !f.taken:
 		c.failed("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
+	case st.Stage == weir.Cancelled && !f.asked:
+		c.failed("cancelled", "seq %d of lane %d is cancelled, and nobody asked for it", f.id.Seq, f.id.Lane)
+	case f.cancelled && st.Stage != weir.Cancelled:
+		c.failed("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
 	case st.Stage == weir.Superseded:
 		by, err := weir.ParseID(st.SupersededBy)
 		if err != nil || by.Seq > int64(len(l.log)) || c.stage(l.log[by.Seq-1]) != weir.Delivered || !l.log[by.Seq-1].version.Newer(f.version) {
@@ -499,6 +523,8 @@ func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
 		c.counts.Dead++
 	case weir.Superseded:
 		c.counts.Superseded++
+	case weir.Cancelled:
+		c.counts.Cancelled++
 	}
 }
 

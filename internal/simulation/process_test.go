@@ -38,6 +38,7 @@ type process struct {
 	w       *world
 	name    string
 	now     func() time.Time
+	store   *lane.Store
 	appends *lane.Appender
 	drainer *drain.Drainer
 	bell    *ticket.Bell
@@ -87,17 +88,17 @@ func (s *slot) start() {
 	if err != nil {
 		panic(err) // the settings are ours
 	}
-	store := &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
-	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
+	p.store = &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
+	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Store: p.store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Backoff: w.backoff, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
-	p.appends = lane.NewAppender(store, quietLog)
+	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: p.store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
