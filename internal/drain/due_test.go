@@ -262,6 +262,56 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			}
 		})
 	})
+	t.Run("MovedIntoThePastBehindWhatIsTried", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if string(d.Message.Body) == "first" && d.Attempt == 1 {
+					return answer(500)
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
+			w.post("a", "first", due(time.Now().Add(time.Second)))
+			moved := w.post("a", "moved", due(time.Now().Add(time.Hour)))
+			p.Wake(0)
+			time.Sleep(2 * time.Second) // the first was tried
+			if _, err := w.store.Move(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			w.settled(time.Minute)
+			var sent []string
+			for _, r := range w.cms.requests() {
+				sent = append(sent, r.body)
+			}
+			if !slices.Equal(sent, []string{"first", "first", "moved"}) {
+				t.Errorf("sent %v", sent)
+			}
+		})
+	})
+	t.Run("CancelledWithItsOfferKept", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(context.Context, weir.Delivery) weir.Result { r := answer(503); r.RetryAfter = time.Minute; return r })
+			p := w.start()
+			a := w.receiver(p)
+			w.file(a, "a", "first")
+			time.Sleep(10 * time.Second) // the lane pauses, and is let go
+			w.cms.set(takes(time.Millisecond, 200))
+			for i := range 60 {
+				w.file(a, fmt.Sprint("k", i), "more")
+			}
+			w.append = a
+			id := w.post("b", "cancelled")
+			if _, err := w.store.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			c := w.settled(2 * time.Minute)
+			if got := w.delivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 || c.Tail.Counts.Delivered != 61 {
+				t.Errorf("delivered %v, %+v", got, c.Tail)
+			}
+		})
+	})
 	t.Run("QueuedRetryingAndHeld", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {

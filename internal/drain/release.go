@@ -140,7 +140,7 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 		b.Mixed = true
 		b.Held++
 		r.blocks[id] = b
-		ch.Release(e, next)
+		ch.Release(e, next, &r.placed)
 		ch.Block(*b)
 	}
 	r.position(ch)

@@ -43,6 +43,8 @@ type run struct {
 	agenda    agenda
 	looking   looking
 
+	placed time.Time // see lane.Tail
+
 	touched     int64 // head.touched as last seen
 	touchedSeen int64 // up to which wishes were granted
 
@@ -101,7 +103,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 		r.gate.unanswered(r.Now())
 	}
 	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor, agenda: &r.agenda}
-	r.agenda.next, r.touched, r.touchedSeen = t.NextDue, t.TouchedSeen, t.TouchedSeen
+	r.agenda.next, r.placed, r.touched, r.touchedSeen = t.NextDue, t.Placed, t.TouchedSeen, t.TouchedSeen
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
@@ -283,14 +285,14 @@ func (r *run) handover() *lane.Change {
 
 // position writes into a change how far delivery has come and when it goes on.
 func (r *run) position(ch *lane.Change) {
-	cursor, due, seen := r.window.cursor(), r.nextDue(), r.touchedSeen
+	cursor, due, placed, seen := r.window.cursor(), r.nextDue(), r.placed, r.touchedSeen
 	g := *r.gate
 	next := time.Time{}
 	if r.Store.Lanes == 1 {
 		next = r.pace.upTo()
 	}
 	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen = cursor, due, next, seen
+		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen, t.Placed = cursor, due, next, seen, placed
 		g.write(t)
 	})
 }

@@ -32,6 +32,7 @@ type Tail struct {
 	Counts Counts
 
 	NextDue     time.Time // of all that waits below the cursor; zero = nothing does
+	Placed      time.Time // in the place of what was released last; see Change.Release
 	TouchedSeen int64     // head.Touched up to which wishes were granted
 	PausedUntil time.Time // the CMS is unavailable: nothing is sent before
 	PauseReason string
@@ -102,7 +103,7 @@ func (t Tail) values() map[string]any {
 		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.Commit, "Cursor": t.Cursor,
 		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
 		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded,
-		"NextDue": timeValue(t.NextDue), "TouchedSeen": t.TouchedSeen,
+		"NextDue": timeValue(t.NextDue), "Placed": timeValue(t.Placed), "TouchedSeen": t.TouchedSeen,
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
@@ -114,7 +115,7 @@ func tailFrom(r storage.Row) Tail {
 	return Tail{
 		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), Commit: v.int("Commit"), Cursor: v.int("Cursor"),
 		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded")},
-		NextDue: v.time("NextDue"), TouchedSeen: v.int("TouchedSeen"),
+		NextDue: v.time("NextDue"), Placed: v.time("Placed"), TouchedSeen: v.int("TouchedSeen"),
 		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
