@@ -137,7 +137,6 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 		b.Next = e.Message.DueAt
 		return false
 	}
-	b.From = e.After()
 	return r.reached(b)
 }
 
@@ -145,12 +144,14 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 // be superseded, and the block waits for that to be committed.
 func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error) {
 	if b.First != nil && !b.First.Message.Supersede {
+		b.From = b.First.After()
 		return b.First, nil
 	}
 	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
 	if err != nil {
 		return nil, err
 	}
+	b.From = line[0].After()
 	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
 	if err != nil || !e.Message.Supersede {
 		return e, err

@@ -145,6 +145,30 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	t.Run("ANewerVersionFallsDueBehindARetry", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Version == "8" && d.Attempt == 1 {
+					return answer(500)
+				}
+				return takes(100*time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{2 * time.Second} })
+			w.edit("a", "8")
+			w.edit("a", "9", due(time.Now().Add(1500*time.Millisecond)))
+			p.Wake(0)
+			time.Sleep(time.Second)
+			for i := range 100 { // more than are read when the retry comes
+				w.post(fmt.Sprint("b", i), "")
+			}
+			old := w.edit("a", "5")
+			p.Wake(0)
+			w.settled(time.Minute)
+			if st := w.status(old); st.Stage != weir.Superseded {
+				t.Errorf("an older one was %s", st.Stage)
+			}
+		})
+	})
 	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(100*time.Millisecond, 200))
@@ -291,7 +315,11 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 	})
 	t.Run("CancelledWithItsOfferKept", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(func(context.Context, weir.Delivery) weir.Result { r := answer(503); r.RetryAfter = time.Minute; return r })
+			w.cms.set(func(context.Context, weir.Delivery) weir.Result {
+				r := answer(503)
+				r.RetryAfter = time.Minute
+				return r
+			})
 			p := w.start()
 			a := w.receiver(p)
 			w.file(a, "a", "first")

@@ -177,20 +177,7 @@ func (r *run) ripenHeld(ctx context.Context) error {
 
 // reached says whether all that goes before a block's first message has gone: the log was
 // read up to its place, and nothing of its key from before is left of it.
-func (r *run) reached(b *lane.Block) bool {
-	if b.From > r.window.nextRead {
-		return false
-	}
-	for _, e := range r.window.entries {
-		if e.Seq() >= b.From {
-			break
-		}
-		if e.KeyHash() == b.KeyHash {
-			return false
-		}
-	}
-	return true
-}
+func (r *run) reached(b *lane.Block) bool { return b.From <= r.window.readOf(b.KeyHash) }
 
 // nextDue is when the next of what waits below the cursor is due; zero = nothing waits.
 func (r *run) nextDue() time.Time {

@@ -165,6 +165,16 @@ func (w *window) take(e *lane.Entry) {
 	}
 }
 
+// readOf is the sequence number below which nothing of a key is left to be settled.
+func (w *window) readOf(keyHash string) int64 {
+	for _, e := range w.entries {
+		if e.KeyHash() == keyHash {
+			return e.Seq()
+		}
+	}
+	return w.nextRead
+}
+
 // skip keeps out a message that was not read yet.
 func (w *window) skip(seq int64) {
 	if w.skipped == nil {

@@ -55,10 +55,13 @@ func (e *Entry) place() string {
 // log by d's time, then by acceptance.
 func placeOfDue(next int64, d Due) string { return Place(next-1) + "_" + d.String() }
 
+// After is After of the entry's line.
+func (e *Entry) After() int64 { return e.Line().After() }
+
 // After is the place in the log up to which all of the key goes before this held message; 0
 // where its line alone tells.
-func (e *Entry) After() int64 {
-	log, _, released := strings.Cut(e.placed, "_")
+func (h Held) After() int64 {
+	log, _, released := strings.Cut(h.Place, "_")
 	last, err := parseSeq(log)
 	if !released || err != nil {
 		return 0

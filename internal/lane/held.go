@@ -64,7 +64,7 @@ func (h Held) values() map[string]any {
 	return v
 }
 
-// Held is the entry's line, where it is held.
+// Line is the entry's line, where it is held.
 func (e *Entry) Line() Held { return heldFrom(e) }
 
 // Held reads the first messages of a block's line, up to limit.
