@@ -381,7 +381,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		}
 		earlier := o.place() < f.place()
 		switch {
-		case f.edit:
+		case f.edit && o.edit:
 			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
@@ -390,7 +390,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			if s := c.stage(o); os.Getenv("SKIPSTRICT") != "" && earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
-		case earlier && !c.stage(o).Final():
+		case earlier && !c.stage(o).Final() && !c.outdated(l, o):
 			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 		case !earlier && o.begun:
 			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)

@@ -264,3 +264,13 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 		q.After = rows[len(rows)-1].Key
 	}
 }
+
+// outdated says that a message can only become superseded any more.
+func (c *checker) outdated(l *laneState, f *filed) bool {
+	for _, o := range l.log {
+		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stage(o) == weir.Delivered {
+			return true
+		}
+	}
+	return false
+}

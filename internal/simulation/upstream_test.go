@@ -52,7 +52,7 @@ func (w *world) submission(i int) *submission {
 	switch kind := key[1] % 4; {
 	case kind == 2:
 		m.Skip = true
-	case kind == 3:
+	case kind == 3 && !w.dice.chance("no edit", 0.15):
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
 	}
 	s := &submission{number: i, key: key, message: m}
