@@ -43,7 +43,11 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	case 2:
 		return draw(150*time.Millisecond, 3*time.Second)
 	case 3, 4, 5:
-		return w.started.Add(w.moments[w.dice.below("which moment", len(w.moments))] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
+		at := w.started.Add(w.moments[w.dice.below("which moment", len(w.moments))] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
+		if w.dice.chance("next to it", 0.5) {
+			at = at.Add(w.dice.between("next to it", 0, 40*time.Millisecond))
+		}
+		return at
 	case 6:
 		return draw(w.horizon/2, w.horizon)
 	}

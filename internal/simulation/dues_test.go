@@ -116,10 +116,7 @@ func (c *checker) released(p *process, l *laneState, f *filed, place string) {
 // due holds that nothing is sent before its moment, by the sender's own clock, nor while
 // storage says that it is scheduled or cancelled.
 func (c *checker) due(l *laneState, f *filed, r *request) {
-	now := r.p.now()
-	if c.w.jumps > 0 {
-		now = now.Add(2 * time.Second)
-	}
+	now := r.p.nowAtMost()
 	switch {
 	case f.cancelled:
 		c.failed("cancelled", "%s sent seq %d of lane %d after it was cancelled", r.p.name, f.id.Seq, f.id.Lane)
