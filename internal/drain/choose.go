@@ -68,12 +68,15 @@ func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 // fromLog gives the log's next whose key is neither blocked nor closed, or what supersedes
 // it. What is blocked is put behind its key's failed message and leaves the window.
 func (r *run) fromLog(ctx context.Context) (*candidate, error) {
-	passed := map[string]bool{} // keys with an earlier message still in the window
+	passed, ahead := map[string]bool{}, r.blocks.ahead() // keys with an earlier message still in the window, or in a block
 	for i := 0; i < len(r.window.entries); {
 		e := r.window.entries[i]
 		key := e.KeyHash()
 		switch {
 		case passed[key]:
+			i++
+		case ahead[key] != 0 && e.Seq() >= ahead[key]:
+			passed[key] = true
 			i++
 		case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:
 			r.holdBack(e, r.blocks[key])
@@ -230,7 +233,7 @@ func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 		b = r.blockFor(c.entry)
 		r.window.remove(c.entry)
 	}
-	b.Next, b.First = next, r.keep(c.entry)
+	b.Next, b.Ahead, b.First = next, 0, r.keep(c.entry)
 	ch.Block(*b)
 	return ch.Retry(c.entry, b.ID, next)
 }

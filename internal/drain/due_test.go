@@ -145,6 +145,30 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	for turns := range 4 { // of the log and of what is held
+		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				w.append.Filed = p.Offer
+				w.cms.set(takes(time.Millisecond, 200))
+				skip := func(m *weir.Message) { m.Skip = true }
+				w.post("a", "due", skip, due(time.Now().Add(time.Second)))
+				for range turns {
+					time.Sleep(100 * time.Millisecond)
+					w.post("b", "turn")
+				}
+				time.Sleep(time.Duration(980-100*turns) * time.Millisecond)
+				w.cms.set(takes(time.Second, 200))
+				w.post("b", "slow") // it takes the CMS beyond the moment
+				time.Sleep(100 * time.Millisecond)
+				w.post("a", "after", skip)
+				w.settled(time.Minute)
+				if got := w.delivered("a"); !slices.Equal(got, []string{"due", "after"}) {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
 	t.Run("ANewerVersionFallsDueBehindARetry", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {

@@ -141,6 +141,10 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 		b.Held++
 		r.blocks[id] = b
 		ch.Release(e, next, &r.placed)
+		if e.Message.Skip {
+			// Its block holds back nothing; but what comes behind it waits until it was tried.
+			b.Ahead, b.Next = next, r.placed
+		}
 		ch.Block(*b)
 	}
 	r.position(ch)
