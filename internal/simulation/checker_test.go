@@ -381,7 +381,6 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
-		case f.skip && (!f.due.IsZero() || !o.due.IsZero()): // todo
 		case f.skip:
 			// Retrying: it was refused a connection, which the CMS does not see.
 			if s := c.stage(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
