@@ -214,6 +214,28 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	t.Run("TheHolderDiedLongBefore", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			first := w.start()
+			at := time.Now().Add(time.Hour)
+			w.post("a", "due", due(at))
+			w.post("a", "now")
+			first.Wake(0)
+			time.Sleep(time.Second)
+			first.kill() // with the lane in its hands
+			second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
+			for time.Now().Before(at.Add(time.Minute)) {
+				second.Wake(0) // as the sweep does
+				time.Sleep(time.Minute)
+			}
+			for body, late := range w.late(map[string]time.Time{"due": at}) {
+				if late > time.Millisecond {
+					t.Errorf("%s was %s late", body, late)
+				}
+			}
+			w.settled(time.Minute)
+		})
+	})
 	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(time.Second, 200))

@@ -58,9 +58,20 @@ func (c Control) Waiting() int64 { return c.Head.Next - 1 - c.Tail.Counts.Sum() 
 // DueLead is how long before a due time a holder takes the lane, to be there at the moment.
 const DueLead = 2 * time.Second
 
+// crashLead is that time where the last holder may have died: what it may have sent has to
+// settle before anything is sent, and the next one begins to wait for that when it comes.
+const crashLead = 20 * time.Second
+
+func (t Tail) lead() time.Duration {
+	if t.Open {
+		return crashLead
+	}
+	return DueLead
+}
+
 // Work says whether a holder would find something to do at this moment.
 func (c Control) Work(now time.Time) bool {
-	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(DueLead))
+	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(c.Tail.lead()))
 }
 
 // Touched says whether a wish waits, or a scheduled message has another moment.
@@ -74,7 +85,7 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 		if c.Tail.NextDue.IsZero() {
 			return time.Time{}, false
 		}
-		at = c.Tail.NextDue.Add(-DueLead)
+		at = c.Tail.NextDue.Add(-c.Tail.lead())
 	}
 	if c.Touched() {
 		return now, true // wishes are granted while nothing may be sent, too
