@@ -20,7 +20,7 @@ type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
 	Traps, Blobs, Packed                                                 int
-	Scheduled, Released, Moved, Cancelled, CancelledAtOnce               int
+	Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce     int
 	Longest                                                              time.Duration // from the end of faults to rest
 }
 
@@ -42,6 +42,7 @@ func (c *counts) add(o counts) {
 	c.Traps += o.Traps
 	c.Blobs += o.Blobs
 	c.Packed += o.Packed
+	c.Punctual += o.Punctual
 	c.Scheduled += o.Scheduled
 	c.Released += o.Released
 	c.Moved += o.Moved
@@ -75,6 +76,7 @@ type laneState struct {
 	nonce  string
 	last   lane.Control
 	active []*request
+	busy   time.Time // until then the CMS had a request of it
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -200,7 +202,7 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 			f.version, _ = weir.ParseVersion(text("Version"))
 		}
 		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
-			f.waits, f.dues = true, append(f.dues, f.due)
+			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
 			c.counts.Scheduled++
 		}
 		if op.Key != "m_"+lane.Place(f.id.Seq) {
@@ -378,7 +380,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		earlier := o.place() < f.place()
 		switch {
 		case f.edit && o.edit:
-			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
+			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead && c.stage(o) != weir.Cancelled {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
 		case f.skip:
@@ -392,6 +394,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
 	}
+	c.punctual(l, f, r)
 	f.begun = true
 }
 
@@ -400,6 +403,7 @@ func (c *checker) end(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lane(r.id.Lane)
+	l.busy = time.Now()
 	for i, o := range l.active {
 		if o == r {
 			l.active = append(l.active[:i], l.active[i+1:]...)

@@ -18,11 +18,12 @@ import (
 type scheduling struct {
 	due       time.Time // as storage has it; zero = it never had one
 	dues      []time.Time
-	waits     bool   // it is scheduled in storage
-	placed    string // its place, where that was given at its release
-	cancelled bool   // at once, while it was scheduled
-	asked     bool   // a wish to cancel it was filed
-	answered  bool   // and somebody was told so, or that it is cancelled
+	waits     bool      // it is scheduled in storage
+	placed    string    // its place, where that was given at its release
+	cancelled bool      // at once, while it was scheduled
+	asked     bool      // a wish to cancel it was filed
+	changed   time.Time // when it was filed, or moved last
+	answered  bool      // and somebody was told so, or that it is cancelled
 }
 
 // place is a message's position among all of its key.
@@ -69,7 +70,7 @@ func (c *checker) touched(l *laneState, ops []storage.Op) {
 		}
 		f := l.log[seqOf(op.Key)-1]
 		if due, ok := op.Values["DueAt"].(time.Time); ok {
-			f.due, f.dues = due, append(f.dues, due)
+			f.due, f.dues, f.changed = due, append(f.dues, due), time.Now()
 			c.counts.Moved++
 		}
 		if op.Values["Stage"] == string(weir.Cancelled) {
@@ -270,4 +271,28 @@ func (c *checker) outdated(l *laneState, f *filed) bool {
 		}
 	}
 	return false
+}
+
+// recovered is the time from which every lane is served again after the faults: leases have
+// run out, and sweeps were made.
+const recovered = 2*time.Minute + 30*time.Second
+
+// known is the time from which every live instance knows of a message: its next sweep.
+const known = 65 * time.Second
+
+// punctuality is how late that may be: a request's way to the CMS, and where messages
+// supersede, some reads of storage before it.
+const punctuality = 30 * time.Millisecond
+
+// punctual holds that what falls due long after the faults is sent at its moment, by the
+// clock of whoever sends it, where its lane has nothing else to do.
+func (c *checker) punctual(l *laneState, f *filed, r *request) {
+	quiet := c.w.started.Add(c.w.trouble + recovered)
+	if f.begun || f.due.Before(quiet) || f.due.Before(f.changed.Add(known)) || f.due.Before(l.busy.Add(4*time.Second)) {
+		return
+	}
+	c.counts.Punctual++
+	if late := r.p.now().Sub(f.due); late > punctuality {
+		c.failed("late", "%s sent seq %d of lane %d %s after it was due", r.p.name, f.id.Seq, f.id.Lane, late)
+	}
 }
