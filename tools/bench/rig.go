@@ -82,6 +82,11 @@ func (r *rig) start(ctx context.Context) error {
 	if err := r.startHost(); err != nil {
 		return err
 	}
+	return r.ready(ctx)
+}
+
+// ready waits until every instance's handler answers.
+func (r *rig) ready(ctx context.Context) error {
 	return r.until(ctx, readyLimit, "the handlers are ready", func() bool {
 		for _, i := range r.host.Status().Instances {
 			if get(ctx, r.client, at(i)+"/api/health", nil) != nil {
