@@ -154,6 +154,7 @@ func TestFunction_Refuses(t *testing.T) {
 		"AWrongMethod":          {"POST", "/nightly", "{}", nil, 405},
 		"RunByGet":              {"GET", "/nightly/run", "", nil, 405},
 		"NotJSON":               {"PUT", "/nightly", "<a/>", nil, 400},
+		"NoBody":                {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
 		"AnotherMediaType":      {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
 		"AnUnknownField":        {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
 		"TextBehind":            {"PUT", "/nightly", nightly + "x", nil, 400},

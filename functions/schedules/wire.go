@@ -65,6 +65,9 @@ func (f *Function) definition(w http.ResponseWriter, r *http.Request) (recur.Def
 
 func decode(body []byte) (request, error) {
 	var in request
+	if len(body) == 0 {
+		return in, malformed("the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)")
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {

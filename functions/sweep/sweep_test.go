@@ -42,7 +42,7 @@ func (f *fake) Forgotten(context.Context) error { f.forgotten++; return nil }
 func TestFunction_ForgottenAtMostHourlyOverProcesses(t *testing.T) {
 	t.Parallel()
 	f := &fake{broken: -1}
-	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler), Forgotten: noon.Add(-59 * time.Minute)}
+	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Schedules: f, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler), Forgotten: noon.Add(-59 * time.Minute)}
 	for _, want := range []int{0, 1, 1} {
 		if err := fn.Sweep(t.Context()); err != nil || f.forgotten != want {
 			t.Errorf("looked %d times, want %d; %v", f.forgotten, want, err)

@@ -32,7 +32,7 @@ func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condit
 			continue
 		}
 		if err == nil {
-			r.arm(name, s.NextAt)
+			r.set(name, s.NextAt, newest, leads)
 		}
 		return s, created, err
 	}
@@ -100,7 +100,7 @@ func (r *Runner) put(ctx context.Context, name string, d Definition, cond Condit
 			ahead = 0
 		}
 		checked := old.Version
-		if old, err = r.settle(ctx, name, ahead); err != nil {
+		if old, _, err = r.settle(ctx, name, ahead); err != nil {
 			return Schedule{}, false, err
 		}
 		if old.Version != checked {
@@ -188,7 +188,7 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 			continue
 		}
 		if err == nil {
-			r.arm(name, time.Time{})
+			r.set(name, time.Time{}, newest, leads)
 			r.drop(ctx, s, Schedule{})
 		}
 		return err

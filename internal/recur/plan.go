@@ -17,8 +17,8 @@ const lastYear = 9999
 //
 // The cron library is asked in UTC only, where no hour is skipped or doubled: it finds the
 // next local time as a clock on the wall would show it, and here that is turned into a
-// moment. Asked in a zone of its own, it loses days that begin without a midnight, and
-// runs a fixed time twice when clocks are set back.
+// moment. Asked in a zone of its own, it runs a fixed time twice when clocks are set back
+// (30 2 * * * in Berlin), and does not tell which local times were left out.
 type Plan struct {
 	spec       *cron.SpecSchedule // nil for @every
 	every      int64              // seconds

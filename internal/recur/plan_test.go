@@ -86,18 +86,15 @@ func oracle(t *testing.T, expr, zone string, from, to time.Time) []string {
 	}
 	hour := strings.Fields(expr)
 	everyHour := len(hour) == 5 && (hour[1] == "*" || hour[1] == "0-23")
-	shown := map[string]bool{}
+	shown := map[time.Time]bool{}
 	var out []string
 	for at := from.AddDate(0, 0, -2); at.Before(to); at = at.Add(time.Minute) {
-		local := at.In(location).Format(time.DateTime)
-		wall, err := time.Parse(time.DateTime, local)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[local]) && !at.Before(from) {
+		_, offset := at.In(location).Zone()
+		wall := at.Add(time.Duration(offset) * time.Second) // what a clock on the wall shows
+		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[wall]) && !at.Before(from) {
 			out = append(out, at.Format(time.RFC3339))
 		}
-		shown[local] = true
+		shown[wall] = true
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -59,10 +60,26 @@ type Runner struct {
 // timer is one schedule's next moment in this process.
 type timer struct {
 	t        *time.Timer
+	at       time.Time
+	turn     rank
 	set      int64      // which of all settings it was
-	turn     sync.Mutex // one firing at a time
-	failures int        // in a row; by the one whose turn it is
+	firing   sync.Mutex // one firing at a time
+	failures int        // in a row; by the one that fires
 }
+
+// rank says when a process looks. The one that filed the last occurrence looks at the due
+// moment; the others a little later, and then mostly find it filed: so an occurrence costs
+// each of them one read. None waits for another.
+type rank bool
+
+const (
+	leads   rank = true
+	follows rank = false
+)
+
+// followDelay is how much later the others look, and up to as much again, drawn anew each
+// time.
+const followDelay = 50 * time.Millisecond
 
 // New makes a runner. It has no timers until Load.
 func New(cfg Config) *Runner {
@@ -78,45 +95,51 @@ func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Unlock()
 	schedules, err := r.cfg.Store.List(ctx)
 	for _, s := range schedules {
-		r.set(s.Name, s.NextAt, asked)
+		r.set(s.Name, s.NextAt, asked, follows)
 	}
 	return err
 }
 
-// arm sets a schedule's timer; with a zero time it is taken away.
-func (r *Runner) arm(name string, at time.Time) { r.set(name, at, math.MaxInt64) }
+// newest as what was asked: what is said is newer than all that was read.
+const newest = math.MaxInt64
 
-// set sets a schedule's timer, unless that was done after the moment that asked names: what
-// was read before is older news.
-func (r *Runner) set(name string, at time.Time, asked int64) {
+// set sets a schedule's timer; with a zero time it is taken away. Asked names the moment
+// at which the row was read: where the timer was set since, this is older news.
+func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.timers[name]
-	switch {
-	case r.closed || t != nil && t.set > asked:
+	if r.closed || t != nil && t.set > asked {
 		return
-	case at.IsZero():
+	}
+	if at.IsZero() {
 		if t != nil {
 			t.t.Stop()
 			delete(r.timers, name)
 		}
 		return
-	case t == nil:
+	}
+	if t == nil {
 		t = &timer{}
+		t.t = time.AfterFunc(math.MaxInt64, func() { r.fire(name, t) })
 		r.timers[name] = t
-		t.t = time.AfterFunc(at.Sub(r.cfg.Now()), func() { r.fire(name, t) })
-	default:
-		t.t.Reset(at.Sub(r.cfg.Now()))
+	} else if t.at.Equal(at) {
+		turn = turn || t.turn // a sweep does not take the turn away
+	}
+	wait := at.Sub(r.cfg.Now())
+	if turn == follows {
+		wait += followDelay + rand.N(followDelay)
 	}
 	r.settings++
-	t.set = r.settings
+	t.at, t.turn, t.set = at, turn, r.settings
+	t.t.Reset(wait)
 }
 
 // fire settles what is due, and sets the timer for what comes next. The timer only says
 // when to look: what is due, the row says.
 func (r *Runner) fire(name string, t *timer) {
-	t.turn.Lock()
-	defer t.turn.Unlock()
+	t.firing.Lock()
+	defer t.firing.Unlock()
 	r.mu.Lock()
 	asked := r.settings
 	if r.closed {
@@ -126,18 +149,18 @@ func (r *Runner) fire(name string, t *timer) {
 	r.firing.Add(1)
 	r.mu.Unlock()
 	defer r.firing.Done()
-	s, err := r.settle(r.ctx, name, 0)
+	s, moved, err := r.settle(r.ctx, name, 0)
 	switch {
 	case err == nil:
 		t.failures = 0
-		r.set(name, s.NextAt, asked)
+		r.set(name, s.NextAt, asked, rank(moved))
 	case weir.KindOf(err) == weir.NotFound:
-		r.set(name, time.Time{}, asked)
+		r.set(name, time.Time{}, asked, follows)
 	default:
 		delay := min(firstRetry<<min(t.failures, 10), maxRetry)
 		t.failures++
 		r.cfg.Logger.Warn("recur: schedule not run, trying again", "delay", delay, "err", err)
-		r.set(name, r.cfg.Now().Add(delay), asked)
+		r.set(name, r.cfg.Now().Add(delay), asked, leads)
 	}
 }
 

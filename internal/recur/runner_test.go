@@ -31,6 +31,46 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 		})
 	})
+	t.Run("TheOthersFindItDone", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.put(w.process("a", 0), "s", definition("@every 1m"))
+			calls := map[string]int{}
+			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				calls[c.Actor+" "+c.Op]++
+				return storagetest.Fault{}
+			})
+			b := w.started("b")
+			for range 10 { // sweeps
+				pass(59500 * time.Millisecond)
+				if err := b.Load(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pass(time.Minute)
+			if calls["b Transact"] != 0 || calls["b Get"] > 11 || len(w.messages()) < 9 {
+				t.Errorf("%d messages, %v", len(w.messages()), calls)
+			}
+		})
+	})
+	t.Run("AFollowerTakesOver", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			a := w.process("a", 0)
+			w.put(a, "s", definition("@every 1m"))
+			w.started("b")
+			pass(90 * time.Second)
+			a.Close(t.Context())
+			pass(2 * time.Minute)
+			got := w.messages()
+			if len(got) != 3 {
+				t.Fatalf("%+v", got)
+			}
+			for i, most := range []time.Duration{0, 100 * time.Millisecond, 25 * time.Millisecond} {
+				if late := got[i].At.Sub(due(t, got[i])); late < 0 || late > most {
+					t.Errorf("message %d is %s late", i, late)
+				}
+			}
+		})
+	})
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("FourProcessesOnBadStorage%d", seed), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) { w.badStorage(seed) })

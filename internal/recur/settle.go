@@ -24,10 +24,11 @@ const maxLost = 20
 
 // settle brings a schedule up to now, and ahead of it by the time given: what is due is
 // filed, skipped or counted as missed, one occurrence after the other. It gives back the
-// schedule as it stands then. It may run in many processes at once.
-func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (Schedule, error) {
+// schedule as it stands then, and says whether it was this process that moved it there. It
+// may run in many processes at once.
+func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (s Schedule, moved bool, err error) {
 	until := r.cfg.Now().Add(ahead) // fixed: a schedule of each second must not keep us here
-	s, err := r.cfg.Store.Get(ctx, name)
+	s, err = r.cfg.Store.Get(ctx, name)
 	for lost := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
 		before := s.State
 		if err = r.step(ctx, &s); err != nil {
@@ -35,9 +36,10 @@ func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (
 		}
 		filed := s.Last
 		if err = r.cfg.Store.move(ctx, &s); err == nil {
-			lost = 0
+			lost, moved = 0, true
 			continue
 		}
+		moved = false
 		if lost++; lost > maxLost || !(changed(err) || storage.Is(err, storage.Ambiguous)) {
 			break
 		}
@@ -50,7 +52,7 @@ func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (
 			err = ignoreChanged(r.cfg.Store.move(ctx, &s))
 		}
 	}
-	return s, err
+	return s, moved, err
 }
 
 // claim tells the row of a message that was filed here for an occurrence that another
