@@ -24,7 +24,7 @@ type setup struct {
 	instances int           // 0 = 1
 	latency   time.Duration // of the CMS
 	supersede bool
-	backoff   time.Duration                     // as drawn from 0 to this; 0 = the project's own
+	wait      time.Duration                     // before each retry; 0 = the project's own
 	hostless  bool                              // CMS and storage only
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
@@ -140,8 +140,8 @@ func (r *rig) settings() string {
 		version += ", supersede: true"
 	}
 	backoff := ""
-	if r.backoff > 0 {
-		backoff = fmt.Sprintf(", backoff: { min: %[1]s, max: %[1]s }", r.backoff)
+	if r.wait > 0 {
+		backoff = fmt.Sprintf(", backoff: [%s]", r.wait)
 	}
 	return fmt.Sprintf(`
 lanes: %d
