@@ -21,6 +21,8 @@ const (
 	// releaseLead is how long before its time a message is released: time for a read and a
 	// transaction. What is filed in between comes behind it, and to cancel it takes a wish.
 	releaseLead = 50 * time.Millisecond
+	// soon is so near that nothing which takes storage's time is begun before.
+	soon = releaseLead / 2
 	// releaseMax is how many are released at once: each takes four operations of a
 	// transaction.
 	releaseMax = 20
@@ -33,7 +35,7 @@ func (r *run) releaseDue(ctx context.Context) error {
 	for {
 		now := r.Now()
 		next := r.agenda.nextDue()
-		if next.IsZero() || next.After(now.Add(releaseLead)) {
+		if next.IsZero() || now.Before(r.releaseAt(next)) {
 			return nil
 		}
 		if !r.agenda.known {
@@ -48,6 +50,20 @@ func (r *run) releaseDue(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// releaseAt is when to begin to release what falls due next. A message that was released
+// already and falls due meanwhile goes first, where the lead leaves time for both: while a
+// release is under way nothing is sent.
+func (r *run) releaseAt(next time.Time) time.Time {
+	at := next.Add(-releaseLead)
+	until := at.Add(soon)
+	for _, b := range r.blocks {
+		if b.Next.After(at) && b.Next.Before(until) && r.reached(b) {
+			return until
+		}
+	}
+	return at
 }
 
 // release releases messages in a transaction of their own: it is refused when one of them
@@ -203,7 +219,7 @@ func (r *run) nextStir() time.Time {
 	}
 	scheduled := r.agenda.nextDue()
 	if !scheduled.IsZero() {
-		scheduled = scheduled.Add(-releaseLead)
+		scheduled = r.releaseAt(scheduled)
 	}
 	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
 		return scheduled

@@ -162,7 +162,7 @@ func (r *run) drain(ctx context.Context) error {
 		}
 		if n := r.committer.load(); n > 0 {
 			// Keys may be closed, and what is idle is committed at once.
-			if err := r.committer.waitBelow(ctx, n); err != nil {
+			if err := r.awaitCommit(ctx, n); err != nil {
 				return err
 			}
 			continue
@@ -172,6 +172,21 @@ func (r *run) drain(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// awaitCommit waits until fewer than n changes are uncommitted, or something falls due.
+func (r *run) awaitCommit(ctx context.Context, n int) error {
+	limited := ctx
+	if stir := r.nextStir(); stir.After(r.Now()) {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, stir.Sub(r.Now()))
+		defer cancel()
+	}
+	err := r.committer.waitBelow(limited, n)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // serve does what does not wait for the CMS: wishes, and what falls due.
@@ -216,6 +231,8 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		}
 		if due := r.nextStir(); !due.IsZero() && !due.After(r.Now()) {
 			return true, nil
+		} else if !due.IsZero() && due.Sub(r.Now()) < soon {
+			continue
 		}
 		control, err := r.Store.Control(ctx, r.lane)
 		if err != nil {
