@@ -41,7 +41,7 @@ var mutants = []mutant{
 	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
 	{"due times not looked at", "drain/release.go", "ch.Release(e, next, &r.placed)", "ch.Release(e, next, &r.placed)\n\t\tb.Next, e.Message.DueAt = r.Now(), time.Time{}", "early", ""},
 	{"a cancellation counted twice", "lane/wish.go", "if w.Done {", "if true {", "books", ""},
-	{"a cancellation not counted", "lane/wish.go", "if w.Done {", "if false {", "books", ""},
+	{"a cancellation not counted", "lane/wish.go", "if w.Done {", "if false {", "books|stuck", ""},
 	{"wishes seen and not granted", "drain/wishes.go", "for _, w := range wishes {", "for _, w := range wishes[:0] {", "rows", ""},
 	{"offers believed before the log was read", "drain/window.go", "w.caughtUp = w.caughtUp || len(p.entries) < p.rows", "w.caughtUp = true", "repeat|books", ""},
 }
