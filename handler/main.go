@@ -29,6 +29,9 @@ func realMain(ctx context.Context) error {
 		// tenth of the time of a burst to save memory nobody needs.
 		debug.SetGCPercent(400)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "lanes" {
+		return lanesCommand(ctx, os.Args[2:], os.Getenv, os.Stdout)
+	}
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	program, err := NewProgram(os.Getenv, log)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/relane"
 	"weir/internal/storage/azure"
 	"weir/internal/ticket"
 )
@@ -37,13 +38,16 @@ type Program struct {
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
 	bell    atomic.Pointer[ticket.Bell]
+
+	nudge chan struct{} // the epoch may be over
+	over  chan error    // it is: the program ends
 }
 
 // NewProgram checks the settings and prepares everything that needs no connection. The
 // error names every problem, one a line.
 func NewProgram(env func(string) string, log *slog.Logger) (*Program, error) {
 	settings, err := loadSettings(env)
-	p := &Program{settings: settings, log: log, counter: &azure.Counter{}}
+	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	problems := []error{err}
 	if len(settings.Contracts) > 0 || err == nil {
 		p.contracts, err = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
@@ -80,6 +84,7 @@ func (p *Program) Run(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	case err = <-served:
 	case err = <-p.fatal(opened):
+	case err = <-p.over:
 	}
 	stopOpening()
 	return errors.Join(err, p.stop(ctx, server))
@@ -141,21 +146,43 @@ func (p *Program) open(ctx context.Context) error {
 // start wires what needs storage, and sweeps once: whatever was left by an earlier
 // process is taken up now.
 func (p *Program) start(ctx context.Context, store *lane.Store) {
-	s := p.settings
-	bell := ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
-		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now, Log: p.log})
-	drainer := drain.New(drain.Config{
-		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
-		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
-		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
-	})
+	bell := p.newBell(store)
+	drainer := p.newDrainer(store, bell)
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)
 	routes, sweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
 	p.log.Info("handler: ready")
+	go func() {
+		if err := relane.Watch(ctx, store, p.nudge); err != nil {
+			p.over <- err
+		}
+	}()
 	if err := sweep(ctx); err != nil {
 		p.log.Warn("handler: first sweep incomplete", "err", err)
+	}
+}
+
+func (p *Program) newBell(store *lane.Store) *ticket.Bell {
+	s := p.settings
+	return ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
+		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now, Log: p.log})
+}
+
+func (p *Program) newDrainer(store *lane.Store, bell *ticket.Bell) *drain.Drainer {
+	s := p.settings
+	return drain.New(drain.Config{
+		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
+		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
+		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
+	})
+}
+
+// lookAgain has the watch look whether the epoch is over. It returns at once.
+func (p *Program) lookAgain() {
+	select {
+	case p.nudge <- struct{}{}:
+	default:
 	}
 }
 

@@ -13,6 +13,7 @@
 //	i_<hash>               an idempotency key of an ordering key → the message it named
 //	k_<hash>               the version of a key and contract that was delivered last
 //	m_<seq>                the message, its stage and its attempts; never moves
+//	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<place>      a held message of a blocked key, in order
 //	s_<due>_<seq>          a scheduled message, by time
 //	w_…                    a wish: somebody asks the holder for a change
