@@ -151,28 +151,21 @@ func (c Config) advance(ctx context.Context, done lane.Meta, to func(*lane.Meta)
 
 // Undo gives the old number of lanes back. It can be repeated, too.
 func (c Config) Undo(ctx context.Context) error {
-	var meta lane.Meta
-	err := c.patiently(ctx, func() (err error) {
-		meta, err = c.Store.Meta(ctx)
-		return err
-	})
-	if storage.Is(err, storage.NotFound) || err == nil && meta.Step == lane.StepNone {
-		c.Progress("There is no change to undo.")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	meta, err = c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
+	meta, err := c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
 		switch m.Step {
 		case lane.StepBooks:
 			return fmt.Errorf("%w: finish the change with `handler lanes %d`, and change back then", ErrTooLate, m.Open.Lanes)
-		case lane.StepUndo, lane.StepNone:
+		case lane.StepUndo:
 			return lane.ErrSame
+		case lane.StepDrain, lane.StepRefile:
+			m.Step = lane.StepUndo
 		}
-		m.Step = lane.StepUndo
-		return nil
+		return nil // the row is written also where nothing is to be undone: a beginning may be on its way
 	})
+	if storage.Is(err, storage.NotFound) {
+		c.Progress("There is no change to undo.")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -24,19 +24,18 @@ func (c Config) drain(ctx context.Context, meta lane.Meta) error {
 	open := make(map[int]bool, meta.Open.Lanes)
 	for number := range meta.Open.Lanes {
 		open[number] = true
+		drainer.Wake(number)
 	}
 	for told := c.Store.Now(); ; {
 		rests, err := c.closeEmpty(ctx, open)
 		if err != nil || len(open) == 0 {
 			return err
 		}
-		for number := range open {
-			if rests[number].Waiting > 0 {
-				drainer.Wake(number)
-			}
-		}
 		if now := c.Store.Now(); now.Sub(told) >= tell {
 			told = now
+			for number := range open { // not too often: a wake makes a holder linger
+				drainer.Wake(number)
+			}
 			c.Progress(describe(rests, now))
 		}
 		if !sleep(ctx, look) {
