@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,13 +69,19 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		}
 		h = w.start(w.meta().Open.Lanes)
 		w.post(h, "k1", fmt.Sprint("afterwards ", last))
+		old := w.post(h, "k2", fmt.Sprint("version 5, ", last), func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
+		w.comes(h, old, weir.Superseded)
 		time.Sleep(30 * time.Second) // what is late arrives
 		for _, s := range w.sent {
-			if s.body != "bad" && !keep[s] {
+			if !strings.HasPrefix(s.body, "bad") && !strings.HasPrefix(s.body, "version 5") && !keep[s] {
 				w.comes(h, s, weir.Delivered)
 			}
 		}
 		w.holds(h, int64(len(keep)))
+		if last != 0 {
+			time.Sleep(farAhead)
+			w.holds(h, 0)
+		}
 		h.stop(w.t)
 	}
 	return killed
@@ -86,11 +93,22 @@ func (w *world) prepare(h *handler) map[*sent]bool {
 	w.comes(h, w.post(h, "k1", "bad"), weir.Dead)
 	w.comes(h, w.post(h, "k4", "bad"), weir.Dead)
 	w.comes(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }), weir.Delivered)
+	later := func(key, body string, after time.Duration) *sent {
+		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
+	}
+	later("k0", "falls due meanwhile", 4*time.Second)
+	for i := range 3 { // accepted in the opposite order; the last two of one moment
+		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
+		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
+	}
 	for i := range 5 {
 		w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i))
 	}
 	return keep
 }
+
+// farAhead is a due time after everything that a test does.
+const farAhead = 2 * time.Hour
 
 // killedCommand runs a change that ends at a write as by SIGKILL. It says whether it came so
 // far.
@@ -142,7 +160,10 @@ func TestFaults_OfStorage(t *testing.T) {
 			h.stop(t)
 			faults.Wait()
 			h = w.start(5)
+			time.Sleep(time.Minute)
 			w.holds(h, int64(len(keep)))
+			time.Sleep(farAhead)
+			w.holds(h, 0)
 			h.stop(t)
 		})
 	}

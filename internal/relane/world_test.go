@@ -39,6 +39,7 @@ type world struct {
 // sent is a message as its upstream knows it.
 type sent struct {
 	key, idem, body string
+	due             time.Time // zero = at once
 	id              weir.ID
 }
 
@@ -61,6 +62,7 @@ type cms struct {
 type request struct {
 	id, key, body string
 	fence         int64
+	at            time.Time
 }
 
 func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -78,7 +80,7 @@ func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	case strings.Contains(string(m.Body), "bad"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, "bad content"
 	}
-	c.log = append(c.log, request{m.Public().String(), m.Key, string(m.Body), d.Fence})
+	c.log = append(c.log, request{m.Public().String(), m.Key, string(m.Body), d.Fence, time.Now()})
 	return r
 }
 
@@ -153,7 +155,7 @@ func (w *world) post(h *handler, key, body string, change ...func(*weir.Message)
 	if err != nil {
 		w.t.Fatalf("post: %v", err)
 	}
-	s.id = r.Message.Public()
+	s.id, s.due = r.Message.Public(), r.Message.DueAt
 	w.sent = append(w.sent, s)
 	return s
 }
@@ -241,6 +243,12 @@ func (w *world) order() {
 		place[s.id.String()] = i
 	}
 	last := map[string]int{}
+	late := func(a, b *sent) bool { // a must not come after b
+		if a.due.IsZero() != b.due.IsZero() {
+			return false
+		}
+		return a.due.Before(b.due) || a.due.Equal(b.due) && place[a.id.String()] < place[b.id.String()]
+	}
 	for _, r := range w.cms.requests() {
 		at, known := place[r.id]
 		switch {
@@ -248,8 +256,10 @@ func (w *world) order() {
 			w.t.Errorf("the CMS got %q under an id that nobody was given", r.body)
 		case seen[r.id] && !(w.crashed && at == last[r.key]):
 			w.t.Errorf("the CMS got %q twice", r.body)
-		case at < last[r.key]:
+		case last[r.key] > 0 && late(w.sent[at], w.sent[last[r.key]]):
 			w.t.Errorf("the CMS got %q after %q", r.body, w.sent[last[r.key]].body)
+		case r.at.Before(w.sent[at].due):
+			w.t.Errorf("the CMS got %q before it was due", r.body)
 		case r.fence < fence[r.key]:
 			w.t.Errorf("the CMS got %q under fence %d, after %d", r.body, r.fence, fence[r.key])
 		}
