@@ -59,6 +59,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		} else if err != nil {
 			w.t.Fatalf("undo: %v", err)
 		}
+		time.Sleep(30 * time.Second) // what is late finds lanes that nobody has touched since
 	} else {
 		w.change(3)
 	}
@@ -101,6 +102,7 @@ func (w *world) prepare(h *handler) map[*sent]bool {
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
+	w.comes(h, w.post(h, "k4", "flaky"), weir.Retrying)
 	for i := range 5 {
 		w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i))
 	}

@@ -137,6 +137,38 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 	})
 }
 
+// TestRun_CountsWhatWasCancelled holds that a wish which nobody has granted yet is granted
+// before its lane is closed.
+func TestRun_CountsWhatWasCancelled(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		h := w.start(2)
+		var later []*sent
+		for i := range 3 {
+			later = append(later, w.post(h, "k", fmt.Sprint("later ", i), func(m *weir.Message) { m.DueAt = time.Now().Add(farAhead) }))
+		}
+		h.stop(t)
+		if _, err := h.store.Cancel(t.Context(), later[0].id); err != nil {
+			t.Fatal(err)
+		}
+		w.change(3)
+		h = w.start(3)
+		w.holds(h, 2)
+		// By their first ids, messages that moved can be cancelled and given another moment.
+		if st, err := h.store.Cancel(t.Context(), later[1].id); err != nil || st.Stage != weir.Cancelled {
+			t.Errorf("cancel: %+v %v", st, err)
+		}
+		soon := time.Now().Add(time.Minute)
+		if st, err := h.store.Move(t.Context(), later[2].id, soon, ""); err != nil || st.Message.Public() != later[2].id || st.Message.ID == later[2].id {
+			t.Errorf("move: %+v %v", st, err)
+		}
+		later[2].due = soon
+		h.drainer.Wake(lane.Of("k", 3))
+		w.comes(h, later[2], weir.Delivered)
+		w.holds(h, 0)
+		h.stop(t)
+	})
+}
+
 func TestWatch_EndsWithTheEpoch(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.start(2)

@@ -52,11 +52,13 @@ func simulate(t *testing.T, f func(*testing.T, *world)) {
 	})
 }
 
-// cms takes what does not say "bad", unless it is down, and keeps a record.
+// cms takes what does not say "bad", unless it is down, and keeps a record. What is flaky
+// it takes the second time.
 type cms struct {
-	mu   sync.Mutex
-	down bool
-	log  []request
+	mu    sync.Mutex
+	down  bool
+	tried map[string]bool // of what is to be tried again after a while
+	log   []request
 }
 
 type request struct {
@@ -77,6 +79,12 @@ func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	switch {
 	case c.down:
 		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "the CMS is down", StartedAt: time.Now()}
+	case strings.HasPrefix(string(m.Body), "flaky") && !c.tried[string(m.Body)]:
+		if c.tried == nil {
+			c.tried = map[string]bool{}
+		}
+		c.tried[string(m.Body)] = true
+		return weir.Result{Outcome: weir.OutcomeRetry, Status: 500, Reason: "not now", RetryAfter: 20 * time.Second, StartedAt: time.Now()}
 	case strings.Contains(string(m.Body), "bad"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, "bad content"
 	}
