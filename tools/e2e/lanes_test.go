@@ -44,6 +44,10 @@ func TestLanes_UpAndDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.allFinal([]message{bad}, "dead", time.Minute)
+	messages := s.weir + "/api/messages"
+	_, _, soon := s.call("POST", messages, article("/soon", 1), "Weir-Deliver-After", "8s")
+	_, _, later := s.call("POST", messages, article("/later", 1), "Weir-Deliver-After", "48h")
+	_, _, never := s.call("POST", messages, article("/never", 1), "Weir-Deliver-After", "24h")
 	var accepted []message
 	from := 2
 	for round, to := range []int{5, 1} {
@@ -56,9 +60,19 @@ func TestLanes_UpAndDown(t *testing.T) {
 		accepted = append(accepted, <-posted...)
 		from = to
 	}
+	one := func(m map[string]any) string { return messages + "/" + m["id"].(string) }
+	if code, _, said := s.call("PATCH", one(later), fmt.Sprintf(`{"deliverAt": %q}`, time.Now().Add(time.Second).Format(time.RFC3339Nano))); code != 200 || said["id"] != later["id"] {
+		t.Errorf("move, by the id of two epochs ago: %d %v", code, said)
+	}
+	if code, _, said := s.call("DELETE", one(never), ""); code != 200 || said["stage"] != "cancelled" {
+		t.Errorf("cancel, by the id of two epochs ago: %d %v", code, said)
+	}
+	for _, m := range []map[string]any{soon, later} {
+		accepted = append(accepted, message{ID: m["id"].(string), Key: m["key"].(string), version: 1})
+	}
 	s.allFinal(accepted, "delivered", 2*time.Minute)
 	st := s.stats()
-	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 400 || st.Writes-st.Repeats != 400 {
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 402 || st.Writes-st.Repeats != 402 {
 		t.Errorf("%d accepted; the CMS's record: %+v", len(accepted), st)
 	}
 	if got := get[message](s, s.weir+"/api/messages/"+bad.ID); got.Stage != "dead" || got.ID != bad.ID || got.Attempts != 5 {
