@@ -65,8 +65,8 @@ func TestRun_WrongNumbers(t *testing.T) {
 		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("%+v", m)
 		}
-		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil || !strings.Contains(fmt.Sprint(w.said), "no change") {
-			t.Errorf("undo of nothing: %v %v", err, w.said)
+		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil || !strings.Contains(w.told(), "no change") {
+			t.Errorf("undo of nothing: %v %v", err, w.told())
 		}
 	})
 }
@@ -88,8 +88,8 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		if m := w.meta(); m.Step != lane.StepDrain {
 			t.Fatalf("%+v", m)
 		}
-		if !strings.Contains(fmt.Sprint(w.said), "--undo") {
-			t.Errorf("nobody was told of the CMS: %v", w.said)
+		if !strings.Contains(w.told(), "--undo") {
+			t.Errorf("nobody was told of the CMS: %v", w.told())
 		}
 		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil {
 			t.Fatal(err)

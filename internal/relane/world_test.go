@@ -32,7 +32,8 @@ type world struct {
 	account *memory.Account
 	cms     *cms
 	sent    []*sent
-	said    []string // by the last command
+	mu      sync.Mutex
+	said    []string // by all commands
 	crashed bool     // a process was: what it had not committed may come again
 }
 
@@ -173,17 +174,22 @@ func (w *world) command(faults *storagetest.Faults) relane.Config {
 	store := w.store(0)
 	store.Table = faults.Table(w.account.Table())
 	leases := faults.Leases(w.account.Leases())
-	w.said = nil
-	var mu sync.Mutex
 	return relane.Config{
 		Store: store, Leases: leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet,
 		Drainer: func(s *lane.Store) relane.Drainer { return w.drainer(s, leases) },
 		Progress: func(text string) {
-			mu.Lock()
-			defer mu.Unlock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.said = append(w.said, text)
 		},
 	}
+}
+
+// told is what the commands have said so far.
+func (w *world) told() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.said, "\n")
 }
 
 func (w *world) change(n int) {
