@@ -6,8 +6,8 @@
 // A lane is one partition of one table, so one transaction changes together what must
 // change together. Its rows, by key:
 //
-//	!head                  next sequence number, touched: written by receivers and the API
-//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, …
+//	!head                  next sequence number, touched, sealed: written by receivers and the API
+//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → the message it named
@@ -23,6 +23,10 @@
 // Numbers begin at 1. The two control rows are neighbours: one range query reads both in
 // one snapshot.
 //
+// A key's lane depends on the number of lanes, which the row meta/lanes tells. A change of
+// it ends an epoch: the heads are sealed, the tails closed, and what is kept for later goes
+// to the lanes of the next epoch. Package relane does that, and has the story.
+//
 // # Invariants
 //
 //   - head.next grows by one for each message, in the transaction that files it; above
@@ -32,7 +36,9 @@
 //   - A scheduled message has one s_ row; whoever deletes it decides what becomes of the
 //     message: the holder releases it, the API cancels or moves it.
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
-//     every state a reader can see, because counters move with the rows they count.
+//     every state a reader can see, because counters move with the rows they count. In a
+//     lane whose epoch is over, moved stands for what was scheduled or dead.
+//   - Nothing is filed in a sealed lane, and nobody holds a closed one.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.
 //
 // # Failure

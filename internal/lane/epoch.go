@@ -155,6 +155,9 @@ func (s *Store) Open(ctx context.Context) error {
 		return err
 	}
 	if n := meta.Open.Lanes; n != s.Lanes {
+		if meta.Next.Lanes == s.Lanes && meta.Step != StepUndo {
+			return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: `handler lanes %d` has to come to its end first", ErrLanes, n, s.Lanes, s.Lanes)
+		}
 		return fmt.Errorf("%w: storage has lanes: %d, and the setting says %d: run `handler lanes %d` to change storage, set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, s.Lanes, n)
 	}
 	s.Adopt(meta)

@@ -89,7 +89,7 @@ func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool,
 
 // Rest is what keeps a sealed lane from being closed.
 type Rest struct {
-	Waiting int64     // messages not final, those scheduled for later apart
+	Waiting int64     // messages of the log, or, where that is empty, held ones
 	Until   time.Time // nothing is sent before this moment; zero = soon
 	Reason  string    // of a pause of the CMS
 }
@@ -109,15 +109,17 @@ func (s *Store) Rest(ctx context.Context, lane int) (Rest, error) {
 
 func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
 	waiting := c.Head.Next - c.Tail.Cursor
-	if c.Head.Touched != c.Tail.TouchedSeen {
+	if c.Touched() {
 		waiting = max(waiting, 1)
 	}
-	blocks, err := s.Blocks(ctx, lane)
-	if err != nil {
-		return Rest{}, err
-	}
-	for _, b := range blocks {
-		waiting += max(b.Held, 1)
+	if waiting == 0 {
+		blocks, err := s.Blocks(ctx, lane)
+		if err != nil {
+			return Rest{}, err
+		}
+		for _, b := range blocks {
+			waiting += max(b.Held, 1)
+		}
 	}
 	rest := Rest{Waiting: waiting}
 	if waiting > 0 && c.Tail.PausedUntil.After(s.Now()) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/relane"
+	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
@@ -60,6 +61,9 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 			w.t.Fatalf("undo: %v", err)
 		}
 		time.Sleep(30 * time.Second) // what is late finds lanes that nobody has touched since
+		if w.meta().Open.Epoch == 1 {
+			w.noCopies()
+		}
 	} else {
 		w.change(3)
 	}
@@ -86,6 +90,17 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		h.stop(w.t)
 	}
 	return killed
+}
+
+// noCopies holds that an undone change has left no message behind.
+func (w *world) noCopies() {
+	w.t.Helper()
+	for number := range 3 {
+		page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
+		if err != nil || len(page.Rows) > 0 {
+			w.t.Errorf("lane %d of the epoch that never opened has %d rows: %v", number, len(page.Rows), err)
+		}
+	}
 }
 
 // prepare sends messages of every kind. It gives those that are to wait.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -235,5 +238,30 @@ func (w *town) books() {
 	}
 	if accepted != int64(len(w.letters)) {
 		w.fail("%d letters, and the books say %d", len(w.letters), accepted)
+	}
+}
+
+// relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of
+// what TestRelane says of each.
+var relaneMutants = []mutant{
+	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {", new: "if false {", caught: "was filed as"},
+	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier.go", text: `if idempotencyKey == "" || len(s.Earlier) == 0 {`, new: "if true {", caught: "was filed as"},
+	{name: "fences begin anew", file: "lane/refile.go", text: "fence := slices.Max(fences)", new: "fence := slices.Max(fences) * 0", caught: "under fence"},
+	{name: "a lane reopened without a look at what fell due", file: "lane/seal.go", text: `"Touched": c.Head.Touched + 1`, new: `"Touched": c.Head.Touched`, caught: "work is left"},
+}
+
+func TestRelane_MutantsAreCaught(t *testing.T) {
+	for _, m := range relaneMutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout", "60s", "-run", "^TestRelane$", "-overlay", m.overlay(t), "weir/internal/simulation")
+			cmd.Env = append(os.Environ(), "RELANES=400", "RELANES_FROM=1")
+			out, err := cmd.CombinedOutput()
+			shown := regexp.MustCompile(`(?m)^.*` + m.caught + `.*$`).Find(out)
+			if err == nil || shown == nil {
+				t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
+			}
+			t.Logf("%.200s", shown)
+		})
 	}
 }
