@@ -24,6 +24,8 @@ type Refile struct {
 const (
 	// refileRead is how many messages are read before they are written.
 	refileRead = 256
+	// refileDense is up to how many rows are read for one that is wanted.
+	refileDense = 4
 	// refileMessages is what a transaction holds: two control rows, three rows a message.
 	refileMessages = (storage.MaxOps - 2) / 3
 	// atOnce is how many requests of one kind are under way at a time.
@@ -109,17 +111,47 @@ func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
 }
 
 // read fills in the messages' rows. One that retention has taken meanwhile stays empty.
+// Where they stand close together they are read in pages.
 func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
+	low, high := chunk[0].id.Seq, chunk[len(chunk)-1].id.Seq
+	if high-low < refileDense*int64(len(chunk)) {
+		return r.readPages(ctx, lane, chunk, storage.Query{Partition: r.From.partition(lane), From: messageKey(low), To: messageKey(high + 1)})
+	}
 	return Each(len(chunk), func(i int) error {
 		row, err := r.From.Table.Get(ctx, r.From.partition(lane), messageKey(chunk[i].id.Seq))
-		if err == nil {
-			chunk[i].row = row
-			chunk[i].id.Nonce = values{row.Values}.string("Nonce")
-		} else if storage.Is(err, storage.NotFound) {
-			err = nil
+		if storage.Is(err, storage.NotFound) {
+			return nil
 		}
+		chunk[i].fill(row)
 		return err
 	})
+}
+
+func (r *Refile) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
+	byKey := make(map[string]*refiled, len(chunk))
+	for _, m := range chunk {
+		byKey[messageKey(m.id.Seq)] = m
+	}
+	for {
+		page, err := r.From.Table.Range(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, row := range page.Rows {
+			if m := byKey[row.Key]; m != nil {
+				m.fill(row)
+			}
+			q.From, q.After = "", row.Key
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+func (m *refiled) fill(row storage.Row) {
+	m.row = row
+	m.id.Nonce = values{row.Values}.string("Nonce")
 }
 
 // fileAll files messages in one new lane, as many in a transaction as it holds.

@@ -145,6 +145,9 @@ func TestRun_CountsWhatWasCancelled(t *testing.T) {
 		var later []*sent
 		for i := range 3 {
 			later = append(later, w.post(h, "k", fmt.Sprint("later ", i), func(m *weir.Message) { m.DueAt = time.Now().Add(farAhead) }))
+			for j := range 10 { // far apart in the log
+				w.comes(h, w.post(h, "k", fmt.Sprint("between ", i, j)), weir.Delivered)
+			}
 		}
 		h.stop(t)
 		if _, err := h.store.Cancel(t.Context(), later[0].id); err != nil {
