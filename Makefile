@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 APP := build/app
+# handler version tells the commit where git can be asked for it, and nothing fails where not.
+STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
@@ -44,7 +46,7 @@ lint: ## formatting, vet, staticcheck
 
 build: ## stage the app in build/app, as Azure Functions wants it
 	@mkdir -p $(APP)
-	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
 	@cp host.json weir.yaml $(APP)/
 	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
 

@@ -1,5 +1,6 @@
 // Command handler is Weir's custom handler: the Functions host starts it, tells it a port
-// by FUNCTIONS_CUSTOMHANDLER_PORT, and sends it every trigger over HTTP.
+// by FUNCTIONS_CUSTOMHANDLER_PORT, and sends it every trigger over HTTP. Its subcommands
+// are for people, and for places that have no triggers.
 package main
 
 import (
@@ -11,36 +12,31 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
+	sh := &shell{env: os.Getenv, stdout: os.Stdout, stderr: os.Stderr, started: time.Now()}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := realMain(ctx); err != nil {
-		os.Exit(1) // never 0: the host would not start us again; never 200: it would not count it
-	}
+	code := sh.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
 }
 
-// realMain runs the program. What is wrong goes to stdout: the host takes every line of
-// stderr for an error of its own.
-func realMain(ctx context.Context) error {
-	if os.Getenv("GOGC") == "" {
-		// What lives is a few megabytes: collecting at each doubling of that would take a
-		// tenth of the time of a burst to save memory nobody needs.
-		debug.SetGCPercent(400)
-	}
-	if len(os.Args) > 1 && os.Args[1] == "lanes" {
-		return lanesCommand(ctx, os.Args[2:], os.Getenv, os.Stdout)
-	}
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	program, err := NewProgram(os.Getenv, log)
+// serve runs the program for a Functions host. What is wrong goes to stdout: the host takes
+// every line of stderr for an error of its own. The exit code is never 0 then, for the host
+// would not start us again, and never 200, for it would not count it.
+func (s *shell) serve(ctx context.Context) error {
+	collectLess(s.env)
+	log := slog.New(slog.NewJSONHandler(s.stdout, nil))
+	program, err := NewProgram(s.env, log)
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			log.Error("handler: wrong setting", "err", line)
 		}
 		return err
 	}
-	listener, err := listen(os.Getenv)
+	listener, err := listen(s.env)
 	if err != nil {
 		log.Error("handler: cannot listen", "err", err)
 		return err
@@ -50,4 +46,13 @@ func realMain(ctx context.Context) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// collectLess makes garbage collections rarer: what lives is a few megabytes, and collecting
+// at each doubling of that would take a tenth of the time of a burst to save memory nobody
+// needs.
+func collectLess(env func(string) string) {
+	if env("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/recur"
 	"weir/internal/relane"
 	"weir/internal/storage/azure"
 	"weir/internal/ticket"
@@ -38,6 +39,7 @@ type Program struct {
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
 	bell    atomic.Pointer[ticket.Bell]
+	runner  atomic.Pointer[recur.Runner]
 
 	nudge chan struct{} // the epoch may be over
 	over  chan error    // it is: the program ends
@@ -46,16 +48,23 @@ type Program struct {
 // NewProgram checks the settings and prepares everything that needs no connection. The
 // error names every problem, one a line.
 func NewProgram(env func(string) string, log *slog.Logger) (*Program, error) {
+	p, problems := prepare(env, log)
+	return p, errors.Join(problems.settings, problems.contracts, problems.storage, problems.cms)
+}
+
+// problems are what is wrong, by where it is to be put right.
+type problems struct{ settings, contracts, storage, cms error }
+
+// prepare makes a Program as far as the settings allow.
+func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
 	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, nudge: make(chan struct{}, 1), over: make(chan error, 1)}
-	problems := []error{err}
+	wrong := problems{settings: err}
 	if len(settings.Contracts) > 0 || err == nil {
-		p.contracts, err = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
-		problems = append(problems, err)
+		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
 	}
 	if settings.Storage != "" {
-		p.account, err = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
-		problems = append(problems, err)
+		p.account, wrong.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
 	}
 	if settings.Delivery.URL != "" {
 		cfg := cms.Config{URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),
@@ -63,10 +72,9 @@ func NewProgram(env func(string) string, log *slog.Logger) (*Program, error) {
 		if p.contracts != nil {
 			cfg.SuccessRules = p.contracts.SuccessRules()
 		}
-		p.client, err = cms.New(cfg)
-		problems = append(problems, err)
+		p.client, wrong.cms = cms.New(cfg)
 	}
-	return p, errors.Join(problems...)
+	return p, wrong
 }
 
 // Run serves on the listener until ctx ends, then stops in order: no new work, drains cut
@@ -105,8 +113,11 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	var err error
+	if r := p.runner.Load(); r != nil {
+		err = r.Close(limited)
+	}
 	if d := p.drainer.Load(); d != nil {
-		err = d.Close(limited)
+		err = errors.Join(err, d.Close(limited))
 	}
 	err = errors.Join(err, server.Shutdown(limited))
 	if b := p.bell.Load(); b != nil {
@@ -118,36 +129,49 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 // open connects to storage, trying until it can be reached: meanwhile every request is
 // answered with 503, so that the host does not restart us for nothing.
 func (p *Program) open(ctx context.Context) error {
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now}
+	store, err := p.awaitStore(ctx)
+	if err != nil {
+		return err
+	}
+	p.start(ctx, store)
+	return nil
+}
+
+// awaitStore opens storage, trying again until ctx ends.
+func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
 	for {
-		err := p.account.Ensure(ctx)
-		if err == nil {
-			err = store.Open(ctx)
-		}
-		if err == nil {
-			break
-		}
-		if errors.Is(err, lane.ErrLanes) {
-			return err
+		store, err := p.openStore(ctx)
+		if err == nil || errors.Is(err, lane.ErrLanes) {
+			return store, err
 		}
 		p.log.Warn("handler: storage not open yet", "err", err)
 		timer := time.NewTimer(storageRetry)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return ctx.Err()
+			return nil, errors.Join(ctx.Err(), err)
 		case <-timer.C:
 		}
 	}
-	p.start(ctx, store)
-	return nil
+}
+
+// openStore opens storage, making what is missing there.
+func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now}
+	if err := p.account.Ensure(ctx); err != nil {
+		return nil, err
+	}
+	if err := store.Open(ctx); err != nil {
+		return nil, err
+	}
+	return store, nil
 }
 
 // start wires what needs storage, and sweeps once: whatever was left by an earlier
 // process is taken up now.
 func (p *Program) start(ctx context.Context, store *lane.Store) {
 	bell := p.newBell(store)
-	drainer := p.newDrainer(store, bell)
+	drainer := drain.New(p.drainConfig(store, bell))
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)
 	routes, sweep := p.routes(store, bell, drainer)
@@ -164,18 +188,18 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 }
 
 func (p *Program) newBell(store *lane.Store) *ticket.Bell {
-	s := p.settings
+	delay := p.settings.TicketDelay
 	return ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
-		MinDelay: time.Duration(s.TicketDelay.Min), MaxDelay: time.Duration(s.TicketDelay.Max), Now: time.Now, Log: p.log})
+		MinDelay: time.Duration(delay.Min), MaxDelay: time.Duration(delay.Max), Now: time.Now, Log: p.log})
 }
 
-func (p *Program) newDrainer(store *lane.Store, bell *ticket.Bell) *drain.Drainer {
+func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 	s := p.settings
-	return drain.New(drain.Config{
+	return drain.Config{
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
-	})
+	}
 }
 
 // lookAgain has the watch look whether the epoch is over. It returns at once.

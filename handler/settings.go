@@ -17,6 +17,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/poll"
 )
 
 // Settings is all that can be set. The environment says where things are, weir.yaml what
@@ -32,6 +33,7 @@ type Settings struct {
 	Retention     duration              `yaml:"retention"`
 	DeadRetention duration              `yaml:"deadRetention"`
 	Delivery      delivery              `yaml:"delivery"`
+	Poll          polling               `yaml:"poll"`
 	Contracts     []contract.Definition `yaml:"contracts"`
 }
 
@@ -46,6 +48,14 @@ type delivery struct {
 
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+}
+
+// polling is how handler poll works; its flags win.
+type polling struct {
+	Period    duration `yaml:"period"`
+	Idle      duration `yaml:"idle"`
+	Estimate  duration `yaml:"estimate"`
+	Tolerance float64  `yaml:"tolerance"`
 }
 
 // rate is the time between two attempts, written as so many a second or a minute: 5/s, 90/m.
@@ -113,6 +123,7 @@ func defaults() Settings {
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: span{0, duration(10 * time.Second)}, MaxBody: 1 << 20,
 		Retention: 7 * day, DeadRetention: 90 * day,
 		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}},
+		Poll:     polling{Period: duration(time.Minute), Idle: duration(5 * time.Second), Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
 }
 
@@ -251,6 +262,11 @@ func (s *Settings) check() []error {
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())
+	if err := s.poll().Check(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			problems = append(problems, errors.New("poll."+line))
+		}
+	}
 	return problems
 }
 
@@ -270,6 +286,11 @@ func (s *Settings) backoff() drain.Backoff {
 		b.Steps = append(b.Steps, time.Duration(step))
 	}
 	return b
+}
+
+func (s *Settings) poll() poll.Config {
+	return poll.Config{Period: time.Duration(s.Poll.Period), Idle: time.Duration(s.Poll.Idle), Estimate: time.Duration(s.Poll.Estimate),
+		Tolerance: s.Poll.Tolerance, Timeout: time.Duration(s.Delivery.Timeout)}
 }
 
 func (s *Settings) headers() map[string]string {

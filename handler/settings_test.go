@@ -111,6 +111,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"Backoff":        {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 10s, max: 1s },", 1), "backoff"},
 		"Rate":           {strings.Replace(minimal, "delivery: {", "delivery: { rate: 0/s,", 1), "such as 5/s"},
 		"MaxConcurrent":  {strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: -1,", 1), "maxConcurrent"},
+		"PollIdle":       {minimal + "poll: { idle: 0s }\n", "poll.idle is 0s"},
+		"PollTolerance":  {minimal + "poll: { tolerance: 0 }\n", "poll.tolerance is 0"},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

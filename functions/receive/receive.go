@@ -167,17 +167,5 @@ func traceParent(header string) string {
 
 // location is the absolute address of a message's status, as the caller reached us.
 func location(r *http.Request, id string) string {
-	scheme, host := "http", r.Host
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if p := r.Header.Get("X-Forwarded-Proto"); p == "http" || p == "https" {
-		scheme = p
-	}
-	if h := r.Header.Get("X-Forwarded-Host"); hostName.MatchString(h) {
-		host = h
-	}
-	return scheme + "://" + host + r.URL.EscapedPath() + "/" + id
+	return httpio.Origin(r) + r.URL.EscapedPath() + "/" + id
 }
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)

@@ -38,19 +38,28 @@ type Retention interface {
 	Forgotten(ctx context.Context) error
 }
 
-// Function sweeps. All exported fields are needed.
+// Schedules runs recurring messages in this process; Load reads anew when they are due.
+type Schedules interface {
+	Load(ctx context.Context) error
+}
+
+// Function sweeps. All exported fields but Forgotten are needed.
 type Function struct {
 	Log       Reader
 	Waker     Waker
 	Retention Retention
+	Schedules Schedules
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	mu        sync.Mutex
-	retained  map[int]time.Time // by lane: when retention has something to do again
-	earlier   time.Time         // when it has in earlier epochs
-	forgotten time.Time         // when forgotten bodies were last looked for
+	// Forgotten is when forgotten bodies were last looked for, where that is known of an
+	// earlier process; zero = look at once, and each hour from then on.
+	Forgotten time.Time
+
+	mu       sync.Mutex
+	retained map[int]time.Time // by lane: when retention has something to do again
+	earlier  time.Time         // when it has in earlier epochs
 }
 
 // Handler is the function as the host calls it.
@@ -71,13 +80,16 @@ func (f *Function) Sweep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))
 		}
 	}
+	if err := f.Schedules.Load(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("schedules: %w", err))
+	}
 	if len(errs) == 0 && !f.earlier.After(f.Now()) {
 		var err error
 		f.earlier, err = f.Retention.Earlier(ctx)
 		errs = append(errs, err)
 	}
-	if now := f.Now(); len(errs) == 0 && now.Sub(f.forgotten) >= forgottenEvery {
-		f.forgotten = now
+	if now := f.Now(); len(errs) == 0 && now.Sub(f.Forgotten) >= forgottenEvery {
+		f.Forgotten = now
 		errs = append(errs, f.Retention.Forgotten(ctx))
 	}
 	return errors.Join(errs...)

@@ -87,6 +87,9 @@ func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
 	if !r.trusted() {
 		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
 	}
+	if r.late() {
+		return r.tooLate(), nil
+	}
 	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1})
 	return result, nil
 }

@@ -24,7 +24,7 @@ type Bell interface {
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Rate, AtOnce and Rand.
+// for Rate, AtOnce, Rand and NotAfter.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -39,6 +39,7 @@ type Config struct {
 	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
+	NotAfter time.Time // no attempt begins after it; zero = no bound
 }
 
 // State is what a look at a lane found.

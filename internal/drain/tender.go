@@ -38,6 +38,7 @@ type tender struct {
 
 	mu      sync.Mutex
 	round   int           // looks begun
+	shown   int           // the look that report is of
 	report  Report        // of the last look
 	at      time.Time     // when it was made
 	settled chan struct{} // closed and replaced at each report
@@ -95,7 +96,7 @@ func (t *tender) join(ctx context.Context) Report {
 func (t *tender) publish(r Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.report, t.at = r, t.d.Now()
+	t.report, t.at, t.shown = r, t.d.Now(), t.round
 	close(t.settled)
 	t.settled = make(chan struct{})
 }

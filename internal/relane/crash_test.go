@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,22 +133,23 @@ const farAhead = 2 * time.Hour
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
-	faults, writes := storagetest.NewFaults(), 0
+	faults := storagetest.NewFaults()
+	var writes atomic.Int64 // its drains may still be ending when it has come back
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
-		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes < at {
+		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
 			return storagetest.Fault{}
 		}
-		switch writes++; {
-		case writes < at:
+		switch n := writes.Add(1); {
+		case n < int64(at):
 			return storagetest.Fault{}
-		case writes == at:
+		case n == int64(at):
 			kill()
 			return fault
 		}
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	})
 	err := w.command(faults).Run(ctx, n)
-	if killed := writes >= at; killed || err == nil {
+	if killed := writes.Load() >= int64(at); killed || err == nil {
 		return killed
 	}
 	w.t.Fatalf("the change: %v", err)

@@ -72,6 +72,7 @@ func (nothing) Earlier(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 func (nothing) Forgotten(context.Context) error { return nil }
+func (nothing) Load(context.Context) error      { return nil }
 
 func (w *world) newSlot(number int) *slot {
 	s := &slot{w: w, number: number, turn: make(chan struct{}, 1), offset: w.dice.between(fmt.Sprint("clock ", number), -time.Second, time.Second)}
@@ -99,7 +100,7 @@ func (s *slot) start() {
 	p.appends.Filed = p.drainer.Offer
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()

@@ -11,22 +11,17 @@ import (
 	"time"
 )
 
-// handler runs the handler as a command, and gives what it prints and its exit code.
-func (s *system) handler(args ...string) (string, int) {
+// lanes runs `handler lanes`, and gives what it prints and its exit code.
+func (s *system) lanes(args ...string) (string, int) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(built, "handler"), args...)
-	cmd.Env = append(append(os.Environ(), s.env()...), "FUNCTIONS_APP_ROOT_PATH="+s.app)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		s.t.Fatalf("handler %v: %v", args, err)
-	}
-	return string(out), cmd.ProcessState.ExitCode()
+	e := s.handler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
+	return e.stdout + e.stderr, e.code
 }
 
 // relane changes the number of lanes and deploys the setting.
 func (s *system) relane(from, to int) {
 	s.t.Helper()
-	out, code := s.handler("lanes", fmt.Sprint(to))
+	out, code := s.lanes(fmt.Sprint(to))
 	s.t.Logf("handler lanes %d:\n%s", to, out)
 	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) {
 		s.t.Fatalf("exit code %d", code)
@@ -98,16 +93,18 @@ func TestLanes_WrongInput(t *testing.T) {
 		code int
 		says string
 	}{
-		{"0", 1, "must be 1 to 1024"},
-		{"-1", 1, "must be 1 to 1024"},
-		{"1025", 1, "must be 1 to 1024"},
-		{"many", 1, "is not a number"},
-		{"2 3", 1, "usage"},
+		{"0", 2, "must be 1 to 1024"},
+		{"-1", 2, "give N or --undo"},
+		{"1025", 2, "must be 1 to 1024"},
+		{"many", 2, "is not a number"},
+		{"2.5", 2, "is not a number"},
+		{"2 3", 2, "at most 1 arg"},
+		{"2 --undo", 2, "not both"},
 		{"2", 0, "The number of lanes is 2."},
 		{"--undo", 0, "no change to undo"},
 		{"", 0, "Lanes: 2 (epoch 1)"},
 	} {
-		out, code := s.handler(append([]string{"lanes"}, strings.Fields(c.args)...)...)
+		out, code := s.lanes(strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("handler lanes %s: %d\n%s", c.args, code, out)
 		}
@@ -131,10 +128,10 @@ func TestLanes_InterruptedAndUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	if out, code := s.handler("lanes"); code != 0 || !strings.Contains(out, "A change to 3 lanes is under way (drain)") {
+	if out, code := s.lanes(); code != 0 || !strings.Contains(out, "A change to 3 lanes is under way (drain)") {
 		t.Errorf("%d\n%s", code, out)
 	}
-	if out, code := s.handler("lanes", "--undo"); code != 0 || !strings.Contains(out, "Undone: the number of lanes is 2") {
+	if out, code := s.lanes("--undo"); code != 0 || !strings.Contains(out, "Undone: the number of lanes is 2") {
 		t.Fatalf("%d\n%s", code, out)
 	}
 	s.faults(`{}`)

@@ -91,6 +91,17 @@ const startLimit = 60 * time.Second
 // old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
+	s, hostPort := newBareSystem(t), freePort(t)
+	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
+	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+		"--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
+	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+	return s
+}
+
+// newBareSystem starts storage and CMS, and no host.
+func newBareSystem(t *testing.T) *system {
+	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), logs: &logs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
@@ -99,14 +110,10 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.storage.Stop() })
-	cmsPort, hostPort := freePort(t), freePort(t)
-	s.app = s.stage(weirYAML...)
-	s.cms, s.weir = "http://127.0.0.1:"+cmsPort, "http://127.0.0.1:"+hostPort
+	cmsPort := freePort(t)
+	s.cms = "http://127.0.0.1:" + cmsPort
 	s.start("cms", nil, "--port", cmsPort, "--latency", "20ms")
-	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), "--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
-	s.eventually("the system is ready", startLimit, func() bool {
-		return s.status(s.weir+"/api/health") == http.StatusOK && s.status(s.cms+"/stats") == http.StatusOK
-	})
+	s.eventually("the CMS is ready", startLimit, func() bool { return s.status(s.cms+"/stats") == http.StatusOK })
 	t.Cleanup(func() {
 		if t.Failed() {
 			lines := strings.Split(s.logs.String(), "\n")
@@ -116,7 +123,7 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	return s
 }
 
-// env is what the handler is told by its environment.
+// env is what the handler finds in its environment.
 func (s *system) env() []string {
 	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms + "/api/content"}
 }

@@ -1,0 +1,223 @@
+package schedules_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/schedules"
+	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/weir"
+)
+
+var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
+
+// fake keeps one schedule, "nightly".
+type fake struct {
+	exists bool
+	put    recur.Definition
+	cond   recur.Condition
+	err    error
+}
+
+func (f *fake) schedule() recur.Schedule {
+	return recur.Schedule{Name: "nightly", Version: "v1", CreatedAt: noon, ChangedAt: noon, Definition: f.put,
+		State: recur.State{NextAt: noon.Add(time.Hour), NextRun: 1, Missed: 4}}
+}
+
+func (f *fake) Get(_ context.Context, name string) (recur.Schedule, error) {
+	if name != "nightly" {
+		return recur.Schedule{}, &weir.Error{Kind: weir.NotFound, Op: "schedule", Message: "there is none"}
+	}
+	return f.schedule(), f.err
+}
+
+func (f *fake) List(context.Context) ([]recur.Schedule, error) {
+	return []recur.Schedule{f.schedule()}, f.err
+}
+
+func (f *fake) Put(_ context.Context, _ string, d recur.Definition, cond recur.Condition) (recur.Schedule, bool, error) {
+	f.put, f.cond = d, cond
+	return f.schedule(), !f.exists, f.err
+}
+
+func (f *fake) Delete(_ context.Context, name string, cond recur.Condition) error {
+	f.cond = cond
+	_, err := f.Get(context.Background(), name)
+	return err
+}
+
+func (f *fake) Run(_ context.Context, name string) (lane.Receipt, int64, error) {
+	_, err := f.Get(context.Background(), name)
+	return lane.Receipt{Message: weir.Message{ID: id, Key: "/a"}, Stage: weir.Queued}, 7, err
+}
+
+func (f *fake) Preview(_ context.Context, name string, n int) (recur.Preview, error) {
+	if _, err := f.Get(context.Background(), name); err != nil {
+		return recur.Preview{}, err
+	}
+	p, err := recur.NewPlan(recur.Definition{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, noon)
+	if err != nil {
+		return recur.Preview{}, err
+	}
+	return p.Preview(noon, n), nil
+}
+
+func (f *fake) Try(_ context.Context, d recur.Definition, n int) (recur.Preview, error) {
+	f.put = d
+	return f.Preview(context.Background(), "nightly", n)
+}
+
+var id = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
+
+func (f *fake) Load(_ context.Context, asked weir.ID) (weir.Message, error) {
+	if asked != id {
+		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "there is none"}
+	}
+	return weir.Message{ID: id, ContentType: "text/xml", Body: []byte("<stored/>")}, nil
+}
+
+func serve(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	fn := &schedules.Function{Schedules: f, Stored: f, MaxBody: 1000, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	mux := http.NewServeMux()
+	for path, h := range fn.Routes() {
+		mux.Handle("/api/schedules"+path, h)
+	}
+	r := httptest.NewRequest(method, "http://weir.example/api/schedules"+path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	return w
+}
+
+const nightly = `{"cron":"30 2 * * *","timeZone":"Europe/Berlin","message":"<a/>","overlap":"skip","missed":"none","paused":true,"start":"2026-01-01T00:00:00+01:00"}`
+
+func TestFunction_Put(t *testing.T) {
+	t.Parallel()
+	t.Run("Created", func(t *testing.T) {
+		t.Parallel()
+		f := &fake{}
+		w := serve(f, "PUT", "/nightly", nightly, "If-None-Match", "*", "X-Forwarded-Proto", "https")
+		if w.Code != 201 || w.Header().Get("ETag") != `"v1"` || w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" || !f.cond.NotExists {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" || string(d.Message) != "<a/>" || d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() || !d.End.IsZero() {
+			t.Errorf("%+v", d)
+		}
+	})
+	t.Run("WhatGetGivesMayComeBack", func(t *testing.T) {
+		t.Parallel()
+		f := &fake{exists: true}
+		first := serve(f, "PUT", "/nightly", nightly)
+		got := serve(f, "GET", "/nightly", "")
+		again := serve(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
+		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() || len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
+			t.Errorf("%d %s\n%d %s %+v", first.Code, first.Body, again.Code, again.Body, f.cond)
+		}
+	})
+	t.Run("AStoredMessage", func(t *testing.T) {
+		t.Parallel()
+		f := &fake{}
+		w := serve(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
+		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" || !strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
+			t.Errorf("%d %s %+v", w.Code, w.Body, f.put)
+		}
+	})
+}
+
+func TestFunction_Refuses(t *testing.T) {
+	t.Parallel()
+	large := `{"cron":"@daily","message":"` + strings.Repeat("x", 1001) + `"}`
+	for name, c := range map[string]struct {
+		method, path, body string
+		headers            []string
+		status             int
+	}{
+		"ABadName":              {"GET", "/a%2Fb", "", nil, 400},
+		"ALongName":             {"GET", "/" + strings.Repeat("x", 65), "", nil, 400},
+		"AnUnknownName":         {"GET", "/other", "", nil, 404},
+		"RunOfAnUnknownName":    {"POST", "/other/run", "", nil, 404},
+		"PreviewOfAnUnknown":    {"GET", "/other/preview", "", nil, 404},
+		"DeleteOfAnUnknown":     {"DELETE", "/other", "", nil, 404},
+		"AWrongMethod":          {"POST", "/nightly", "{}", nil, 405},
+		"RunByGet":              {"GET", "/nightly/run", "", nil, 405},
+		"NotJSON":               {"PUT", "/nightly", "<a/>", nil, 400},
+		"NoBody":                {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
+		"AnotherMediaType":      {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
+		"AnUnknownField":        {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
+		"TextBehind":            {"PUT", "/nightly", nightly + "x", nil, 400},
+		"ATimeThatIsNone":       {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
+		"AnotherName":           {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
+		"NoMessage":             {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
+		"TwoMessages":           {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
+		"AnIDThatIsNone":        {"PUT", "/nightly", `{"cron":"@daily","messageId":"x"}`, nil, 422},
+		"AMessageThatIsGone":    {"PUT", "/nightly", `{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
+		"AMessageTooLarge":      {"PUT", "/nightly", large, nil, 413},
+		"AnIfMatchWithoutMarks": {"PUT", "/nightly", nightly, []string{"If-Match", "v1"}, 400},
+		"AnIfNoneMatchOfATag":   {"PUT", "/nightly", nightly, []string{"If-None-Match", `"v1"`}, 400},
+		"ACountOfNothing":       {"GET", "/nightly/preview?count=0", "", nil, 400},
+		"ACountTooLarge":        {"GET", "/nightly/preview?count=201", "", nil, 400},
+		"ACountOfWords":         {"GET", "/nightly/preview?count=all", "", nil, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := serve(&fake{}, c.method, c.path, c.body, c.headers...)
+			if w.Code != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
+			}
+		})
+	}
+	t.Run("APreconditionThatFails", func(t *testing.T) {
+		t.Parallel()
+		f := &fake{err: &weir.Error{Kind: weir.Stale, Op: "schedule", Message: "changed"}}
+		for _, method := range []string{"PUT", "DELETE"} {
+			if w := serve(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 || len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
+				t.Errorf("%s: %d %+v", method, w.Code, f.cond)
+			}
+		}
+	})
+}
+
+func TestFunction_Tells(t *testing.T) {
+	t.Parallel()
+	f := &fake{put: recur.Definition{Cron: "@daily", Message: []byte{0xff, 0xfe}, CopiedFrom: "m1"}}
+	for path, want := range map[string][]string{
+		"":                         {`"schedules":[{"name":"nightly"`, `"missed":4`, `"nextAt":"2026-03-28T13:00:00Z"`},
+		"/nightly":                 {`"messageId":"m1"`, `"name":"nightly"`},
+		"/nightly/preview?count=1": {`{"dueAt":"2026-03-30T00:30:00Z","localTime":"2026-03-30T02:30:00","offset":"+02:00"}`, `"skipped":[{"localTime":"2026-03-29T02:30:00"`, `"doubled":[]`},
+	} {
+		w := serve(f, "GET", path, "")
+		for _, part := range want {
+			if w.Code != 200 || !strings.Contains(w.Body.String(), part) {
+				t.Errorf("%s: %d %s is missing in %s", path, w.Code, part, w.Body)
+			}
+		}
+	}
+	var p struct{ Runs []any }
+	if err := json.Unmarshal(serve(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil || len(p.Runs) != 20 {
+		t.Errorf("%d runs, %v", len(p.Runs), err)
+	}
+	tried := &fake{}
+	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 || strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
+		t.Errorf("%d %s %+v", w.Code, w.Body, tried.put)
+	}
+	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 204 || w.Body.Len() != 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	w := serve(f, "POST", "/nightly/run", "")
+	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+id.String() || !strings.Contains(w.Body.String(), `"run":7`) {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// What the process answers when it ends.
+const (
+	exitDone   = 0
+	exitFailed = 1 // it could not do what it was asked; the reason was printed
+	exitUsage  = 2 // it was asked wrongly: an unknown command, a bad flag
+)
+
+const rootHelp = `Weir's handler levels writes to a CMS. Without a command it serves a Functions host,
+which tells it a port by FUNCTIONS_CUSTOMHANDLER_PORT.
+
+The commands read the same settings: the environment and weir.yaml (WEIR_CONFIG).
+Exit codes: 0 done, 1 failed, with the reason on stderr, 2 wrong usage.`
+
+// shell is what the commands share: where they read and where they print.
+type shell struct {
+	env            func(string) string
+	stdout, stderr io.Writer
+	started        time.Time // when the process was
+}
+
+// failure is an error of doing what was asked, as against one of asking. Silent ones have
+// been told already.
+type failure struct {
+	err    error
+	silent bool
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed makes a failure of an error, nil of nil.
+func failed(err error, silent bool) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err, silent}
+}
+
+// run runs the command that the arguments name, and gives the exit code.
+func (s *shell) run(ctx context.Context, args []string) int {
+	root := s.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var f *failure
+	switch {
+	case err == nil:
+		return exitDone
+	case !errors.As(err, &f):
+		s.complain(err)
+		fmt.Fprintln(s.stderr, "See 'handler --help'.")
+		return exitUsage
+	case !f.silent:
+		s.complain(err)
+	}
+	return exitFailed
+}
+
+// complain prints an error, each of its lines.
+func (s *shell) complain(err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(s.stderr, "handler:", line)
+	}
+}
+
+// root makes the commands. None of them is serving.
+func (s *shell) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "handler", Short: "Weir's handler", Long: rootHelp, Args: cobra.NoArgs,
+		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, _ []string) error { return failed(s.serve(cmd.Context()), true) },
+	}
+	root.SetOut(s.stdout)
+	root.SetErr(s.stderr)
+	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand())
+	return root
+}
+
+// program makes the Program for a command. Its logs go to stderr: stdout is for what the
+// command has to say.
+func (s *shell) program(verbose bool) (*Program, error) {
+	collectLess(s.env)
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelInfo
+	}
+	return NewProgram(s.env, slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})))
+}
+
+// addVerbose adds the flag that every command with logs has.
+func addVerbose(cmd *cobra.Command, verbose *bool) {
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
+}

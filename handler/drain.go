@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/drain"
+	"weir/internal/poll"
+)
+
+const drainHelp = `Delivers everything that is due in all lanes, once, and ends when every lane is empty or
+what is left cannot go now: it is due later, waits for a retry, or for a CMS that is away.
+Prints a line for each lane.
+
+It ends with 1 when something is left that could have gone: storage could not be reached,
+or another process holds the lane.`
+
+func (s *shell) drainCommand() *cobra.Command {
+	var verbose bool
+	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
+	addVerbose(cmd, &verbose)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := s.program(verbose)
+		if err != nil {
+			return failed(err, false)
+		}
+		return failed(s.drain(cmd.Context(), p), false)
+	}
+	return cmd
+}
+
+// errLeft is the failure of a drain that left something.
+var errLeft = errors.New("something is left that could have gone")
+
+func (s *shell) drain(ctx context.Context, p *Program) error {
+	store, err := p.openStore(ctx)
+	if err != nil {
+		return fmt.Errorf("storage could not be opened: %w", err)
+	}
+	drainer := drain.New(p.drainConfig(store, p.newBell(store)))
+	lanes := make([]poll.Emptied, p.settings.Lanes)
+	var all sync.WaitGroup
+	for n := range lanes {
+		all.Go(func() { lanes[n] = poll.Empty(ctx, store, drainer, n, time.Now) })
+	}
+	all.Wait()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err = drainer.Close(closing)
+	for _, l := range lanes {
+		fmt.Fprintln(s.stdout, l.String())
+		if l.Left() {
+			err = errors.Join(err, fmt.Errorf("lane %d: %w", l.Lane, errLeft))
+		}
+	}
+	return err
+}

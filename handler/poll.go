@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/functions/sweep"
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/poll"
+	"weir/internal/ticket"
+)
+
+const pollHelp = `Works like a continuous consumer until just before its next start, for places that have
+no triggers or may only start a job at intervals: cron, a systemd timer, a Kubernetes
+CronJob, a Container Apps job. Start it each --period.
+
+It looks at all lanes each --idle, delivers what is there, does the sweep's work, and stops
+when now + average × --tolerance, or now + delivery.timeout, would pass the period's end.
+No attempt begins whose timeout would pass it. Then it hands its lanes over, prints a line
+(runs over the lanes, messages delivered, average time of an attempt, share of the time
+without one) and ends with 0, also when it was told to by SIGTERM or SIGINT.
+
+It ends with 1 when storage could not be reached, with the reason on stderr. A CMS that is
+away is no failure: its messages wait.
+
+The flags win over the settings under poll: in weir.yaml.`
+
+// pollFlags are the flags of handler poll, which stand in weir.yaml too.
+type pollFlags struct {
+	period, idle, estimate time.Duration
+	tolerance              float64
+	verbose                bool
+}
+
+func (s *shell) pollCommand() *cobra.Command {
+	var f pollFlags
+	cmd := &cobra.Command{Use: "poll", Short: "Work for one period, for places without triggers", Long: pollHelp, Args: cobra.NoArgs}
+	d, flags := defaults().Poll, cmd.Flags()
+	flags.DurationVar(&f.period, "period", time.Duration(d.Period), "time from one start to the next")
+	flags.DurationVar(&f.idle, "idle", time.Duration(d.Idle), "time between two looks at the lanes")
+	flags.DurationVar(&f.estimate, "estimate", time.Duration(d.Estimate), "average time of an attempt, until it is known")
+	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "how many averages before the period's end to stop")
+	addVerbose(cmd, &f.verbose)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := s.program(f.verbose)
+		if err != nil {
+			return failed(err, false)
+		}
+		cfg := f.config(p.settings, flags.Changed)
+		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
+			return err
+		}
+		return failed(s.poll(cmd.Context(), p, cfg), false)
+	}
+	return cmd
+}
+
+// config is what the settings say, and where a flag was given, the flag.
+func (f *pollFlags) config(s Settings, given func(name string) bool) poll.Config {
+	c := s.poll()
+	for name, set := range map[string]func(){
+		"period":    func() { c.Period = f.period },
+		"idle":      func() { c.Idle = f.idle },
+		"estimate":  func() { c.Estimate = f.estimate },
+		"tolerance": func() { c.Tolerance = f.tolerance },
+	} {
+		if given(name) {
+			set()
+		}
+	}
+	return c
+}
+
+// poll works for one period, which began when the process did.
+func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
+	opening, cancel := context.WithDeadline(ctx, cfg.NotAfter(s.started))
+	defer cancel()
+	store, err := p.awaitStore(opening)
+	if ctx.Err() != nil {
+		return nil // told to end before it began
+	}
+	if err != nil {
+		return fmt.Errorf("storage could not be opened: %w", err)
+	}
+	meter := poll.NewMeter(p.client, time.Now)
+	bell := p.newBell(store)
+	dc := p.drainConfig(store, bell)
+	dc.Sender, dc.NotAfter = meter, cfg.NotAfter(s.started)
+	drainer := drain.New(dc)
+	appender := lane.NewAppender(store, p.log)
+	appender.Filed = drainer.Offer
+	runner := p.newRunner(store, appender, bell)
+	sweeper := p.sweeper(store, drainer, runner)
+	lookHourly(sweeper, s.started, cfg.Period)
+	run := &poll.Run{Config: cfg, Start: s.started, Lanes: p.settings.Lanes, Log: store, Drainer: drainer,
+		Sweeper: sweeper, Meter: meter, Now: time.Now, Logger: p.log}
+	summary, err := run.Do(ctx)
+	err = errors.Join(err, p.closeRunner(ctx, bell))
+	fmt.Fprintln(s.stdout, "poll:", summary)
+	return err
+}
+
+// closeRunner ends what runs recurring messages. What it files meanwhile waits in its lane.
+func (p *Program) closeRunner(ctx context.Context, bell *ticket.Bell) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := p.runner.Load().Close(limited)
+	bell.Wait(limited)
+	return err
+}
+
+// lookHourly keeps all but the first process of each hour from looking for forgotten
+// bodies, which means to list those of a day.
+func lookHourly(f *sweep.Function, started time.Time, period time.Duration) {
+	if hour := started.Truncate(time.Hour); !hour.After(started.Add(-period)) {
+		f.Forgotten = hour
+	}
+}

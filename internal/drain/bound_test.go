@@ -1,0 +1,89 @@
+package drain_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+func TestNotAfter_NoAttemptBeginsLater(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(70*time.Millisecond, 200))
+		for i := range 50 {
+			w.post(fmt.Sprint("/", i), "x")
+		}
+		bound := time.Now().Add(time.Second)
+		p := w.start(func(c *drain.Config) { c.NotAfter = bound })
+		p.Wake(0)
+		time.Sleep(5 * time.Second)
+		for _, s := range w.cms.requests() {
+			if s.at.After(bound) {
+				t.Errorf("an attempt began %s too late", s.at.Sub(bound))
+			}
+		}
+		c := w.control()
+		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.Open || p.bell.rings() != 1 {
+			t.Errorf("%d attempts, tail %+v, %d rings: what was begun must be committed, the lane handed over and rung", n, c.Tail, p.bell.rings())
+		}
+		start := time.Now()
+		next := w.start()
+		next.Wake(0)
+		w.settled(10 * time.Second)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("the successor needed %s: the lease was not given back", took)
+		}
+	})
+}
+
+func TestNotAfter_AnAttemptNotBegunCountsForNothing(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		id := w.post("/a", "x")
+		p := w.start(func(c *drain.Config) { c.NotAfter = time.Now().Add(-time.Second) })
+		p.Wake(0)
+		time.Sleep(time.Second)
+		if st := w.status(id); st.Stage != weir.Queued || st.AttemptCount != 0 || len(w.cms.requests()) != 0 {
+			t.Errorf("%+v, %d requests", st, len(w.cms.requests()))
+		}
+	})
+}
+
+func TestReport(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(time.Second, 200))
+		p := w.start()
+		if got := p.Report(0); got != (drain.Report{}) {
+			t.Errorf("before any look: %+v", got)
+		}
+		w.post("/a", "x")
+		p.Wake(0)
+		time.Sleep(500 * time.Millisecond)
+		if got := p.Report(0); got != (drain.Report{}) {
+			t.Errorf("while draining: %+v", got)
+		}
+		w.settled(5 * time.Second)
+		time.Sleep(5 * time.Second)
+		if got := p.Report(0); got.State != drain.Idle || got.Err != nil {
+			t.Errorf("afterwards: %+v", got)
+		}
+		w.post("/a", "y")
+		p.Wake(0)
+		time.Sleep(500 * time.Millisecond)
+		if got := p.Report(0); got != (drain.Report{}) {
+			t.Errorf("while draining again: %+v", got)
+		}
+		w.settled(5 * time.Second)
+		time.Sleep(5 * time.Second)
+		p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+		p.Wake(0)
+		time.Sleep(500 * time.Millisecond)
+		if got := p.Report(0); got.Err == nil || !storage.Is(got.Err, storage.Unavailable) {
+			t.Errorf("storage away: %+v %v", got, errors.Unwrap(got.Err))
+		}
+	})
+}

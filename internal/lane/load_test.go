@@ -1,0 +1,33 @@
+package lane_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"testing"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+func TestStore_Load(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		noise := make([]byte, 100<<10)
+		_, _ = rand.Read(noise)
+		a := lane.NewAppender(b.store, quiet)
+		for _, body := range []string{"<a/>", string(noise)} {
+			filed, err := a.Append(t.Context(), message("/a", body), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.store.Load(t.Context(), filed.Message.ID)
+			if err != nil || !bytes.Equal(got.Body, []byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
+				t.Errorf("%d bytes of %d, %v", len(got.Body), len(body), err)
+			}
+			other := filed.Message.ID
+			other.Nonce = "00000000000000000000"
+			if _, err := b.store.Load(t.Context(), other); weir.KindOf(err) != weir.NotFound {
+				t.Errorf("another nonce: %v", err)
+			}
+		}
+	})
+}

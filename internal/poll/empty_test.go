@@ -1,0 +1,74 @@
+package poll_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/poll"
+)
+
+// joins gives one report after the other, and what the lane looks like then.
+type joins struct {
+	steps []joined
+	n     int
+}
+
+type joined struct {
+	report  drain.Report
+	control lane.Control
+}
+
+func (j *joins) Join(context.Context, int) drain.Report {
+	j.n = min(j.n+1, len(j.steps)-1)
+	return j.steps[j.n].report
+}
+func (j *joins) Control(context.Context, int) (lane.Control, error) { return j.steps[j.n].control, nil }
+
+// at is a lane with three messages of which so many are delivered, and the cursor behind them.
+func at(delivered int64) lane.Control {
+	return lane.Control{Head: lane.Head{Next: 4}, Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
+}
+
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
+	due := at(3)
+	due.Head.Next, due.Tail.Cursor, due.Tail.NextDue = 5, 5, soon
+	for name, c := range map[string]struct {
+		steps []joined
+		left  bool
+		says  string
+		takes time.Duration
+	}{
+		"Emptied":   {[]joined{{control: at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty, 2 delivered", 0},
+		"Nothing":   {[]joined{{control: at(3)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty", 0},
+		"CameSince": {[]joined{{control: at(2)}, {drain.Report{State: drain.Idle}, at(2)}}, false, "lane 7: emptied, 1 came since", 0},
+		"Held":      {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(1)}}, true, "lane 7: held by another process, 2 waiting", 0},
+		"HeldIdle":  {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(3)}}, false, "lane 7: empty, 2 delivered", 0},
+		"Later":     {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false, "lane 7: the next is due at 2000-01-01T00:00:05Z, 1 waiting, 1 delivered", 0},
+		"Paused": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon, Paused: true}, at(1)}}, false,
+			"lane 7: paused until 2000-01-01T00:00:05Z because the CMS is unavailable, 2 waiting", 0},
+		"Settling": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon}, at(2)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+			"lane 7: empty, 2 delivered", 5 * time.Second},
+		"ToldToEnd": {[]joined{{control: at(1)}, {drain.Report{State: drain.Working}, at(2)}}, true, "lane 7: told to end before it was empty, 1 waiting, 1 delivered", 0},
+		"ShortTrouble": {[]joined{{control: at(1)}, {drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+			"lane 7: empty, 2 delivered", 0},
+		"Trouble": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Err: errors.New("away")}, at(1)}}, true, "lane 7: storage cannot be reached: away", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start, j := time.Now(), &joins{steps: c.steps}
+				e := poll.Empty(t.Context(), j, j, 7, time.Now)
+				if e.Left() != c.left || e.String() != c.says || time.Since(start) != c.takes {
+					t.Errorf("%q after %s, left %v; want %q", e.String(), time.Since(start), e.Left(), c.says)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package poll_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/poll"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+// world is a storage account, a CMS that takes its time, and receivers that drain nothing.
+type world struct {
+	t       *testing.T
+	account *memory.Account
+	store   *lane.Store
+	append  *lane.Appender
+	takes   time.Duration
+
+	mu       sync.Mutex
+	accepted map[string]time.Time
+	begun    map[string][]time.Time // attempts, by message
+	flying   map[int]int            // by lane
+	overlaps int
+}
+
+func newWorld(t *testing.T, lanes int, takes time.Duration) *world {
+	w := &world{t: t, account: memory.New(time.Now), takes: takes, accepted: map[string]time.Time{}, begun: map[string][]time.Time{}, flying: map[int]int{}}
+	w.store = &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}
+	if err := w.store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.append = lane.NewAppender(w.store, quiet)
+	return w
+}
+
+// Send is the CMS.
+func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	id, number := d.Message.ID.String(), d.Message.ID.Lane
+	w.mu.Lock()
+	w.begun[id] = append(w.begun[id], time.Now())
+	if w.flying[number]++; w.flying[number] > 1 {
+		w.overlaps++
+	}
+	w.mu.Unlock()
+	time.Sleep(w.takes)
+	w.mu.Lock()
+	w.flying[number]--
+	w.mu.Unlock()
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now().Add(-w.takes), Duration: w.takes}
+}
+
+// Ring is a bell that nobody hears: there are no triggers.
+func (w *world) Ring(context.Context, int) error { return nil }
+
+// Sweep is what the handler's sweep would do beside retention: nothing.
+func (w *world) Sweep(context.Context) error { return nil }
+
+func (w *world) put(n int) {
+	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml", Body: []byte("<a/>")}
+	r, err := w.append.Append(w.t.Context(), m, "")
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepted[r.Message.ID.String()] = time.Now()
+}
+
+func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
+	store := *w.store
+	return drain.New(drain.Config{
+		Store: &store, Leases: w.account.Leases(), Sender: sender, Bell: w, Lease: 15 * time.Second, Settle: time.Second, Attempts: 5,
+		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet, NotAfter: notAfter,
+	})
+}
+
+var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond, Tolerance: 5, Timeout: time.Second}
+
+// process is one scheduled start: it begins now, with nothing known.
+func (w *world) process(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
+	meter, start := poll.NewMeter(w, time.Now), time.Now()
+	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store, Drainer: w.drainer(meter, cfg.NotAfter(start)),
+		Sweeper: w, Meter: meter, Now: time.Now, Logger: quiet}
+	return run.Do(ctx)
+}
+
+// late gives the longest that a message waited for its attempt, and how many messages had
+// another number of attempts than one.
+func (w *world) late() (longest time.Duration, notOnce int) {
+	for id, at := range w.accepted {
+		begun := w.begun[id]
+		if len(begun) != 1 {
+			notOnce++
+		}
+		if len(begun) > 0 {
+			longest = max(longest, begun[0].Sub(at))
+		}
+	}
+	return longest, notOnce
+}
+
+func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 3, 40*time.Millisecond)
+			dice, start := rand.New(rand.NewPCG(seed, 1)), time.Now()
+			const periods = 6
+			putting := make(chan int)
+			go func() {
+				n := 0
+				for ; time.Since(start) < (periods-1)*tenSeconds.Period; n++ {
+					time.Sleep(time.Duration(dice.Int64N(int64(1500 * time.Millisecond))))
+					w.put(n)
+				}
+				putting <- n
+			}()
+			delivered, starts := 0, []time.Time{}
+			for n := range periods {
+				begun := start.Add(time.Duration(n) * tenSeconds.Period)
+				time.Sleep(time.Until(begun))
+				starts = append(starts, begun)
+				s, err := w.process(t.Context(), tenSeconds)
+				if err != nil || time.Since(begun) > tenSeconds.Period {
+					t.Errorf("process %d ended %s after its start: %v", n, time.Since(begun), err)
+				}
+				delivered += s.Messages
+			}
+			put := <-putting
+			longest, notOnce := w.late()
+			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put || w.overlaps > 0 {
+				t.Errorf("seed %d: %d messages, %d delivered, %d not at once, %d overlaps, longest wait %s", seed, put, delivered, notOnce, w.overlaps, longest)
+			}
+			w.noneLate(starts, tenSeconds)
+			if seed == 0 {
+				t.Logf("%d messages over %d periods: longest wait %s", put, periods, longest)
+			}
+		})
+	}
+}
+
+// noneLate checks that no attempt began whose timeout would have passed its period's end.
+func (w *world) noneLate(starts []time.Time, cfg poll.Config) {
+	for id, begun := range w.begun {
+		for _, at := range begun {
+			into := at.Sub(starts[0]) % cfg.Period
+			if into > cfg.Period-cfg.Timeout {
+				w.t.Errorf("an attempt of %s began %s into its period", id, into)
+			}
+		}
+	}
+}
+
+func TestPeriods_ABacklogIsWorkedOffOverSeveral(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]time.Duration{"Fast": 70 * time.Millisecond, "AsSlowAsTheTimeout": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, takes)
+				cfg := tenSeconds
+				cfg.Tolerance = 1
+				messages := int(25 * time.Second / takes)
+				for n := range messages {
+					w.put(n)
+				}
+				start, starts, delivered := time.Now(), []time.Time{}, 0
+				for n := range 4 {
+					begun := start.Add(time.Duration(n) * cfg.Period)
+					time.Sleep(time.Until(begun))
+					starts = append(starts, begun)
+					s, err := w.process(t.Context(), cfg)
+					if err != nil {
+						t.Error(err)
+					}
+					if n < 2 && s.Idle > 0.12 {
+						t.Errorf("process %d idled with work at hand: %s", n, s)
+					}
+					if ended := time.Since(begun); ended > cfg.Period {
+						t.Errorf("process %d ended after %s", n, ended)
+					}
+					delivered += s.Messages
+				}
+				if _, notOnce := w.late(); delivered != messages || notOnce > 0 || w.overlaps > 0 {
+					t.Errorf("%d of %d delivered, %d not once, %d overlaps", delivered, messages, notOnce, w.overlaps)
+				}
+				w.noneLate(starts, cfg)
+			})
+		})
+	}
+}
+
+// Two that overlap by half, next to an instance that works all the time.
+func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 2, 30*time.Millisecond)
+			dice := rand.New(rand.NewPCG(seed, 2))
+			host := w.drainer(w, time.Time{})
+			var all sync.WaitGroup
+			for n := range 6 {
+				all.Go(func() {
+					time.Sleep(time.Duration(n) * 5 * time.Second)
+					if _, err := w.process(t.Context(), tenSeconds); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			for n := range 300 {
+				time.Sleep(time.Duration(dice.Int64N(int64(200 * time.Millisecond))))
+				w.put(n)
+				if dice.IntN(3) == 0 {
+					host.Wake(n % 2)
+				}
+			}
+			all.Wait()
+			if err := host.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.process(t.Context(), tenSeconds); err != nil {
+				t.Error(err)
+			}
+			if _, notOnce := w.late(); len(w.accepted) != 300 || notOnce > 0 || w.overlaps > 0 {
+				t.Errorf("seed %d: %d accepted, %d not once, %d overlaps", seed, len(w.accepted), notOnce, w.overlaps)
+			}
+		})
+	}
+}

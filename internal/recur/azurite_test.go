@@ -1,0 +1,146 @@
+package recur_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+	"weir/internal/weir"
+	"weir/tools/azurite"
+)
+
+// TestRunner_OnAzurite shows on real storage what the other tests show in memory: rows,
+// conditions, large messages, and several processes at one occurrence.
+func TestRunner_OnAzurite(t *testing.T) {
+	t.Parallel()
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("recur%d", time.Now().UnixNano())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(account.Close)
+	if err := account.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lanes := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now}
+	if err := lanes.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clock := &clock{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}
+	process := func() *recur.Runner {
+		r := recur.New(recur.Config{
+			Store: &recur.Store{Table: account.Table(), Bodies: account.Bodies(), Now: clock.Now},
+			Log: struct {
+				*lane.Appender
+				*lane.Store
+			}{lane.NewAppender(lanes, quiet), lanes},
+			Contracts: contracts{}, Bell: bell{}, Now: clock.Now, Logger: quiet,
+		})
+		t.Cleanup(func() { r.Close(context.Background()) })
+		return r
+	}
+	a := process()
+	large := definition("0 * * * *", keyed("large"), func(d *recur.Definition) {
+		d.Start, d.End = clock.Now().Add(-time.Hour), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		noise := make([]byte, 300<<10)
+		_, _ = rand.Read(noise)
+		d.Message = append(d.Message, base64.StdEncoding.EncodeToString(noise)...)
+		d.Missed, d.Overlap = recur.All, recur.Skip
+	})
+	put := func(name string, d recur.Definition, cond recur.Condition) (recur.Schedule, error) {
+		s, _, err := a.Put(t.Context(), name, d, cond)
+		return s, err
+	}
+	first, err := put("large", large, recur.Condition{NotExists: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Get(t.Context(), "large")
+	if err != nil || string(got.Message) != string(large.Message) || !got.Start.Equal(large.Start) || !got.End.Equal(large.End) || got.Overlap != recur.Skip || !got.NextAt.Equal(first.NextAt) || got.Version != first.Version {
+		t.Errorf("%+v, %v", got.State, err)
+	}
+	if _, err := put("large", definition("@daily"), recur.Condition{NotExists: true}); weir.KindOf(err) != weir.Stale {
+		t.Errorf("put where one is: %v", err)
+	}
+	if _, err := put("every", definition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }), recur.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	a.Close(t.Context())
+	clock.Add(3 * time.Hour)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := process().Load(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b := process()
+	if err := settled(t, b, "every"); err != nil { // while the timers of the others fire
+		t.Fatal(err)
+	}
+	count := 0
+	for number := range lanes.Lanes {
+		entries, err := lanes.ReadLog(t.Context(), number, 1, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Message.Key == "k" {
+				count++
+			}
+		}
+	}
+	if s, err := b.Get(t.Context(), "every"); err != nil || s.Filed != 3 || count != 3 {
+		t.Errorf("%d messages for three occurrences, %+v, %v", count, s.State, err)
+	}
+	if err := b.Delete(t.Context(), "large", recur.Condition{Versions: []string{first.Version}}); err != nil {
+		t.Error(err)
+	}
+	infos, err := account.Bodies().List(t.Context(), "schedules/", "")
+	if list, listErr := b.List(t.Context()); err != nil || listErr != nil || len(list) != 1 || len(infos) != 0 {
+		t.Errorf("%d schedules and %d blobs are left, %v %v", len(list), len(infos), err, listErr)
+	}
+}
+
+// settled brings a schedule up to now, by a change of its definition.
+func settled(t *testing.T, r *recur.Runner, name string) error {
+	t.Helper()
+	s, err := r.Get(t.Context(), name)
+	if err != nil {
+		return err
+	}
+	d := s.Definition
+	d.End = time.Date(9000+time.Now().Nanosecond()%900, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, _, err = r.Put(t.Context(), name, d, recur.Condition{})
+	if weir.KindOf(err) == weir.Unavailable && err != nil || storage.Is(err, storage.Ambiguous) {
+		return settled(t, r, name)
+	}
+	return err
+}
+
+// clock stands still until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}

@@ -1,0 +1,201 @@
+package recur_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+	"weir/tools/azurite"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// world is storage in memory and the processes that share it, in virtual time.
+type world struct {
+	t      *testing.T
+	memory *memory.Account
+	faults *storagetest.Faults
+	lanes  int
+	final  atomic.Bool // every message is said to be delivered
+	blind  string      // the process that does not hear of it
+}
+
+// simulate runs a test in virtual time.
+func simulate(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3, blind: "nobody"}
+		if err := w.store("").Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f(t, w)
+	})
+}
+
+// store is the lanes as a process sees them; no name = without faults.
+func (w *world) store(actor string) *lane.Store {
+	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
+	if actor != "" {
+		s.Table, s.Bodies = w.faults.As(actor).Table(s.Table), w.faults.As(actor).Blobs(s.Bodies.(*memory.Blobs))
+	}
+	return s
+}
+
+// process is a runner of a name, whose clock is ahead by the time given.
+func (w *world) process(actor string, ahead time.Duration) *recur.Runner {
+	w.t.Helper()
+	store := w.store(actor)
+	now := func() time.Time { return time.Now().Add(ahead) }
+	r := recur.New(recur.Config{
+		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
+		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
+		Contracts: contracts{}, Bell: bell{}, Now: now, Logger: quiet,
+	})
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		r.Close(ctx)
+	})
+	return r
+}
+
+// started is a process that has looked for schedules.
+func (w *world) started(actor string) *recur.Runner {
+	w.t.Helper()
+	r := w.process(actor, 0)
+	if err := r.Load(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+type log struct {
+	*lane.Appender
+	store *lane.Store
+	w     *world
+	actor string
+}
+
+func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
+	st, err := l.store.Status(ctx, id)
+	if l.w.final.Load() && l.actor != l.w.blind {
+		st.Stage = weir.Delivered
+	}
+	return st, err
+}
+
+type bell struct{}
+
+func (bell) RingSoon(int) {}
+
+// contracts take <a key="…"…/>, and refuse what holds a '!'.
+type contracts struct{}
+
+var key = regexp.MustCompile(`^<a key="([^"]*)"`)
+
+func (contracts) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
+	m := key.FindSubmatch(body)
+	if m == nil || strings.Contains(string(body), "!") {
+		return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "breaks a rule", Problems: []weir.Problem{{Path: "/", Message: "not an a"}}}
+	}
+	return weir.Message{Contract: "a", Key: string(m[1]), ContentType: contentType, Body: body, Size: len(body)}, nil
+}
+
+const text = `<a key="k" run="{{.Run}}" due="{{.DueAt}}"/>`
+
+func definition(cron string, change ...func(*recur.Definition)) recur.Definition {
+	d := recur.Definition{Cron: cron, Message: []byte(text)}
+	for _, c := range change {
+		c(&d)
+	}
+	return d
+}
+
+func (w *world) put(r *recur.Runner, name string, d recur.Definition) recur.Schedule {
+	w.t.Helper()
+	s, _, err := r.Put(w.t.Context(), name, d, recur.Condition{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) get(name string) recur.Schedule {
+	w.t.Helper()
+	s, err := (&recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now}).Get(w.t.Context(), name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// filed is a message of a schedule, as its text tells.
+type filed struct {
+	Key, Due string
+	Run      int
+	At       time.Time
+	DueAt    time.Time // of the message
+}
+
+var filedText = regexp.MustCompile(`^<a key="([^"]*)" run="(\d+)" due="([^"]*)"`)
+
+// messages reads all lanes.
+func (w *world) messages() []filed {
+	w.t.Helper()
+	store := w.store("")
+	var out []filed
+	for number := range w.lanes {
+		entries, err := store.ReadLog(w.t.Context(), number, 1, 1000)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if err := store.LoadBody(w.t.Context(), e); err != nil {
+				w.t.Fatal(err)
+			}
+			m := filedText.FindSubmatch(e.Message.Body)
+			if m == nil {
+				w.t.Fatalf("a message of no schedule: %s", e.Message.Body)
+			}
+			f := filed{Key: string(m[1]), Due: string(m[3]), At: e.Message.AcceptedAt, DueAt: e.Message.DueAt}
+			fmt.Sscan(string(m[2]), &f.Run)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// dues are the due times of all messages, sorted as filed by lane.
+func (w *world) dues() string {
+	var out []string
+	for _, f := range w.messages() {
+		out = append(out, strings.TrimPrefix(f.Due, "2000-01-01T"))
+	}
+	return strings.Join(out, " ")
+}
+
+// pass lets time go by, and everything that is due in it happen.
+func pass(d time.Duration) {
+	time.Sleep(d) // of the bubble: virtual
+	synctest.Wait()
+}
+
+// isMove says whether a call moves a schedule's row.
+func isMove(c storagetest.Call) bool {
+	return c.Op == "Transact" && c.Partition == "schedules"
+}

@@ -1,0 +1,75 @@
+package recur
+
+import (
+	"maps"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// stateColumns are a schedule's columns that change as it runs. All of them are written at
+// each change: a moment that is none is the Unix epoch, because a row keeps no zero time.
+func (s State) columns() map[string]any {
+	return map[string]any{
+		"NextAt": moment(s.NextAt), "NextRun": s.NextRun, "Runs": s.Runs, "Anchor": moment(s.Anchor), "SettledAt": moment(s.SettledAt), "CatchUp": s.CatchUp,
+		"LastDueAt": moment(s.Last.DueAt), "LastRun": s.Last.Run, "LastMessage": s.Last.MessageID, "LastAt": moment(s.Last.At), "SkippedAt": moment(s.SkippedAt),
+		"Filed": s.Filed, "Skipped": s.Skipped, "Missed": s.Missed, "Refused": s.Refused, "Refusal": s.Refusal,
+	}
+}
+
+// row gives all columns.
+func (s Schedule) row() map[string]any {
+	v := s.State.columns()
+	maps.Copy(v, map[string]any{
+		"Cron": s.Cron, "TimeZone": s.TimeZone, "ContentType": s.ContentType, "CopiedFrom": s.CopiedFrom, "Overlap": string(s.Overlap), "MissedMode": string(s.Definition.Missed),
+		"Paused": s.Paused, "Start": moment(s.Start), "End": moment(s.End), "Version": s.Version, "CreatedAt": moment(s.CreatedAt), "ChangedAt": moment(s.ChangedAt),
+	})
+	maps.Copy(v, s.columns)
+	return v
+}
+
+// fromRow reads a row; the message stays packed.
+func fromRow(r storage.Row) Schedule {
+	v := values(r.Values)
+	s := Schedule{
+		Name: r.Key, etag: r.ETag, Version: v.string("Version"), CreatedAt: v.time("CreatedAt"), ChangedAt: v.time("ChangedAt"),
+		Definition: Definition{
+			Cron: v.string("Cron"), TimeZone: v.string("TimeZone"), ContentType: v.string("ContentType"), CopiedFrom: v.string("CopiedFrom"),
+			Overlap: Overlap(v.string("Overlap")), Missed: Missed(v.string("MissedMode")), Paused: v.bool("Paused"), Start: v.time("Start"), End: v.time("End"),
+		},
+		State: State{
+			NextAt: v.time("NextAt"), NextRun: v.int("NextRun"), Runs: v.int("Runs"), Anchor: v.time("Anchor"), SettledAt: v.time("SettledAt"), CatchUp: v.bool("CatchUp"),
+			Last:      Filed{DueAt: v.time("LastDueAt"), Run: v.int("LastRun"), MessageID: v.string("LastMessage"), At: v.time("LastAt")},
+			SkippedAt: v.time("SkippedAt"), Filed: v.int("Filed"), Skipped: v.int("Skipped"), Missed: v.int("Missed"), Refused: v.int("Refused"), Refusal: v.string("Refusal"),
+		},
+		columns: map[string]any{},
+	}
+	for _, name := range []string{inlineColumn, blobColumn} {
+		if r.Values[name] != nil {
+			s.columns[name] = r.Values[name]
+		}
+	}
+	return s
+}
+
+// values reads a row's values leniently: what is absent is zero.
+type values map[string]any
+
+func (v values) string(name string) string { s, _ := v[name].(string); return s }
+func (v values) int(name string) int64     { n, _ := v[name].(int64); return n }
+func (v values) bool(name string) bool     { b, _ := v[name].(bool); return b }
+
+func (v values) time(name string) time.Time {
+	t, _ := v[name].(time.Time)
+	if t.Unix() <= 0 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func moment(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return t.UTC()
+}

@@ -1,0 +1,94 @@
+package recur
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// A message's text stands in its schedule's row, compressed, up to this size; a larger one
+// in a blob. A row's property holds 64 KiB.
+const (
+	inlineLimit  = 60 << 10
+	inlineColumn = "Text"
+	blobColumn   = "Blob"
+)
+
+// forgottenAfter is the age at which a blob that no schedule names is removed: a younger
+// one may belong to a definition that is just being stored.
+const forgottenAfter = 24 * time.Hour
+
+func blobPrefix(name string) string { return partition + "/" + name + "/" }
+
+// storeText gives the columns that keep a text. A blob is new each time, so that no run
+// ever reads another text than the one its row names.
+func (s *Store) storeText(ctx context.Context, name string, text []byte) (map[string]any, error) {
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if b.Len() <= inlineLimit {
+		return map[string]any{inlineColumn: b.Bytes()}, nil
+	}
+	blob := blobPrefix(name) + rand.Text()
+	if err := s.Bodies.Put(ctx, blob, b.Bytes()); err != nil {
+		return nil, unavailable("schedule: store message", err)
+	}
+	return map[string]any{blobColumn: blob}, nil
+}
+
+// loadText fills in the message. NotFound means that the schedule was changed meanwhile.
+func (s *Store) loadText(ctx context.Context, schedule *Schedule) error {
+	packed, _ := schedule.columns[inlineColumn].([]byte)
+	if blob, _ := schedule.columns[blobColumn].(string); blob != "" {
+		var err error
+		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
+			return unavailable("schedule: read message", err)
+		}
+	}
+	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
+	if err != nil {
+		return fmt.Errorf("schedule %s: message: %w", schedule.Name, err)
+	}
+	schedule.Message = text
+	return nil
+}
+
+// dropText removes the blob that a schedule no longer names, and what earlier changes of
+// it left behind. A failure costs room and nothing else: the next change tries again.
+func (s *Store) dropText(ctx context.Context, before, now Schedule) error {
+	old, _ := before.columns[blobColumn].(string)
+	kept, _ := now.columns[blobColumn].(string)
+	if old == "" || old == kept {
+		return nil
+	}
+	if err := s.Bodies.Delete(ctx, old); err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	infos, err := s.Bodies.List(ctx, blobPrefix(before.Name), "")
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if info.Name == kept || s.Now().Sub(info.ModifiedAt) < forgottenAfter {
+			continue
+		}
+		if err := s.Bodies.Delete(ctx, info.Name); err != nil && !storage.Is(err, storage.NotFound) {
+			return err
+		}
+	}
+	return nil
+}

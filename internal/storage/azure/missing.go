@@ -1,0 +1,21 @@
+package azure
+
+import (
+	"errors"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+)
+
+// Missing says of an error that the table, queue or container itself is not there: Ensure
+// was never called for this prefix.
+func Missing(err error) bool {
+	var r *azcore.ResponseError
+	if !errors.As(err, &r) {
+		return false
+	}
+	switch r.ErrorCode {
+	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
+		return true
+	}
+	return false
+}
