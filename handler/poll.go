@@ -12,6 +12,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/poll"
+	"weir/internal/recur"
 	"weir/internal/ticket"
 )
 
@@ -88,29 +89,37 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
 	meter := poll.NewMeter(p.client, time.Now)
-	bell := p.newBell(store)
-	dc := p.drainConfig(store, bell)
-	dc.Sender, dc.NotAfter = meter, cfg.NotAfter(s.started)
-	drainer := drain.New(dc)
-	appender := lane.NewAppender(store, p.log)
-	appender.Filed = drainer.Offer
-	runner := p.newRunner(store, appender, bell)
-	sweeper := p.sweeper(store, drainer, runner)
+	c := p.consumer(store, meter, cfg.NotAfter(s.started))
+	sweeper := p.sweeper(store, c.Drainer)
+	sweeper.Schedules = c.runner
 	lookHourly(sweeper, s.started, cfg.Period)
-	run := &poll.Run{Config: cfg, Start: s.started, Lanes: p.settings.Lanes, Log: store, Drainer: drainer,
+	run := &poll.Run{Config: cfg, Start: s.started, Lanes: p.settings.Lanes, Log: store, Drainer: c,
 		Sweeper: sweeper, Meter: meter, Now: time.Now, Logger: p.log}
 	summary, err := run.Do(ctx)
-	err = errors.Join(err, p.closeRunner(ctx, bell))
 	fmt.Fprintln(s.stdout, "poll:", summary)
 	return err
 }
 
-// closeRunner ends what runs recurring messages. What it files meanwhile waits in its lane.
-func (p *Program) closeRunner(ctx context.Context, bell *ticket.Bell) error {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	err := p.runner.Load().Close(limited)
-	bell.Wait(limited)
+// consumer is a drainer with the schedules of recurring messages, which file into it.
+type consumer struct {
+	*drain.Drainer
+	runner *recur.Runner
+	bell   *ticket.Bell
+}
+
+func (p *Program) consumer(store *lane.Store, sender drain.Sender, notAfter time.Time) consumer {
+	bell := p.newBell(store)
+	cfg := p.drainConfig(store, bell)
+	cfg.Sender, cfg.NotAfter = sender, notAfter
+	drainer, appender := drain.New(cfg), lane.NewAppender(store, p.log)
+	appender.Filed = drainer.Offer
+	return consumer{drainer, p.newRunner(store, appender, bell), bell}
+}
+
+// Close ends the schedules, then all drains.
+func (c consumer) Close(ctx context.Context) error {
+	err := errors.Join(c.runner.Close(ctx), c.Drainer.Close(ctx))
+	c.bell.Wait(ctx)
 	return err
 }
 

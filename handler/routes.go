@@ -43,6 +43,7 @@ func (p *Program) front() http.Handler {
 // path, the others as POST /<function>.
 func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
 	s := p.settings
+	sweeper := p.sweeper(store, drainer)
 	mux := http.NewServeMux()
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
 	add := func(function, pattern, method string, h http.Handler) {
@@ -50,9 +51,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	}
 	appender := lane.NewAppender(store, p.log)
 	appender.Filed, appender.Sealed = drainer.Offer, p.lookAgain
-	runner := p.newRunner(store, appender, bell)
-	p.addSchedules(mux, store, runner)
-	sweeper := p.sweeper(store, drainer, runner)
+	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
 		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
 	call := caller{drainer, bell}
@@ -71,6 +70,15 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	return mux, sweeper.Sweep
 }
 
+// sweeper is what the timer does, by whoever's clock.
+func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function {
+	s := p.settings
+	return &sweep.Function{
+		Log: store, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
+		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
+	}
+}
+
 // caller has a lane looked at here, and, through the queue, wherever it is held.
 type caller struct {
 	drainer *drain.Drainer
@@ -81,15 +89,6 @@ type caller struct {
 func (c caller) Call(lane int) {
 	c.drainer.Wake(lane)
 	c.bell.RingSoon(lane)
-}
-
-// sweeper is what the timer does, by whoever's clock.
-func (p *Program) sweeper(store *lane.Store, waker sweep.Waker, schedules sweep.Schedules) *sweep.Function {
-	s := p.settings
-	return &sweep.Function{
-		Log: store, Waker: waker, Schedules: schedules, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
-		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
-	}
 }
 
 // maxSkew is the difference of clocks from which the margin of leases is no longer enough

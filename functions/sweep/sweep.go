@@ -75,13 +75,13 @@ func (f *Function) Sweep(ctx context.Context) error {
 		f.retained = map[int]time.Time{}
 	}
 	var errs []error
+	if err := f.Schedules.Load(ctx); err != nil { // first, for they are for a moment
+		errs = append(errs, fmt.Errorf("schedules: %w", err))
+	}
 	for number := range f.Lanes {
 		if err := f.lane(ctx, number); err != nil {
 			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))
 		}
-	}
-	if err := f.Schedules.Load(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("schedules: %w", err))
 	}
 	if len(errs) == 0 && !f.earlier.After(f.Now()) {
 		var err error

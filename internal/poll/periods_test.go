@@ -63,8 +63,11 @@ func (w *world) Ring(context.Context, int) error { return nil }
 // Sweep is what the handler's sweep would do beside retention: nothing.
 func (w *world) Sweep(context.Context) error { return nil }
 
-func (w *world) put(n int) {
-	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml", Body: []byte("<a/>")}
+func (w *world) put(n int) { w.putDue(n, time.Time{}) }
+
+// putDue files a message for a moment. From then on it counts as accepted.
+func (w *world) putDue(n int, due time.Time) {
+	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml", Body: []byte("<a/>"), DueAt: due}
 	r, err := w.append.Append(w.t.Context(), m, "")
 	if err != nil {
 		w.t.Error(err)
@@ -73,6 +76,9 @@ func (w *world) put(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.accepted[r.Message.ID.String()] = time.Now()
+	if due.After(time.Now()) {
+		w.accepted[r.Message.ID.String()] = due
+	}
 }
 
 func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
@@ -101,6 +107,9 @@ func (w *world) late() (longest time.Duration, notOnce int) {
 		if len(begun) != 1 {
 			notOnce++
 		}
+		if len(begun) > 0 && begun[0].Before(at) {
+			w.t.Errorf("%s was sent %s too early", id, at.Sub(begun[0]))
+		}
 		if len(begun) > 0 {
 			longest = max(longest, begun[0].Sub(at))
 		}
@@ -120,7 +129,11 @@ func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testin
 				n := 0
 				for ; time.Since(start) < (periods-1)*tenSeconds.Period; n++ {
 					time.Sleep(time.Duration(dice.Int64N(int64(1500 * time.Millisecond))))
-					w.put(n)
+					due := time.Time{}
+					if n%3 == 0 {
+						due = time.Now().Add(time.Duration(dice.Int64N(int64(8 * time.Second))))
+					}
+					w.putDue(n, due)
 				}
 				putting <- n
 			}()

@@ -19,6 +19,14 @@ const (
 	bareURL   = "WEIR_BENCH_URL"
 )
 
+// beYardstick is a yardstick's process if this one was started for it, and says whether it was.
+func beYardstick(ctx context.Context) (bool, error) {
+	if was, err := beBare(ctx, os.Stdout); was {
+		return true, err
+	}
+	return beTimers(ctx, os.Stdin)
+}
+
 // beBare makes the loop if this process was started for it, and says whether it was.
 func beBare(ctx context.Context, out io.Writer) (bool, error) {
 	n, err := strconv.Atoi(os.Getenv(bareCount))

@@ -43,6 +43,9 @@ func scenarios() []scenario {
 		{"idle", "what a system at rest costs, and how soon it wakes", idle},
 		{"backlog", "a long backlog against a short one", backlog},
 		{"takeover", "a holder ends while another instance lives", takeover},
+		{"due", "messages that were told a moment: how late they come", due},
+		{"retry", "first attempts that fail: how late the second ones come", retry},
+		{"scheduled", "a lane's other traffic beside many scheduled messages", scheduled},
 		{"supersede", "bursts of edits, newer replacing older", supersede},
 		{"recipe", "the usual recipe, as the baseline to point at", recipe},
 	}
@@ -72,21 +75,33 @@ type sizes struct {
 	gap                  time.Duration // between two of them
 	backOff              time.Duration // until the host polls at its longest interval
 	idleMinutes          int
-	wakes                int // messages out of idleness
-	short, long          int // backlogs
-	longMemory           int // on memory storage
-	takeovers            int // of each kind
-	recipe               int // messages
+	wakes                int           // messages out of idleness
+	short, long          int           // backlogs
+	longMemory           int           // on memory storage
+	takeovers            int           // of each kind
+	due                  int           // messages that are due at random moments
+	dueLead              time.Duration // until the first of them, for filing all
+	dueSpan              time.Duration // from the first to the last
+	dueKilled            int           // messages that are due after every instance was killed
+	scheduled            int           // messages far ahead, on Azurite
+	scheduledMemory      int           // on memory storage
+	scheduledBurst       int           // messages of a round beside them
+	scheduledRounds      int
+	retries              int
+	retryGap             time.Duration // between two of them
+	recipe               int           // messages
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
 	latencies: 300, rate: 1000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
-	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60}
+	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
+	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
+	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if was, err := beBare(ctx, os.Stdout); was {
+	if was, err := beYardstick(ctx); was {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -24,6 +24,7 @@ type setup struct {
 	instances int           // 0 = 1
 	latency   time.Duration // of the CMS
 	supersede bool
+	backoff   time.Duration                     // as drawn from 0 to this; 0 = the project's own
 	hostless  bool                              // CMS and storage only
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
@@ -133,13 +134,17 @@ func (r *rig) settings() string {
 	if r.supersede {
 		version += ", supersede: true"
 	}
+	backoff := ""
+	if r.backoff > 0 {
+		backoff = fmt.Sprintf(", backoff: { min: %[1]s, max: %[1]s }", r.backoff)
+	}
 	return fmt.Sprintf(`
 lanes: %d
 lease: %s
-delivery: { url: "${WEIR_CMS_URL}" }
+delivery: { url: "${WEIR_CMS_URL}"%s }
 contracts:
   - { name: article, root: article, key: ./@path, %s, fields: [ { path: ./title, rule: "required,max=200" }, { path: ./@version, rule: number } ] }
-`, r.lanes, r.lease, version)
+`, r.lanes, r.lease, backoff, version)
 }
 
 func (r *rig) close() error {

@@ -5,17 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"weir/tools/cms/server"
 )
 
-// TestMain lets the test binary be the loop of bare round trips, as the program does.
+// TestMain lets the test binary be the yardsticks' process, as the program does.
 func TestMain(m *testing.M) {
-	was, err := beBare(context.Background(), os.Stdout)
+	was, err := beYardstick(context.Background())
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -29,7 +32,9 @@ func TestMain(m *testing.M) {
 // tiny is enough to see that a scenario works; its figures mean nothing.
 var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	latencies: 10, rate: 100, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
-	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4}
+	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
+	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
+	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2}
 
 // TestBench runs a burst end to end: a real handler under the host's stand-in, Azurite,
 // and the demo CMS.
@@ -44,7 +49,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen, err := choose("serial,supersede")
+	chosen, err := choose("serial,retry,supersede")
 	if err == nil {
 		err = b.runAll(t.Context(), chosen)
 	}
@@ -58,7 +63,8 @@ func TestBench(t *testing.T) {
 	if err := writeJSON(file, b.results); err != nil {
 		t.Fatal(err)
 	}
-	checkRows(t, file, "serial burst", "transactions per message, serial burst", "writes that reach the CMS with supersede")
+	checkRows(t, file, "serial burst", "transactions per message, serial burst",
+		"retry: lateness p50, live instance", "retry: lateness p99, live instance", "retry: lateness max, live instance", "writes that reach the CMS with supersede")
 }
 
 // checkRows holds the file against the names expected: every row has figures.
@@ -81,6 +87,25 @@ func checkRows(t *testing.T, file string, names ...string) {
 				t.Errorf("%s: %s is missing", names[i], field)
 			}
 		}
+	}
+}
+
+func TestLateness(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	cms := server.New(0, 0)
+	for _, path := range []string{"/late", "/down"} {
+		body := message{path, 1}.body()
+		cms.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/api/content", strings.NewReader(body)))
+	}
+	moments := appointments{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
+	late, err := lateness(cms, moments, now.Add(-time.Minute))
+	if err != nil || len(late) != 2 || late[0] < 60_000 || late[1] > 3_600_000 {
+		t.Errorf("%v, %v", late, err)
+	}
+	moments[message{"/late", 1}] = now.Add(time.Hour)
+	if _, err := lateness(cms, moments, time.Time{}); err == nil || !strings.Contains(err.Error(), "/late came") {
+		t.Errorf("too early: %v", err)
 	}
 }
 

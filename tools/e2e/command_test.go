@@ -168,7 +168,8 @@ func TestCommand_Drain(t *testing.T) {
 
 	s.faults(`{"failPath":"/bad"}`)
 	s.file(appender, "/bad", 0)
-	drain().says(t, 0, `lane \d: the next is due at \S+, 1 waiting`, "")
+	patient := s.stage("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s", "min: 1s, max: 5m", "min: 5m, max: 5m")
+	s.handler(t.Context(), patient, nil, "drain").says(t, 0, `lane \d: the next is due at \S+, 1 waiting`, "")
 
 	s.faults(`{"down":true}`)
 	first := s.file(appender, "/p/1", 10)

@@ -18,6 +18,7 @@ type Faults struct {
 	TooMany    string `json:"tooMany"`    // 429 with this Retry-After (a duration)
 	FailEvery  int    `json:"failEvery"`  // 500 for every nth
 	FailPath   string `json:"failPath"`   // 500 for this path
+	FailFirst  string `json:"failFirst"`  // 500 for first attempts under this path and those below
 	RejectText string `json:"rejectText"` // 400 for bodies with this text in them
 }
 
@@ -85,8 +86,13 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body
 		return http.StatusTooManyRequests, "too many writes"
 	case f.RejectText != "" && strings.Contains(string(body), f.RejectText):
 		return http.StatusBadRequest, fmt.Sprintf("%q is not allowed here", f.RejectText)
-	case f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0:
+	case f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0, f.failsFirst(r, path):
 		return http.StatusInternalServerError, "internal error: the index is locked"
 	}
 	return 0, ""
+}
+
+// failsFirst says of a request whether it is a first attempt that is to fail.
+func (f Faults) failsFirst(r *http.Request, path string) bool {
+	return f.FailFirst != "" && strings.HasPrefix(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
 }

@@ -71,7 +71,7 @@ func TestServer_Faults(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]int{
 		`{"down":true}`: 503, `{"drop":true}`: -1, `{"tooMany":"2s"}`: 429, `{"failEvery":1}`: 500,
-		`{"failPath":"/a"}`: 500, `{"failPath":"/b"}`: 201, `{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
+		`{"failFirst":"/"}`: 201, `{"failPath":"/a"}`: 500, `{"failPath":"/b"}`: 201, `{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
 	} {
 		_, url := start(t, 0)
 		if got := post(t, url+"/faults", fault, ""); got != 200 {
@@ -85,6 +85,23 @@ func TestServer_Faults(t *testing.T) {
 	for _, wrong := range []string{`{"explode":true}`, `{"slow":"soon"}`, `x`} {
 		if got := post(t, url+"/faults", wrong, ""); got != 400 {
 			t.Errorf("%s: %d", wrong, got)
+		}
+	}
+}
+
+func TestServer_FailFirst(t *testing.T) {
+	t.Parallel()
+	cms, _ := start(t, 0)
+	cms.SetFaults(server.Faults{FailFirst: "/a/"})
+	for _, c := range []struct {
+		path, attempt string
+		want          int
+	}{{"/a/1", "1", 500}, {"/a/1", "2", 201}, {"/b/1", "1", 201}, {"/a/2", "", 201}} {
+		req := httptest.NewRequest(http.MethodPost, "/api/content", strings.NewReader(article(c.path, 1)))
+		req.Header.Set("Weir-Attempt", c.attempt)
+		w := httptest.NewRecorder()
+		if cms.ServeHTTP(w, req); w.Code != c.want {
+			t.Errorf("attempt %q of %s: %d, want %d", c.attempt, c.path, w.Code, c.want)
 		}
 	}
 }

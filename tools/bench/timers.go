@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/tools/cms/server"
+)
+
+// The yardstick of due times is a process that has only timers, one for each moment, and a
+// post to a CMS of its own in each: what it is late by is the machine's doing. It is this
+// program again, with the appointments on its standard input.
+const timersURL = "WEIR_BENCH_TIMERS"
+
+// beTimers keeps appointments if this process was started for it, and says whether it was.
+func beTimers(ctx context.Context, in io.Reader) (bool, error) {
+	url := os.Getenv(timersURL)
+	if url == "" {
+		return false, nil
+	}
+	var moments map[string]time.Time
+	if err := json.NewDecoder(in).Decode(&moments); err != nil {
+		return true, err
+	}
+	client := newClient()
+	defer client.CloseIdleConnections()
+	group, ctx := errgroup.WithContext(ctx)
+	for path, due := range moments {
+		group.Go(func() error {
+			pause(ctx, time.Until(due))
+			return post(ctx, client, url, message{path, 1})
+		})
+	}
+	return true, group.Wait()
+}
+
+// timers is the yardstick while it runs.
+type timers struct {
+	cms  *server.Server
+	site *http.Server
+	cmd  *exec.Cmd
+}
+
+// startTimers begins to keep the same appointments beside Weir.
+func startTimers(ctx context.Context, a appointments) (*timers, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	moments := map[string]time.Time{}
+	for m, due := range a {
+		moments[m.path] = due
+	}
+	text, err := json.Marshal(moments)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	t := &timers{cms: server.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
+	t.site = &http.Server{Handler: t.cms, ReadHeaderTimeout: time.Minute}
+	go t.site.Serve(socket) // ends with Close
+	t.cmd.Env = append(os.Environ(), timersURL+"=http://"+socket.Addr().String()+"/api/content")
+	t.cmd.Stdin, t.cmd.Stderr = strings.NewReader(string(text)), os.Stderr
+	if err := t.cmd.Start(); err != nil {
+		return nil, errors.Join(err, t.site.Close())
+	}
+	return t, nil
+}
+
+// end waits for the last and gives how late they were, in ms.
+func (t *timers) end(a appointments) ([]float64, error) {
+	err := t.cmd.Wait()
+	late, early := lateness(t.cms, a, time.Time{})
+	if err := errors.Join(err, early, t.site.Close()); err != nil {
+		return nil, fmt.Errorf("bare timers: %w", err)
+	}
+	return late, nil
+}
