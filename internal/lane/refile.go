@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -28,8 +27,6 @@ const (
 	refileDense = 4
 	// refileMessages is what a transaction holds: two control rows, three rows a message.
 	refileMessages = (storage.MaxOps - 2) / 3
-	// atOnce is how many requests of one kind are under way at a time.
-	atOnce = 8
 )
 
 // Prepare makes the new lanes' control rows. Their fences go on from the highest of the
@@ -260,104 +257,4 @@ func (m *refiled) indexValues(seq int64) map[string]any {
 		v["Seq"] = seq
 	}
 	return v
-}
-
-// latest copies the versions that were delivered last. All of them are written each time,
-// and head with them: a transaction that is late finds another head.
-func (r *Refile) latest(ctx context.Context, lane int) error {
-	q := storage.Query{Partition: r.From.partition(lane), From: prefixLatest, To: after(prefixLatest)}
-	for more := true; more; {
-		page, err := r.From.Table.Range(ctx, q)
-		if err != nil {
-			return err
-		}
-		byLane := map[int][]storage.Op{}
-		for _, row := range page.Rows {
-			v := values{maps.Clone(row.Values)}
-			if v.string("Origin") == "" {
-				v.m["Origin"] = weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}.String()
-			}
-			to := Of(v.string("Key"), r.To.Lanes)
-			byLane[to] = append(byLane[to], storage.Op{Kind: storage.Upsert, Key: row.Key, Values: v.m})
-			q.From, q.After = "", row.Key
-		}
-		targets := slices.Sorted(maps.Keys(byLane))
-		err = Each(len(targets), func(i int) error {
-			for chunk := range slices.Chunk(byLane[targets[i]], storage.MaxOps-1) {
-				if err := r.write(ctx, targets[i], chunk); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		more = page.More
-	}
-	return nil
-}
-
-// write writes rows that say the same however often they are written.
-func (r *Refile) write(ctx context.Context, lane int, rows []storage.Op) error {
-	for {
-		c, err := r.To.Control(ctx, lane)
-		if err == nil {
-			ops := append([]storage.Op{headOp(c.Head, map[string]any{"Next": c.Head.Next})}, rows...)
-			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), ops)
-		}
-		if err == nil || !uncertain(err) || ctx.Err() != nil {
-			return err
-		}
-		pause(ctx, r.To.jitter(conflictPause))
-	}
-}
-
-// Drop removes what an undone change has left of an epoch that never opened, or retention
-// of one that is over: all rows of the lane, its control rows last.
-func (s *Store) Drop(ctx context.Context, lane int) error {
-	for {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: "a", Limit: storage.MaxOps, Columns: []string{"Seq"}})
-		if err == nil && len(page.Rows) == 0 {
-			page, err = s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), Limit: storage.MaxOps, Columns: []string{"Seq"}})
-		}
-		if err == nil && len(page.Rows) == 0 {
-			return nil
-		}
-		if err == nil {
-			ops := make([]storage.Op, len(page.Rows))
-			for i, row := range page.Rows {
-				ops[i] = storage.Op{Kind: storage.Delete, Key: row.Key}
-			}
-			_, err = s.Table.Transact(ctx, s.partition(lane), ops)
-		}
-		// NotFound: another try of ours, or another process, was faster.
-		if err != nil && !uncertain(err) && !storage.Is(err, storage.NotFound) || ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			pause(ctx, resendPause)
-		}
-	}
-}
-
-// Each calls f for 0 to n-1, a few at a time, and gives back the first error by number.
-func Each(n int, f func(int) error) error {
-	errs := make([]error, n)
-	turns := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i := range n {
-		turns <- struct{}{}
-		wg.Go(func() {
-			errs[i] = f(i)
-			<-turns
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
