@@ -85,7 +85,7 @@ func (s *shell) root() *cobra.Command {
 	}
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(s.pollCommand(), s.drainCommand(), s.checkCommand(), s.versionCommand())
+	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand())
 	return root
 }
 

@@ -32,6 +32,10 @@ func TestShell_ExitCodes(t *testing.T) {
 		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
 		"Flag":          {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
 		"Combination":   {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
+		"LanesZero":     {minimal, []string{"lanes", "0"}, exitUsage, "must be 1 to 1024"},
+		"LanesText":     {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
+		"LanesNegative": {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
+		"LanesBoth":     {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
 		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "lanes is 0"},
 		"Serve":         {"lanes: 0\n" + minimal, nil, exitFailed, ""},
 	} {

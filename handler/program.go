@@ -15,6 +15,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/recur"
+	"weir/internal/relane"
 	"weir/internal/storage/azure"
 	"weir/internal/ticket"
 )
@@ -39,6 +40,9 @@ type Program struct {
 	drainer atomic.Pointer[drain.Drainer]
 	bell    atomic.Pointer[ticket.Bell]
 	runner  atomic.Pointer[recur.Runner]
+
+	nudge chan struct{} // the epoch may be over
+	over  chan error    // it is: the program ends
 }
 
 // NewProgram checks the settings and prepares everything that needs no connection. The
@@ -54,7 +58,8 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepare makes a Program as far as the settings allow.
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
-	p, wrong := &Program{settings: settings, log: log, counter: &azure.Counter{}}, problems{settings: err}
+	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	wrong := problems{settings: err}
 	if len(settings.Contracts) > 0 || err == nil {
 		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
 	}
@@ -87,6 +92,7 @@ func (p *Program) Run(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	case err = <-served:
 	case err = <-p.fatal(opened):
+	case err = <-p.over:
 	}
 	stopOpening()
 	return errors.Join(err, p.stop(ctx, server))
@@ -171,6 +177,11 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	routes, sweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
 	p.log.Info("handler: ready")
+	go func() {
+		if err := relane.Watch(ctx, store, p.nudge); err != nil {
+			p.over <- err
+		}
+	}()
 	if err := sweep(ctx); err != nil {
 		p.log.Warn("handler: first sweep incomplete", "err", err)
 	}
@@ -188,6 +199,14 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
+	}
+}
+
+// lookAgain has the watch look whether the epoch is over. It returns at once.
+func (p *Program) lookAgain() {
+	select {
+	case p.nudge <- struct{}{}:
+	default:
 	}
 }
 

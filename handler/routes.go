@@ -50,7 +50,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
 	}
 	appender := lane.NewAppender(store, p.log)
-	appender.Filed = drainer.Offer
+	appender.Filed, appender.Sealed = drainer.Offer, p.lookAgain
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
 		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
@@ -101,6 +101,17 @@ func (p *Program) checks(store *lane.Store) map[string]health.Check {
 		"storage": func(ctx context.Context) (string, error) {
 			if _, err := store.Control(ctx, 0); err != nil {
 				return "the table cannot be read", err
+			}
+			return "", nil
+		},
+		"lanes": func(ctx context.Context) (string, error) {
+			meta, err := store.Meta(ctx)
+			switch {
+			case err != nil:
+				return "the number of lanes cannot be read", err
+			case meta.Open.Epoch != store.Epoch || meta.Step == lane.StepDrain || meta.Step == lane.StepRefile:
+				p.lookAgain()
+				return "the number of lanes is being changed", lane.ErrClosed
 			}
 			return "", nil
 		},

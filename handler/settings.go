@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/contract"
 	"weir/internal/drain"
+	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/poll"
 )
@@ -248,7 +249,7 @@ func (s *Settings) check() []error {
 		}
 	}
 	d := s.Delivery
-	must(s.Lanes >= 1 && s.Lanes <= 1024, "lanes is %d and must be 1 to 1024", s.Lanes)
+	must(s.Lanes >= 1 && s.Lanes <= lane.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes, lane.MaxLanes)
 	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute), "lease is %s and must be 15s to 60s", s.Lease)
 	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max && s.TicketDelay.Max <= duration(time.Hour), "ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
 	must(s.MaxBody >= 1 && s.MaxBody <= 100<<20, "maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes", s.MaxBody)

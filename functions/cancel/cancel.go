@@ -45,6 +45,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusOK
 	}
 	httpio.WriteJSON(w, code, httpio.DescribeStatus(st))
-	f.Caller.Call(id.Lane)
-	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
+	at := st.Message.ID // where it stands
+	f.Caller.Call(at.Lane)
+	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane, "seq", at.Seq, "stage", string(st.Stage))
 }

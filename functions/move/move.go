@@ -45,7 +45,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
 	id := st.Message.ID
 	f.Caller.Call(id.Lane)
-	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
+	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
 }
 
 func (f *Function) move(w http.ResponseWriter, r *http.Request) (weir.Status, error) {

@@ -67,10 +67,10 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := filed.Message
-	w.Header().Set("Location", location(r, m.ID.String()))
+	w.Header().Set("Location", location(r, m.Public().String()))
 	if asked.wait > 0 {
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
-		f.Bell.RingSoon(m.ID.Lane)
+		f.ring(filed)
 		if st, final := f.await(r.Context(), filed, asked.wait); final {
 			httpio.SetVersion(w, st.Version)
 			httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
@@ -80,14 +80,22 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, describe(filed, asked))
 	if asked.wait == 0 {
-		f.Bell.RingSoon(m.ID.Lane)
+		f.ring(filed)
 	}
 	f.accepted(r, filed)
 }
 
+// ring rings the message's lane. That of a repeat which is final may be one of an earlier
+// epoch.
+func (f *Function) ring(filed lane.Receipt) {
+	if !filed.Stage.Final() {
+		f.Bell.RingSoon(filed.Message.ID.Lane)
+	}
+}
+
 func describe(filed lane.Receipt, asked options) receipt {
 	m := filed.Message
-	a := receipt{ID: m.ID.String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
+	a := receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
 	if !m.DueAt.IsZero() {
 		a.DeliverAt = &m.DueAt
 		if !filed.Duplicate {
@@ -99,7 +107,7 @@ func describe(filed lane.Receipt, asked options) receipt {
 
 func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
 	m := filed.Message
-	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.ID.String(),
+	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage))
 }
 

@@ -31,9 +31,10 @@ type Reader interface {
 type Waker interface{ Wake(lane int) }
 
 // Retention removes what is old. Run gives back the moment before which there is nothing
-// more to do in the lane.
+// more to do in the lane, Earlier that of the lanes of earlier epochs.
 type Retention interface {
 	Run(ctx context.Context, lane int) (time.Time, error)
+	Earlier(ctx context.Context) (time.Time, error)
 	Forgotten(ctx context.Context) error
 }
 
@@ -58,6 +59,7 @@ type Function struct {
 
 	mu       sync.Mutex
 	retained map[int]time.Time // by lane: when retention has something to do again
+	earlier  time.Time         // when it has in earlier epochs
 }
 
 // Handler is the function as the host calls it.
@@ -80,6 +82,11 @@ func (f *Function) Sweep(ctx context.Context) error {
 		if err := f.lane(ctx, number); err != nil {
 			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))
 		}
+	}
+	if len(errs) == 0 && !f.earlier.After(f.Now()) {
+		var err error
+		f.earlier, err = f.Retention.Earlier(ctx)
+		errs = append(errs, err)
 	}
 	if now := f.Now(); len(errs) == 0 && now.Sub(f.Forgotten) >= forgottenEvery {
 		f.Forgotten = now

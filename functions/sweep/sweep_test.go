@@ -21,6 +21,7 @@ type fake struct {
 	broken    int // lane that cannot be read; -1 = none
 	woken     []int
 	retained  []int
+	earlier   int
 	forgotten int
 	loaded    int
 }
@@ -34,6 +35,10 @@ func (f *fake) Control(_ context.Context, number int) (lane.Control, error) {
 func (f *fake) Wake(number int) { f.woken = append(f.woken, number) }
 func (f *fake) Run(_ context.Context, number int) (time.Time, error) {
 	f.retained = append(f.retained, number)
+	return noon.Add(time.Hour), nil
+}
+func (f *fake) Earlier(context.Context) (time.Time, error) {
+	f.earlier++
 	return noon.Add(time.Hour), nil
 }
 func (f *fake) Load(context.Context) error      { f.loaded++; return nil }
@@ -82,7 +87,7 @@ func TestFunction_Sweep(t *testing.T) {
 	if f.loaded != 4 {
 		t.Errorf("schedules were read %d times in 4 sweeps", f.loaded)
 	}
-	if fmt.Sprint(f.retained) != "[0 1 2 4 5 3]" || f.forgotten != 1 {
-		t.Errorf("retained %v, forgotten %d: what has nothing to do before an hour must not be asked each minute", f.retained, f.forgotten)
+	if fmt.Sprint(f.retained) != "[0 1 2 4 5 3]" || f.forgotten != 1 || f.earlier != 1 {
+		t.Errorf("retained %v, forgotten %d, earlier %d: what has nothing to do before an hour must not be asked each minute", f.retained, f.forgotten, f.earlier)
 	}
 }

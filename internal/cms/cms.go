@@ -236,7 +236,7 @@ func text(body []byte) string {
 // request makes the request of a delivery.
 func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, error) {
 	m := d.Message
-	id := m.ID.String()
+	id := m.Public().String()
 	target, err := fill(c.cfg.URL, map[string]string{"key": m.Key, "contract": m.Contract, "version": m.Version, "id": id})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,9 @@ func TestDrainer_DueBesideWhatIsWritten(t *testing.T) {
 					moments[body] = from.Add(time.Duration(i) * apart)
 					w.post(body, body, due(moments[body]))
 				}
-				w.start(func(c *drain.Config) { c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond, 8 * time.Millisecond} }).Wake(0)
+				w.start(func(c *drain.Config) {
+					c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond, 8 * time.Millisecond}
+				}).Wake(0)
 				w.settled(time.Minute)
 				for body, late := range w.late(moments) {
 					if late > 2*time.Millisecond {

@@ -34,7 +34,7 @@ const (
 func (r *run) releaseDue(ctx context.Context) error {
 	for {
 		now := r.Now()
-		next := r.agenda.nextDue()
+		next := r.scheduled()
 		if next.IsZero() || now.Before(r.releaseAt(next)) {
 			return nil
 		}
@@ -199,9 +199,19 @@ func (r *run) ripenHeld(ctx context.Context) error {
 // read up to its place, and nothing of its key from before is left of it.
 func (r *run) reached(b *lane.Block) bool { return b.From <= r.window.readOf(b.KeyHash) }
 
+// scheduled is the moment before which nothing is to be released; zero = nothing is. In a
+// sealed lane nothing falls due: it is released in the epoch that follows, or after Unseal,
+// which touches head.
+func (r *run) scheduled() time.Time {
+	if r.sealed {
+		return time.Time{}
+	}
+	return r.agenda.nextDue()
+}
+
 // nextDue is when the next of what waits below the cursor is due; zero = nothing waits.
 func (r *run) nextDue() time.Time {
-	held, scheduled := r.blocks.nextDue(), r.agenda.nextDue()
+	held, scheduled := r.blocks.nextDue(), r.scheduled()
 	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
 		return scheduled
 	}
@@ -217,7 +227,7 @@ func (r *run) nextStir() time.Time {
 			held = b.Next
 		}
 	}
-	scheduled := r.agenda.nextDue()
+	scheduled := r.scheduled()
 	if !scheduled.IsZero() {
 		scheduled = r.releaseAt(scheduled)
 	}

@@ -47,6 +47,7 @@ type run struct {
 
 	touched     int64 // head.touched as last seen
 	touchedSeen int64 // up to which wishes were granted
+	sealed      bool  // the lane is to run empty: what is scheduled stays so
 
 	crashed   bool  // the holder before this one did
 	careful   int   // messages still to be run carefully
@@ -214,6 +215,9 @@ const (
 // says whether there is something to do.
 func (r *run) linger(ctx context.Context) (bool, error) {
 	until := r.Now().Add(lingerMin + r.jitter(lingerMax-lingerMin))
+	if r.sealed {
+		until = r.Now() // nothing more is filed
+	}
 	for r.Now().Before(until) || r.dueSoon() {
 		if err := r.ripenHeld(ctx); err != nil {
 			return false, err

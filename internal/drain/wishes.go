@@ -59,6 +59,7 @@ func (r *run) notice(c lane.Control) {
 		r.window.more()
 	}
 	r.touched = max(r.touched, c.Head.Touched)
+	r.sealed = c.Head.Sealed
 }
 
 // grantWishes grants or refuses what was asked for up to the touch that was seen.

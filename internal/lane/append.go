@@ -28,6 +28,10 @@ type Appender struct {
 	// before the first Append.
 	Filed func(lane int, messages []weir.Message)
 
+	// Sealed, where set, is called when a lane turns out to be sealed. It must return at once.
+	// Set it before the first Append.
+	Sealed func()
+
 	store *Store
 	log   *slog.Logger
 
@@ -72,6 +76,9 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // with another body it is Invalid. An Unavailable error means that it may or may not have
 // been filed. When ctx ends early the message may still be filed.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
+	if r, found, err := a.store.repeated(ctx, m, idempotencyKey); found || err != nil {
+		return r, err
+	}
 	sub, lane, err := a.prepare(ctx, m, idempotencyKey)
 	if err != nil {
 		return Receipt{}, err

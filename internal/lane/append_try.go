@@ -57,6 +57,10 @@ func (t *try) once(ctx context.Context) error {
 		if err := t.knowHead(ctx); err != nil {
 			return err
 		}
+		if t.gather.head.Sealed {
+			t.sealed()
+			return nil
+		}
 		t.build()
 	}
 	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partition(t.lane), t.ops)
@@ -261,6 +265,14 @@ func (t *try) succeed(head Head) {
 		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: stageOf(&sub.message)}})
 	}
 	t.group = nil
+}
+
+// sealed answers a group for which there is no room any more.
+func (t *try) sealed() {
+	if t.a.Sealed != nil {
+		t.a.Sealed()
+	}
+	t.fail(errSealed("append"))
 }
 
 // fail answers what is left of the group.

@@ -12,15 +12,17 @@ type Head struct {
 	ETag    storage.ETag
 	Next    int64 // next sequence number, from 1
 	Touched int64 // raised by every wish
+	Sealed  bool  // the number of lanes is being changed: nothing may be filed
 }
 
 // Counts says how many messages have come to each end.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded int64
+	Moved                                  int64 // out of a closed lane, into the epoch that followed
 }
 
-// Sum is the number of messages that are final.
-func (c Counts) Sum() int64 { return c.Delivered + c.Dead + c.Cancelled + c.Superseded }
+// Sum is the number of messages that are final here.
+func (c Counts) Sum() int64 { return c.Delivered + c.Dead + c.Cancelled + c.Superseded + c.Moved }
 
 // Tail is the holder's control row.
 type Tail struct {
@@ -44,6 +46,9 @@ type Tail struct {
 	Crashes       int64 // takeovers in a row that found Open
 	Trying        int64 // in careful running: the message about to be sent
 	TryingCrashes int64 // crashes it stood in Trying at
+
+	Closed bool // the epoch is over, or about to be: nobody may hold the lane
+	Booked bool // and Counts say what moved
 }
 
 // Control is one snapshot of both control rows.
@@ -71,6 +76,9 @@ func (t Tail) lead() time.Duration {
 
 // Work says whether a holder would find something to do at this moment.
 func (c Control) Work(now time.Time) bool {
+	if c.Tail.Closed {
+		return false
+	}
 	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(c.Tail.lead()))
 }
 
@@ -82,12 +90,12 @@ func (c Control) Touched() bool { return c.Head.Touched != c.Tail.TouchedSeen }
 func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.Work(now) {
-		if c.Tail.NextDue.IsZero() {
+		if c.Tail.NextDue.IsZero() || c.Tail.Closed {
 			return time.Time{}, false
 		}
 		at = c.Tail.NextDue.Add(-c.Tail.lead())
 	}
-	if c.Touched() {
+	if c.Touched() && !c.Tail.Closed {
 		return now, true // wishes are granted while nothing may be sent, too
 	}
 	for _, shut := range []time.Time{c.Tail.PausedUntil, c.Tail.SettleUntil} {
@@ -101,23 +109,24 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 func dueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
 
 func (h Head) values() map[string]any {
-	return map[string]any{"Next": h.Next, "Touched": h.Touched}
+	return map[string]any{"Next": h.Next, "Touched": h.Touched, "Sealed": h.Sealed}
 }
 
 func headFrom(r storage.Row) Head {
 	v := values{r.Values}
-	return Head{ETag: r.ETag, Next: v.int("Next"), Touched: v.int("Touched")}
+	return Head{ETag: r.ETag, Next: v.int("Next"), Touched: v.int("Touched"), Sealed: v.bool("Sealed")}
 }
 
 func (t Tail) values() map[string]any {
 	return sparse(map[string]any{
 		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.Commit, "Cursor": t.Cursor,
 		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
-		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded,
+		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded, "Moved": t.Counts.Moved,
 		"NextDue": timeValue(t.NextDue), "Placed": timeValue(t.Placed), "TouchedSeen": t.TouchedSeen,
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
+		"Closed": t.Closed, "Booked": t.Booked,
 	})
 }
 
@@ -125,11 +134,12 @@ func tailFrom(r storage.Row) Tail {
 	v := values{r.Values}
 	return Tail{
 		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), Commit: v.int("Commit"), Cursor: v.int("Cursor"),
-		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded")},
+		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded"), v.int("Moved")},
 		NextDue: v.time("NextDue"), Placed: v.time("Placed"), TouchedSeen: v.int("TouchedSeen"),
 		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
+		Closed: v.bool("Closed"), Booked: v.bool("Booked"),
 	}
 }
 
@@ -155,13 +165,15 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 }
 
 // Ensure makes the lane's control rows where they are missing.
-func (s *Store) Ensure(ctx context.Context, lane int) error {
+func (s *Store) Ensure(ctx context.Context, lane int) error { return s.ensure(ctx, lane, 0) }
+
+func (s *Store) ensure(ctx context.Context, lane int, fence int64) error {
 	if _, err := s.Control(ctx, lane); !storage.Is(err, storage.NotFound) {
 		return err
 	}
 	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
 		{Kind: storage.Insert, Key: headKey, Values: Head{Next: 1}.values()},
-		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1}.values()},
+		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence}.values()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

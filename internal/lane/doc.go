@@ -6,13 +6,14 @@
 // A lane is one partition of one table, so one transaction changes together what must
 // change together. Its rows, by key:
 //
-//	!head                  next sequence number, touched: written by receivers and the API
-//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, …
+//	!head                  next sequence number, touched, sealed: written by receivers and the API
+//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → the message it named
 //	k_<hash>               the version of a key and contract that was delivered last
 //	m_<seq>                the message, its stage and its attempts; never moves
+//	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<place>      a held message of a blocked key, in order
 //	s_<due>_<seq>          a scheduled message, by time
 //	w_…                    a wish: somebody asks the holder for a change
@@ -21,6 +22,10 @@
 // A sequence number is padded with zeros, so the order of rows is the order of the log.
 // Numbers begin at 1. The two control rows are neighbours: one range query reads both in
 // one snapshot.
+//
+// A key's lane depends on the number of lanes, which the row meta/lanes tells. A change of
+// it ends an epoch: the heads are sealed, the tails closed, and what is kept for later goes
+// to the lanes of the next epoch. Package relane does that, and has the story.
 //
 // # Invariants
 //
@@ -31,7 +36,9 @@
 //   - A scheduled message has one s_ row; whoever deletes it decides what becomes of the
 //     message: the holder releases it, the API cancels or moves it.
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
-//     every state a reader can see, because counters move with the rows they count.
+//     every state a reader can see, because counters move with the rows they count. In a
+//     lane whose epoch is over, moved stands for what was scheduled or dead.
+//   - Nothing is filed in a sealed lane, and nobody holds a closed one.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.
 //
 // # Failure

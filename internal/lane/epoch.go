@@ -2,11 +2,15 @@ package lane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"weir/internal/storage"
 )
+
+// MaxLanes is the largest number of lanes.
+const MaxLanes = 1024
 
 // The number of lanes is kept in a partition of its own.
 const (
@@ -17,31 +21,160 @@ const (
 // ErrLanes says that the setting names another number of lanes than storage.
 var ErrLanes = errors.New("the number of lanes differs from storage's")
 
+// Step is how far a change of the number of lanes has come; relane tells the story.
+type Step string
+
+// The steps of a change. Up to StepRefile it can be undone.
+const (
+	StepNone   Step = ""
+	StepDrain  Step = "drain"  // heads are sealed, lanes run empty and are closed
+	StepRefile Step = "refile" // all are closed; what is kept for later is copied
+	StepBooks  Step = "books"  // the new epoch is open; the old lanes' books say what moved
+	StepUndo   Step = "undo"   // lanes are reopened, copies removed
+)
+
+// Epoch is a time with one number of lanes.
+type Epoch struct {
+	Epoch int `json:"epoch"`
+	Lanes int `json:"lanes"`
+}
+
+// Meta is the row that says how many lanes there are. Whoever writes it does so under
+// If-Match, so every step of a change is taken once.
+type Meta struct {
+	ETag    storage.ETag
+	Open    Epoch   // the epoch in which messages are filed
+	Step    Step    // of a change that is under way
+	Next    Epoch   // what it leads to
+	Used    int     // the highest epoch number that was ever given; none is used twice
+	Earlier []Epoch // that may still have messages, oldest first
+}
+
+func metaFrom(r storage.Row) (Meta, error) {
+	v := values{r.Values}
+	m := Meta{ETag: r.ETag, Open: Epoch{int(v.int("Epoch")), int(v.int("Lanes"))}, Step: Step(v.string("Step")),
+		Next: Epoch{int(v.int("NextEpoch")), int(v.int("NextLanes"))}, Used: int(v.int("Used"))}
+	m.Used = max(m.Used, m.Open.Epoch)
+	if text := v.string("Earlier"); text != "" {
+		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
+			return Meta{}, fmt.Errorf("lane: the record of earlier epochs: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m Meta) values() (map[string]any, error) {
+	v := sparse(map[string]any{
+		"Epoch": int64(m.Open.Epoch), "Lanes": int64(m.Open.Lanes), "Step": string(m.Step),
+		"NextEpoch": int64(m.Next.Epoch), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used),
+	})
+	if len(m.Earlier) > 0 {
+		text, err := json.Marshal(m.Earlier)
+		if err != nil {
+			return nil, err
+		}
+		v["Earlier"] = string(text)
+	}
+	return v, nil
+}
+
+// Meta reads the row; NotFound where storage was never used.
+func (s *Store) Meta(ctx context.Context) (Meta, error) {
+	row, err := s.Table.Get(ctx, metaPartition, lanesKey)
+	if err != nil {
+		return Meta{}, err
+	}
+	return metaFrom(row)
+}
+
+// ErrSame is for a change of Meta that finds nothing to change.
+var ErrSame = errors.New("nothing to change")
+
+// ChangeMeta reads the row, lets change adapt it and writes it, until that is known to be
+// done. change may be called again, with what it made of the row already: it says ErrSame
+// then. Any other error of it ends the try.
+func (s *Store) ChangeMeta(ctx context.Context, change func(*Meta) error) (Meta, error) {
+	for {
+		meta, err := s.Meta(ctx)
+		if err == nil {
+			err = change(&meta)
+		}
+		switch {
+		case errors.Is(err, ErrSame):
+			return meta, nil
+		case err != nil && !uncertain(err):
+			return Meta{}, err
+		case err == nil:
+			if err = s.writeMeta(ctx, meta); err != nil && !uncertain(err) {
+				return Meta{}, err
+			}
+		}
+		if err == nil {
+			return meta, nil
+		}
+		if ctx.Err() != nil {
+			return Meta{}, err
+		}
+		pause(ctx, resendPause)
+	}
+}
+
+func (s *Store) writeMeta(ctx context.Context, meta Meta) error {
+	v, err := meta.values()
+	if err != nil {
+		return err
+	}
+	_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Replace, Key: lanesKey, IfMatch: meta.ETag, Values: v}})
+	return err
+}
+
+// First records the number of lanes when storage is first used, and gives back what is
+// recorded.
+func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
+	meta, err := s.Meta(ctx)
+	if !storage.Is(err, storage.NotFound) {
+		return meta, err
+	}
+	v, err := Meta{Open: Epoch{1, lanes}}.values()
+	if err != nil {
+		return Meta{}, err
+	}
+	_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Insert, Key: lanesKey, Values: v}})
+	if err != nil && !storage.Is(err, storage.Conflict) {
+		return Meta{}, err
+	}
+	return s.Meta(ctx)
+}
+
 // Open makes the store ready: it records the number of lanes when storage is first used,
 // and refuses another number later, because a key's lane depends on it. Control rows that
 // are missing are made.
 func (s *Store) Open(ctx context.Context) error {
-	row, err := s.Table.Get(ctx, metaPartition, lanesKey)
-	if storage.Is(err, storage.NotFound) {
-		_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Insert, Key: lanesKey,
-			Values: map[string]any{"Epoch": int64(1), "Lanes": int64(s.Lanes)}}})
-		if err != nil && !storage.Is(err, storage.Conflict) {
-			return err
-		}
-		row, err = s.Table.Get(ctx, metaPartition, lanesKey)
-	}
+	meta, err := s.First(ctx, s.Lanes)
 	if err != nil {
 		return err
 	}
-	v := values{row.Values}
-	s.Epoch = int(v.int("Epoch"))
-	if n := int(v.int("Lanes")); n != s.Lanes {
-		return fmt.Errorf("%w: storage was first used with lanes: %d, and the setting says %d: set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, n)
+	if n := meta.Open.Lanes; n != s.Lanes {
+		if meta.Next.Lanes == s.Lanes && meta.Step != StepUndo {
+			return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: `handler lanes %d` has to come to its end first", ErrLanes, n, s.Lanes, s.Lanes)
+		}
+		return fmt.Errorf("%w: storage has lanes: %d, and the setting says %d: run `handler lanes %d` to change storage, set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, s.Lanes, n)
 	}
+	s.Adopt(meta)
 	for lane := range s.Lanes {
 		if err := s.Ensure(ctx, lane); err != nil {
 			return fmt.Errorf("lane %d: %w", lane, err)
 		}
 	}
 	return nil
+}
+
+// Adopt makes the store one of the epoch that is open.
+func (s *Store) Adopt(m Meta) { s.Epoch, s.Lanes, s.Earlier = m.Open.Epoch, m.Open.Lanes, m.Earlier }
+
+// In gives a store for the lanes of an epoch, one that knows of no earlier ones.
+func (s *Store) In(e Epoch) *Store {
+	other := *s
+	other.Epoch, other.Lanes, other.Earlier = e.Epoch, e.Lanes, nil
+	return &other
 }

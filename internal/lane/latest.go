@@ -26,15 +26,37 @@ func (s *Store) Latest(ctx context.Context, lane int, latestKey string) (Latest,
 		return Latest{}, nil
 	}
 	v := values{r.Values}
-	return Latest{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}, err
+	l := Latest{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
+	if id := originFrom(v.string("Origin")); !id.IsZero() {
+		l.ID = id
+	}
+	return l, err
+}
+
+// originFrom reads a column that names a message of another epoch.
+func originFrom(text string) weir.ID {
+	id, err := weir.ParseID(text)
+	if err != nil {
+		return weir.ID{}
+	}
+	return id
+}
+
+// origin is what the column holds; nil where it is not needed.
+func origin(m *weir.Message) any {
+	if m.Origin.IsZero() {
+		return nil
+	}
+	return m.Origin.String()
 }
 
 // Latest writes that a message is the latest of its LatestKey.
 func (c *Change) Latest(e *Entry) Latest {
 	id := e.Message.ID
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.LatestKey(), Values: map[string]any{
-		"Version": e.Message.Version, "Seq": id.Seq, "Nonce": id.Nonce, "Key": e.Message.Key, "Contract": e.Message.Contract}})
-	return Latest{Version: e.Message.Version, ID: id}
+	v := sparse(map[string]any{"Version": e.Message.Version, "Seq": id.Seq, "Nonce": id.Nonce, "Key": e.Message.Key, "Contract": e.Message.Contract,
+		"Origin": origin(&e.Message)})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.LatestKey(), Values: v})
+	return Latest{Version: e.Message.Version, ID: e.Message.Public()}
 }
 
 // Supersede makes a message final that need not be delivered any more.

@@ -18,6 +18,8 @@ type Retention struct {
 	Keep  time.Duration // for delivered, cancelled, superseded: after they became so
 	Dead  time.Duration // for dead ones
 	Pages int           // at most in one Run
+
+	next *Store // where the lane's epoch is over: the one that followed
 }
 
 const (
@@ -38,6 +40,9 @@ func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.Control(ctx, lane)
 	if err != nil {
 		return time.Time{}, err
+	}
+	if control.Tail.Closed && r.next == nil {
+		return r.Store.Now().Add(time.Minute), nil // it is being copied; soon Earlier sees to it
 	}
 	start := walk
 	var next time.Time
@@ -87,7 +92,7 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 	now := r.Store.Now()
 	page, err := r.Store.Table.Range(ctx, storage.Query{
 		Partition: r.Store.partition(lane), After: messageKey(w.seq), To: messageKey(cursor), Limit: retentionPage,
-		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "Idem", "Blob"},
+		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "Idem", "Blob", "From", "Key"},
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -106,7 +111,11 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 			return time.Time{}, err
 		}
 		also := packed.fill(seq, v)
-		if r.over(v, now) {
+		over, err := r.over(ctx, lane, seq, v, now)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if over {
 			if err := r.remove(ctx, lane, row, v, also); err != nil {
 				return time.Time{}, err
 			}
@@ -119,13 +128,22 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 	return time.Time{}, nil
 }
 
-// over says whether a message is final and its retention has passed.
-func (r *Retention) over(v values, now time.Time) bool {
+// over says whether a message is final and its retention has passed. One that has a copy
+// in a later epoch is kept as long as that, since its id leads there.
+func (r *Retention) over(ctx context.Context, lane int, seq int64, v values, now time.Time) (bool, error) {
 	stage, keep := weir.Stage(v.string("Stage")), r.Keep
+	if r.next != nil && moves(stage) {
+		id := weir.ID{Epoch: r.Store.Epoch, Lane: lane, Seq: seq}
+		_, err := r.next.Table.Get(ctx, r.next.partition(Of(v.string("Key"), r.next.Lanes)), prefixFrom+from(id))
+		if storage.Is(err, storage.NotFound) {
+			return true, nil
+		}
+		return false, err
+	}
 	if stage == weir.Dead {
 		keep = r.Dead
 	}
-	return stage.Final() && !v.time("FinishedAt").Add(keep).After(now)
+	return stage.Final() && !v.time("FinishedAt").Add(keep).After(now), nil
 }
 
 // packedFirsts are the d_ rows of a page.
@@ -182,6 +200,9 @@ func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v val
 	}
 	if idem := v.string("Idem"); idem != "" {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})
+	}
+	if old := v.string("From"); old != "" {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixFrom + old})
 	}
 	if weir.Stage(v.string("Stage")) == weir.Dead {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixDead + strings.TrimPrefix(row.Key, prefixMessage)})

@@ -26,6 +26,7 @@ const (
 	prefixLatest  = "k_"
 	prefixDue     = "s_"
 	prefixWish    = "w_"
+	prefixFrom    = "o_"
 )
 
 // seqDigits is enough for every positive int64.

@@ -19,6 +19,8 @@ type Store struct {
 	Lanes  int
 	Now    func() time.Time
 	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
+
+	Earlier []Epoch // that may still have messages, oldest first; set by Open
 }
 
 // jitter draws from 0 to span.
@@ -103,6 +105,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	v := values{r.Values}
 	m := weir.Message{
 		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: v.string("Nonce")},
+		Origin:   originFrom(v.string("Origin")),
 		Contract: v.string("Contract"), Key: v.string("Key"), Version: v.string("Version"),
 		Supersede: v.bool("Supersede"), Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"),
 		DueAt: v.time("DueAt"), AcceptedAt: v.time("AcceptedAt"), Size: int(v.int("Size")),
@@ -119,8 +122,9 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v}, nil
 }
 
-// Status tells all about a message. NotFound covers ids of other epochs, lanes that do
-// not exist and wrong nonces alike: an id that was not given out names nothing.
+// Status tells all about a message, wherever a change of the number of lanes has put it.
+// NotFound covers ids of epochs and lanes that do not exist and wrong nonces alike: an id
+// that was not given out names nothing.
 func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	e, err := s.find(ctx, id)
 	if err != nil {
@@ -129,27 +133,14 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return e.status, nil
 }
 
-// find reads a message by its id; its errors are for the caller of the API.
+// find reads a message by its id, where it stands now; its errors are for the caller of the
+// API.
 func (s *Store) find(ctx context.Context, id weir.ID) (*Entry, error) {
-	notFound := &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
-	if id.Epoch != s.Epoch || id.Lane < 0 || id.Lane >= s.Lanes || id.Seq < 1 {
-		return nil, notFound
-	}
-	r, err := s.Table.Get(ctx, s.partition(id.Lane), messageKey(id.Seq))
+	e, err := s.follow(ctx, id)
 	if storage.Is(err, storage.NotFound) {
-		return nil, notFound
+		return nil, &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
 	}
 	if err != nil {
-		return nil, unavailable("status", err)
-	}
-	e, err := s.entryFrom(id.Lane, r)
-	if err != nil {
-		return nil, err
-	}
-	if e.Message.ID.Nonce != id.Nonce {
-		return nil, notFound
-	}
-	if err := s.lookUpFirst(ctx, e); err != nil {
 		return nil, unavailable("status", err)
 	}
 	return e, nil
@@ -162,7 +153,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 // thinColumns are a message's columns without its body and its attempts.
-var thinColumns = []string{"Nonce", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent",
+var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent",
 	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place"}
 
 // ScanLog is ReadLog without bodies, for looking far ahead.

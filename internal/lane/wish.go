@@ -74,7 +74,7 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 				{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
 			}, nil
 		}
-		asked, err := s.asked(ctx, id)
+		asked, err := s.asked(ctx, e.Message.ID)
 		if err != nil || asked {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (s *Store) touch(ctx context.Context, id weir.ID, ask func(*Entry) ([]stora
 		if err != nil || len(ops) == 0 {
 			return err
 		}
-		err = s.touched(ctx, id.Lane, ops)
+		err = s.touched(ctx, e.Message.ID.Lane, ops)
 		if err == nil {
 			return nil
 		}
@@ -160,6 +160,9 @@ func (s *Store) touched(ctx context.Context, lane int, ops []storage.Op) error {
 	c, err := s.Control(ctx, lane)
 	if err != nil {
 		return err
+	}
+	if c.Head.Sealed {
+		return errSealed("wish")
 	}
 	all := append([]storage.Op{{Kind: storage.Merge, Key: headKey, IfMatch: c.Head.ETag, Values: map[string]any{"Touched": c.Head.Touched + 1}}}, ops...)
 	_, err = s.Table.Transact(ctx, s.partition(lane), all)

@@ -27,8 +27,23 @@ type Writer struct {
 // have the lane's lease. From then on every commit of an earlier holder is refused. seen
 // is tail as it was last read; it need not be the present one, and the zero Tail stands for
 // not read. change adapts the tail that
-// is there (count a crash, say). It tries until ctx, which is the lease's, ends.
+// is there (count a crash, say). It tries until ctx, which is the lease's, ends. ErrClosed:
+// nobody can have the lane any more.
 func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
+	closed := false
+	w, err := s.take(ctx, lane, nonce, seen, func(t *Tail) bool {
+		change(t)
+		closed = t.Closed
+		return !closed
+	})
+	if closed {
+		return nil, ErrClosed
+	}
+	return w, err
+}
+
+// take is Take of closed lanes too; change may refuse.
+func (s *Store) take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail) bool) (*Writer, error) {
 	for {
 		if seen.ETag == "" { // as a condition it would match any tail
 			c, err := s.Control(ctx, lane)
@@ -41,7 +56,9 @@ func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, cha
 		next := seen
 		next.Fence++
 		next.Commit = 0
-		change(&next)
+		if !change(&next) {
+			return nil, nil
+		}
 		next.Nonce = nonce
 		err := w.write(ctx, next, nil)
 		if !errors.Is(err, ErrFenced) {

@@ -71,6 +71,9 @@ type nothing struct{}
 func (nothing) Run(context.Context, int) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
+func (nothing) Earlier(context.Context) (time.Time, error) {
+	return time.Now().Add(24 * time.Hour), nil
+}
 func (nothing) Forgotten(context.Context) error { return nil }
 func (nothing) Load(context.Context) error      { return nil }
 

@@ -29,7 +29,8 @@ func (s Stage) Final() bool {
 
 // Message is what an upstream sent, and where it was filed. Once filed it never changes.
 type Message struct {
-	ID          ID        // set when filed
+	ID          ID        // where it stands; set when filed
+	Origin      ID        // where it was first filed, if that is another place
 	Contract    string    // name of the contract it matched
 	Key         string    // ordering key; empty for contracts without one
 	Version     string    // as found in the message; empty when the contract names none
@@ -41,6 +42,15 @@ type Message struct {
 	AcceptedAt  time.Time
 	Body        []byte // byte for byte as accepted; nil where only the rest was read
 	Size        int    // bytes of the body
+}
+
+// Public is the id that the upstream was given, which is also the CMS's Idempotency-Key. It
+// stays the same wherever a message is moved.
+func (m *Message) Public() ID {
+	if m.Origin.IsZero() {
+		return m.ID
+	}
+	return m.Origin
 }
 
 // Outcome is what an attempt came to.

@@ -61,6 +61,7 @@ type system struct {
 	t       *testing.T
 	storage *azurite.Process
 	dir     string // of storage's data
+	app     string // script root
 	weir    string // address of the host
 	cms     string
 	logs    *logs
@@ -91,9 +92,9 @@ const startLimit = 60 * time.Second
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
-	s.weir = "http://127.0.0.1:" + hostPort
+	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
 	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
-		"--script-root", s.stage(weirYAML...), "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
+		"--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
 	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
 	return s
 }
@@ -263,6 +264,7 @@ type message struct {
 	Sequence                  int64
 	Duplicate                 bool
 	Location                  string `json:"-"`
+	version                   int    // as posted
 }
 
 // try posts once.
@@ -283,7 +285,7 @@ func (s *system) try(path string, version int, idempotencyKey string) (message, 
 		text, _ := io.ReadAll(resp.Body)
 		return message{}, fmt.Errorf("%s: %s", resp.Status, text)
 	}
-	m := message{Location: resp.Header.Get("Location")}
+	m := message{Location: resp.Header.Get("Location"), version: version}
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
@@ -305,13 +307,18 @@ func (s *system) post(ctx context.Context, path string, version int) (message, e
 // burst posts versions 1 to n of each path, each path by a sequential client of its own,
 // and gives every acknowledged message.
 func (s *system) burst(ctx context.Context, paths, n int) []message {
+	return s.burstFrom(ctx, paths, n, 1)
+}
+
+// burstFrom is burst for versions from first on.
+func (s *system) burstFrom(ctx context.Context, paths, n, first int) []message {
 	var mu sync.Mutex
 	var accepted []message
 	var wg sync.WaitGroup
 	for p := range paths {
 		wg.Go(func() {
 			for v := range n {
-				m, err := s.post(ctx, fmt.Sprintf("/p/%d", p), v+1)
+				m, err := s.post(ctx, fmt.Sprintf("/p/%d", p), first+v)
 				if err != nil {
 					s.t.Errorf("post: %v", err)
 					return

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/relane"
+	"weir/internal/storage"
+)
+
+const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' plays no part in it: deploy
+that afterwards, or before.
+
+Intake answers 503 from the beginning of a change until a handler with the new setting runs.
+The lanes run empty; what is scheduled or dead moves to the new ones. A change that was
+interrupted, or killed, stays under way: run the same command again to finish it, or give it
+up with --undo as long as the new number is not in force. docs/lanes.md has the whole story.`
+
+func (s *shell) lanesCommand() *cobra.Command {
+	var undo, verbose bool
+	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp, Args: cobra.MaximumNArgs(1)}
+	cmd.Flags().BoolVar(&undo, "undo", false, "give up a change that is under way")
+	addVerbose(cmd, &verbose)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; give N or --undo", err) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		n, err := lanesNumber(args, undo)
+		if err != nil {
+			return err
+		}
+		p, err := s.program(verbose)
+		if err != nil {
+			return failed(err, false)
+		}
+		return failed(s.lanes(cmd.Context(), p, n, undo), false)
+	}
+	return cmd
+}
+
+// lanesNumber reads N; 0 = not given.
+func lanesNumber(args []string, undo bool) (int, error) {
+	switch {
+	case len(args) == 0:
+		return 0, nil
+	case undo:
+		return 0, errors.New("give N or --undo, not both")
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", args[0])
+	}
+	if n < 1 || n > lane.MaxLanes {
+		return 0, fmt.Errorf("%w, and not %d", relane.ErrNumber, n)
+	}
+	return n, nil
+}
+
+func (s *shell) lanes(ctx context.Context, p *Program, n int, undo bool) error {
+	if err := p.account.Ensure(ctx); err != nil {
+		return fmt.Errorf("storage cannot be reached: %w", err)
+	}
+	change := s.relane(p)
+	var err error
+	switch {
+	case undo:
+		err = change.Undo(ctx)
+	case n > 0:
+		err = change.Run(ctx, n)
+	default:
+		return s.showLanes(ctx, change, p.settings.Lanes)
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, or --undo: %w", err)
+	}
+	return err
+}
+
+// relane is a change, wired.
+func (s *shell) relane(p *Program) relane.Config {
+	return relane.Config{
+		Store:  &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Now: time.Now},
+		Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease), Settle: p.settings.settle(), Log: p.log,
+		Drainer:  func(store *lane.Store) relane.Drainer { return drain.New(p.drainConfig(store, p.newBell(store))) },
+		Progress: func(text string) { fmt.Fprintln(s.stdout, text) },
+	}
+}
+
+// showLanes tells how things stand.
+func (s *shell) showLanes(ctx context.Context, change relane.Config, setting int) error {
+	meta, err := change.Meta(ctx)
+	if storage.Is(err, storage.NotFound) {
+		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stdout, "Lanes: %d (epoch %d). The setting says lanes: %d.\n", meta.Open.Lanes, meta.Open.Epoch, setting)
+	switch meta.Step {
+	case lane.StepNone:
+	case lane.StepUndo:
+		fmt.Fprintf(s.stdout, "A change to %d lanes is being undone: finish that with `handler lanes --undo`.\n", meta.Next.Lanes)
+	case lane.StepBooks:
+		fmt.Fprintf(s.stdout, "The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.\n", meta.Open.Lanes, meta.Open.Lanes)
+	default:
+		fmt.Fprintf(s.stdout, "A change to %d lanes is under way (%s): finish it with `handler lanes %d`, or give it up with `handler lanes --undo`.\n", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
+	}
+	for _, e := range meta.Earlier {
+		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Epoch, e.Lanes)
+	}
+	return nil
+}

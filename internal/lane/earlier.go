@@ -1,0 +1,114 @@
+package lane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Earlier epochs stay as they were when they were closed, until retention has removed
+// their messages. What was scheduled or dead then has a copy in the epoch that followed,
+// under the key that its old place gives (o_ rows); everything else is final.
+
+// from names a message's place in the row key of its copy: o_<epoch>.<lane>.<seq>.
+func from(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
+
+// since gives the stores of an epoch and of those that followed, in order; nil for an
+// epoch that is not known.
+func (s *Store) since(epoch int) []*Store {
+	var stores []*Store
+	for _, e := range append(s.Earlier[:len(s.Earlier):len(s.Earlier)], Epoch{s.Epoch, s.Lanes}) {
+		if e.Epoch == epoch || len(stores) > 0 {
+			stores = append(stores, s.In(e))
+		}
+	}
+	return stores
+}
+
+// moves says of a message of a closed lane whether it has a copy in a later epoch.
+func moves(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
+
+// follow reads the message an id names, where it stands now. NotFound when there is none.
+func (s *Store) follow(ctx context.Context, id weir.ID) (*Entry, error) {
+	stores := s.since(id.Epoch)
+	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
+		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
+	}
+	e, err := stores[0].ReadMessage(ctx, id.Lane, id.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if e.Message.ID.Nonce != id.Nonce {
+		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
+	}
+	for _, next := range stores[1:] {
+		if !moves(e.Stage) {
+			break
+		}
+		if e, err = next.copyOf(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return e, s.In(Epoch{e.Message.ID.Epoch, 0}).lookUpFirst(ctx, e)
+}
+
+// copyOf reads the copy of a message of the epoch before.
+func (s *Store) copyOf(ctx context.Context, e *Entry) (*Entry, error) {
+	lane := Of(e.Message.Key, s.Lanes)
+	r, err := s.Table.Get(ctx, s.partition(lane), prefixFrom+from(e.Message.ID))
+	if err != nil {
+		return nil, err
+	}
+	return s.ReadMessage(ctx, lane, values{r.Values}.int("Seq"))
+}
+
+// repeated looks an idempotency key up in earlier epochs: what was filed there is not filed
+// again. Their rows do not change any more, so what is not there will not come.
+func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
+	if idempotencyKey == "" || len(s.Earlier) == 0 {
+		return Receipt{}, false, nil
+	}
+	row, id, err := s.lookUpEarlier(ctx, m.Key, idempotencyKey)
+	if err != nil {
+		return Receipt{}, false, unavailable("append", err)
+	}
+	if id.IsZero() {
+		return Receipt{}, false, nil
+	}
+	if sum := sha256.Sum256(m.Body); row.string("BodyHash") != hex.EncodeToString(sum[:]) {
+		return Receipt{}, false, errOtherBody()
+	}
+	st, err := s.Status(ctx, id)
+	if weir.KindOf(err) == weir.NotFound {
+		return Receipt{}, false, nil // removed just now: its retention is over
+	}
+	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
+}
+
+// lookUpEarlier asks all earlier epochs at once for an idempotency row. The zero id: none
+// has it.
+func (s *Store) lookUpEarlier(ctx context.Context, key, idempotencyKey string) (values, weir.ID, error) {
+	rows, errs := make([]storage.Row, len(s.Earlier)), make([]error, len(s.Earlier))
+	var wg sync.WaitGroup
+	for i, e := range s.Earlier {
+		wg.Go(func() {
+			rows[i], errs[i] = s.Table.Get(ctx, partition(e.Epoch, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err == nil {
+			v, e := values{rows[i].Values}, s.Earlier[i]
+			return v, weir.ID{Epoch: e.Epoch, Lane: Of(key, e.Lanes), Seq: v.int("Seq"), Nonce: v.string("Nonce")}, nil
+		}
+		if !storage.Is(err, storage.NotFound) {
+			return values{}, weir.ID{}, err
+		}
+	}
+	return values{}, weir.ID{}, nil
+}

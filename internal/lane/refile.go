@@ -1,0 +1,260 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Refile copies what closed lanes keep for later into the lanes of the epoch that follows:
+// scheduled messages, dead ones, and the versions that were delivered last. Nobody else
+// writes there, since nobody knows of the epoch before it opens. It can be repeated at any
+// point: a message's o_ row, written with its copy, says that it is there, and every
+// transaction is conditional on the new lane's head, so none that is late does anything.
+type Refile struct {
+	From, To *Store
+}
+
+const (
+	// refileRead is how many messages are read before they are written.
+	refileRead = 256
+	// refileDense is up to how many rows are read for one that is wanted.
+	refileDense = 4
+	// refileMessages is what a transaction holds: two control rows, three rows a message.
+	refileMessages = (storage.MaxOps - 2) / 3
+)
+
+// Prepare makes the new lanes' control rows. Their fences go on from the highest of the
+// old ones, so that no key's fence ever falls.
+func (r *Refile) Prepare(ctx context.Context) error {
+	fences := make([]int64, r.From.Lanes)
+	err := Each(r.From.Lanes, func(lane int) error {
+		c, err := r.From.Control(ctx, lane)
+		fences[lane] = c.Tail.Fence
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fence := slices.Max(fences)
+	return Each(r.To.Lanes, func(lane int) error { return r.To.ensure(ctx, lane, fence) })
+}
+
+// Lane copies one old lane, in the order of its log.
+func (r *Refile) Lane(ctx context.Context, lane int) error {
+	if err := r.latest(ctx, lane); err != nil {
+		return fmt.Errorf("delivered versions: %w", err)
+	}
+	list, err := r.list(ctx, lane)
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(list, refileRead) {
+		if err := r.read(ctx, lane, chunk); err != nil {
+			return err
+		}
+		byLane := map[int][]*refiled{}
+		for _, m := range chunk {
+			if m.row.Key != "" {
+				to := Of(values{m.row.Values}.string("Key"), r.To.Lanes)
+				byLane[to] = append(byLane[to], m)
+			}
+		}
+		targets := slices.Sorted(maps.Keys(byLane))
+		err := Each(len(targets), func(i int) error { return r.fileAll(ctx, targets[i], byLane[targets[i]]) })
+		if err != nil {
+			return err
+		}
+		clear(chunk) // bodies
+	}
+	return nil
+}
+
+// refiled is a message on its way.
+type refiled struct {
+	id    weir.ID // where it stood
+	index storage.Row
+	row   storage.Row // its m_ row; no key = gone
+}
+
+// list reads the indexes of what is to be copied, in the order of the log.
+func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
+	var list []*refiled
+	for _, prefix := range []string{prefixDead, prefixDue} {
+		q := storage.Query{Partition: r.From.partition(lane), From: prefix, To: after(prefix)}
+		for more := true; more; {
+			page, err := r.From.Table.Range(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			for _, row := range page.Rows {
+				seq, err := parseSeq(row.Key[strings.LastIndex(row.Key, "_")+1:])
+				if err != nil {
+					return nil, fmt.Errorf("lane: row %q: %w", row.Key, err)
+				}
+				list = append(list, &refiled{id: weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: seq}, index: row})
+				q.From, q.After = "", row.Key
+			}
+			more = page.More
+		}
+	}
+	slices.SortFunc(list, func(a, b *refiled) int { return int(a.id.Seq - b.id.Seq) })
+	return list, nil
+}
+
+// read fills in the messages' rows. One that retention has taken meanwhile stays empty.
+// Where they stand close together they are read in pages.
+func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
+	low, high := chunk[0].id.Seq, chunk[len(chunk)-1].id.Seq
+	if high-low < refileDense*int64(len(chunk)) {
+		return r.readPages(ctx, lane, chunk, storage.Query{Partition: r.From.partition(lane), From: messageKey(low), To: messageKey(high + 1)})
+	}
+	return Each(len(chunk), func(i int) error {
+		row, err := r.From.Table.Get(ctx, r.From.partition(lane), messageKey(chunk[i].id.Seq))
+		if storage.Is(err, storage.NotFound) {
+			return nil
+		}
+		chunk[i].fill(row)
+		return err
+	})
+}
+
+func (r *Refile) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
+	byKey := make(map[string]*refiled, len(chunk))
+	for _, m := range chunk {
+		byKey[messageKey(m.id.Seq)] = m
+	}
+	for {
+		page, err := r.From.Table.Range(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, row := range page.Rows {
+			if m := byKey[row.Key]; m != nil {
+				m.fill(row)
+			}
+			q.From, q.After = "", row.Key
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+func (m *refiled) fill(row storage.Row) {
+	m.row = row
+	m.id.Nonce = values{row.Values}.string("Nonce")
+}
+
+// fileAll files messages in one new lane, as many in a transaction as it holds.
+func (r *Refile) fileAll(ctx context.Context, lane int, list []*refiled) error {
+	for len(list) > 0 {
+		n, bytes := 0, 0
+		for n < len(list) && n < refileMessages {
+			bytes += changeBytes(&Change{ops: []storage.Op{{Values: list[n].row.Values}, {Values: list[n].index.Values}}})
+			if n > 0 && bytes > maxGroupBytes {
+				break
+			}
+			n++
+		}
+		if err := r.file(ctx, lane, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// file writes one transaction until it is known to be done. Before each try what is there
+// already is left out.
+func (r *Refile) file(ctx context.Context, lane int, list []*refiled) error {
+	for known := false; ; known = true {
+		c, err := r.To.Control(ctx, lane)
+		if err == nil && known {
+			list, err = r.missing(ctx, lane, list)
+		}
+		if err == nil {
+			if len(list) == 0 {
+				return nil
+			}
+			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), r.ops(c, list))
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil, !uncertain(err) && !storage.Is(err, storage.Conflict):
+			return err
+		}
+		pause(ctx, r.To.jitter(conflictPause))
+	}
+}
+
+// missing leaves out what is filed.
+func (r *Refile) missing(ctx context.Context, lane int, list []*refiled) ([]*refiled, error) {
+	there := make([]bool, len(list))
+	err := Each(len(list), func(i int) error {
+		_, err := r.To.Table.Get(ctx, r.To.partition(lane), prefixFrom+from(list[i].id))
+		there[i] = err == nil
+		if storage.Is(err, storage.NotFound) {
+			return nil
+		}
+		return err
+	})
+	var rest []*refiled
+	for i, m := range list {
+		if !there[i] {
+			rest = append(rest, m)
+		}
+	}
+	return rest, err
+}
+
+// ops make the transaction: both control rows, then each message's rows. Dead ones are
+// counted at once; what is scheduled is found by the first holder, which reads the log.
+func (r *Refile) ops(c Control, list []*refiled) []storage.Op {
+	dead := c.Tail.Counts.Dead
+	ops := make([]storage.Op, 2, 2+3*len(list))
+	for i, m := range list {
+		seq := c.Head.Next + int64(i)
+		index := prefixDead
+		if strings.HasPrefix(m.index.Key, prefixDead) {
+			dead++
+		} else {
+			index = m.index.Key[:strings.LastIndex(m.index.Key, "_")+1]
+		}
+		ops = append(ops,
+			storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: m.values()},
+			storage.Op{Kind: storage.Insert, Key: index + Place(seq), Values: m.indexValues(seq)},
+			storage.Op{Kind: storage.Insert, Key: prefixFrom + from(m.id), Values: map[string]any{"Seq": seq}})
+	}
+	ops[0] = headOp(c.Head, map[string]any{"Next": c.Head.Next + int64(len(list))})
+	ops[1] = storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{"Dead": dead}}
+	return ops
+}
+
+// values are the copy's: the message as it was, with its first id and its old place. Its
+// idempotency row stays in the old lane, where repeats look for it.
+func (m *refiled) values() map[string]any {
+	v := maps.Clone(m.row.Values)
+	delete(v, "Idem")
+	delete(v, "Held")
+	delete(v, "Place")
+	v["From"] = from(m.id)
+	if v["Origin"] == nil {
+		v["Origin"] = m.id.String()
+	}
+	return v
+}
+
+func (m *refiled) indexValues(seq int64) map[string]any {
+	v := maps.Clone(m.index.Values)
+	if _, ok := v["Seq"]; ok {
+		v["Seq"] = seq
+	}
+	return v
+}

@@ -1,0 +1,193 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// ErrClosed says that the lane's epoch is over, or about to be: nobody may hold it.
+var ErrClosed = errors.New("closed: the number of lanes is being changed")
+
+// sealedRetry is what an upstream is told to wait: a change of the number of lanes takes
+// seconds where the lanes run empty, and it is as well to ask again as to wait longer.
+const sealedRetry = 10 * time.Second
+
+func errSealed(op string) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "the number of lanes is being changed; try again", RetryAfter: sealedRetry}
+}
+
+// Seal shuts a lane's head. Every append is conditional on head's ETag, so what is not
+// filed when this returns never will be.
+func (s *Store) Seal(ctx context.Context, lane int) error {
+	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+		return c.Head.Sealed, headOp(c.Head, map[string]any{"Sealed": true})
+	})
+	return err
+}
+
+// Unseal opens it again, and has the next holder look for what fell due meanwhile. It writes
+// head even where that is open, so that no seal which is still on its way can arrive any
+// more.
+func (s *Store) Unseal(ctx context.Context, lane int) error {
+	var first storage.ETag
+	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+		if first == "" {
+			first = c.Head.ETag
+		}
+		return !c.Head.Sealed && c.Head.ETag != first, headOp(c.Head, map[string]any{"Sealed": false, "Touched": c.Head.Touched + 1})
+	})
+	return err
+}
+
+func headOp(h Head, v map[string]any) storage.Op {
+	return storage.Op{Kind: storage.Merge, Key: headKey, IfMatch: h.ETag, Values: v}
+}
+
+// Book writes into a closed lane's tail how many of its messages have moved on: the dead
+// among them, and those that were scheduled. They are counted in the next epoch then.
+func (s *Store) Book(ctx context.Context, lane int) error {
+	dead, err := s.keys(ctx, lane, prefixDead)
+	if err != nil {
+		return err
+	}
+	scheduled, err := s.keys(ctx, lane, prefixDue)
+	if err != nil {
+		return err
+	}
+	_, err = s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+		return c.Tail.Booked, storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{
+			"Booked": true, "Dead": c.Tail.Counts.Dead - int64(len(dead)), "Moved": int64(len(dead) + len(scheduled))}}
+	})
+	return err
+}
+
+// mark makes one conditional write of a control row until it is known to be done.
+func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (Control, error) {
+	for {
+		c, err := s.Control(ctx, lane)
+		if err == nil {
+			done, write := op(c)
+			if done {
+				return c, nil
+			}
+			if _, err = s.Table.Transact(ctx, s.partition(lane), []storage.Op{write}); err == nil {
+				return c, nil
+			}
+		}
+		if !uncertain(err) || ctx.Err() != nil {
+			return c, err
+		}
+		if !storage.Is(err, storage.Precondition) { // a lost race is run again at once
+			pause(ctx, resendPause)
+		}
+	}
+}
+
+// Rest is what keeps a sealed lane from being closed.
+type Rest struct {
+	Waiting int64     // messages of the log, or, where that is empty, held ones
+	Until   time.Time // nothing is sent before this moment; zero = soon
+	Reason  string    // of a pause of the CMS
+}
+
+// Empty says that the lane can be closed.
+func (r Rest) Empty() bool { return r == Rest{} }
+
+// Rest looks whether a lane has run empty: nothing in the log, nothing held, no wish, and
+// nothing that may still be at work in the CMS. Scheduled messages do not count.
+func (s *Store) Rest(ctx context.Context, lane int) (Rest, error) {
+	c, err := s.Control(ctx, lane)
+	if err != nil {
+		return Rest{}, err
+	}
+	return s.rest(ctx, lane, c)
+}
+
+func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
+	waiting := c.Head.Next - c.Tail.Cursor
+	if c.Touched() {
+		waiting = max(waiting, 1)
+	}
+	if waiting == 0 {
+		blocks, err := s.Blocks(ctx, lane)
+		if err != nil {
+			return Rest{}, err
+		}
+		for _, b := range blocks {
+			waiting += max(b.Held, 1)
+		}
+	}
+	rest := Rest{Waiting: waiting}
+	if waiting > 0 && c.Tail.PausedUntil.After(s.Now()) {
+		rest.Until, rest.Reason = c.Tail.PausedUntil, c.Tail.PauseReason
+	}
+	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.RateNext} {
+		if !shut.IsZero() && shut.Add(clockSkew).After(s.Now()) && shut.After(rest.Until) {
+			rest.Until = shut.Add(clockSkew)
+		}
+	}
+	return rest, nil
+}
+
+// clockSkew is how far the clocks of two processes may differ.
+const clockSkew = 2 * time.Second
+
+// Close ends a sealed lane for good, if it has run empty: nobody can hold it any more. The
+// caller has its lease, whose context ctx is. settle is what a holder that crashed may
+// have left at work in the CMS.
+func (s *Store) Close(ctx context.Context, lane int, nonce string, settle time.Duration) (closed bool, err error) {
+	w, err := s.Take(ctx, lane, nonce, Tail{}, func(t *Tail) {
+		if t.Open {
+			t.SettleUntil, t.Open = s.Now().Add(settle+clockSkew), false
+		}
+	})
+	if errors.Is(err, ErrClosed) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	c, err := s.Control(ctx, lane)
+	if err != nil || !c.Head.Sealed {
+		return false, err
+	}
+	rest, err := s.rest(ctx, lane, Control{Head: c.Head, Tail: w.tail})
+	if err != nil || !rest.Empty() {
+		return false, err
+	}
+	next := w.tail
+	next.Commit++
+	next.Closed = true
+	err = w.write(ctx, next, nil)
+	return err == nil, err
+}
+
+// Reopen lets a lane be held again. The caller has its lease. It writes tail even where
+// that is open, so that no closing which is still on its way can arrive any more.
+func (s *Store) Reopen(ctx context.Context, lane int, nonce string) error {
+	_, err := s.take(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.Closed = false; return true })
+	return err
+}
+
+// keys reads the keys of a lane's rows that begin with prefix.
+func (s *Store) keys(ctx context.Context, lane int, prefix string) ([]string, error) {
+	var keys []string
+	q := storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: []string{"Seq"}}
+	for {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			keys = append(keys, r.Key)
+			q.From, q.After = "", r.Key
+		}
+		if !page.More {
+			return keys, nil
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package relane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/relane"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on: the
+// write is not made, or it is made, or it arrives after somebody else has taken over. Then
+// the change is finished or undone, and nothing may be lost, doubled or out of order.
+func TestCrash_AtEveryWrite(t *testing.T) {
+	for name, fault := range map[string]storagetest.Fault{
+		"Before": {Kind: storagetest.FailBefore},
+		"After":  {Kind: storagetest.FailAfter},
+		"Late":   {Kind: storagetest.Late, Delay: 25 * time.Second},
+	} {
+		for _, undo := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/Undo=%v", name, undo), func(t *testing.T) {
+				t.Parallel()
+				crashes := 0
+				for at, killed := 1, true; killed && !t.Failed(); at++ {
+					synctest.Test(t, func(t *testing.T) {
+						w := &world{t: t, account: memory.New(time.Now), cms: &cms{}, crashed: true}
+						killed = w.crashAt(at, fault, undo)
+					})
+					if t.Failed() {
+						t.Logf("killed at write %d", at)
+					}
+					crashes = at
+				}
+				if crashes < 20 && !t.Failed() {
+					t.Errorf("only %d writes were tried", crashes)
+				}
+			})
+		}
+	}
+}
+
+// crashAt does one change that is killed at a write; false when it had fewer.
+func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
+	h := w.start(2)
+	keep := w.prepare(h)
+	killed := w.killedCommand(at, fault, 3)
+	if killed && undo {
+		err := w.command(storagetest.NewFaults()).Undo(w.t.Context())
+		if errors.Is(err, relane.ErrTooLate) {
+			w.change(3)
+		} else if err != nil {
+			w.t.Fatalf("undo: %v", err)
+		}
+		time.Sleep(30 * time.Second) // what is late finds lanes that nobody has touched since
+		if w.meta().Open.Epoch == 1 {
+			w.noCopies()
+		}
+	} else {
+		w.change(3)
+	}
+	h.stop(w.t)
+	for _, last := range []int{0, 4} { // as it is, and after one more change
+		if last != 0 {
+			w.change(last)
+		}
+		h = w.start(w.meta().Open.Lanes)
+		w.post(h, "k1", fmt.Sprint("afterwards ", last))
+		old := w.post(h, "k2", fmt.Sprint("version 5, ", last), func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
+		w.comes(h, old, weir.Superseded)
+		time.Sleep(30 * time.Second) // what is late arrives
+		for _, s := range w.sent {
+			if !strings.HasPrefix(s.body, "bad") && !strings.HasPrefix(s.body, "version 5") && !keep[s] {
+				w.comes(h, s, weir.Delivered)
+			}
+		}
+		w.holds(h, int64(len(keep)))
+		if last != 0 {
+			time.Sleep(farAhead)
+			w.holds(h, 0)
+		}
+		h.stop(w.t)
+	}
+	return killed
+}
+
+// noCopies holds that an undone change has left no message behind.
+func (w *world) noCopies() {
+	w.t.Helper()
+	for number := range 3 {
+		page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
+		if err != nil || len(page.Rows) > 0 {
+			w.t.Errorf("lane %d of the epoch that never opened has %d rows: %v", number, len(page.Rows), err)
+		}
+	}
+}
+
+// prepare sends messages of every kind. It gives those that are to wait.
+func (w *world) prepare(h *handler) map[*sent]bool {
+	keep := map[*sent]bool{}
+	w.comes(h, w.post(h, "k1", "bad"), weir.Dead)
+	w.comes(h, w.post(h, "k4", "bad"), weir.Dead)
+	w.comes(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }), weir.Delivered)
+	later := func(key, body string, after time.Duration) *sent {
+		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
+	}
+	later("k0", "falls due meanwhile", 4*time.Second)
+	for i := range 3 { // accepted in the opposite order; the last two of one moment
+		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
+		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
+	}
+	w.comes(h, w.post(h, "k4", "flaky"), weir.Retrying)
+	for i := range 5 {
+		w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i))
+	}
+	return keep
+}
+
+// farAhead is a due time after everything that a test does.
+const farAhead = 2 * time.Hour
+
+// killedCommand runs a change that ends at a write as by SIGKILL. It says whether it came so
+// far.
+func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
+	ctx, kill := context.WithCancel(w.t.Context())
+	defer kill()
+	faults := storagetest.NewFaults()
+	var writes atomic.Int64 // its drains may still be ending when it has come back
+	faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
+			return storagetest.Fault{}
+		}
+		switch n := writes.Add(1); {
+		case n < int64(at):
+			return storagetest.Fault{}
+		case n == int64(at):
+			kill()
+			return fault
+		}
+		return storagetest.Fault{Kind: storagetest.FailBefore}
+	})
+	err := w.command(faults).Run(ctx, n)
+	if killed := writes.Load() >= int64(at); killed || err == nil {
+		return killed
+	}
+	w.t.Fatalf("the change: %v", err)
+	return false
+}
+
+// TestFaults_OfStorage holds that a change goes through though every third write fails in
+// some way.
+func TestFaults_OfStorage(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{t: t, account: memory.New(time.Now), cms: &cms{}, crashed: true}
+			h := w.start(3)
+			keep := w.prepare(h)
+			faults, chance := storagetest.NewFaults(), rand.New(rand.NewPCG(seed, 1))
+			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+			faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if c.Port == "leases" || chance.IntN(3) > 0 {
+					return storagetest.Fault{}
+				}
+				return storagetest.Fault{Kind: kinds[chance.IntN(3)], Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
+			})
+			if err := w.command(faults).Run(t.Context(), 5); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			h.stop(t)
+			faults.Wait()
+			h = w.start(5)
+			time.Sleep(time.Minute)
+			w.holds(h, int64(len(keep)))
+			time.Sleep(farAhead)
+			w.holds(h, 0)
+			h.stop(t)
+		})
+	}
+}

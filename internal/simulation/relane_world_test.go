@@ -1,0 +1,303 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/relane"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// The scenario of relane_test.go has a world of its own: what the other one watches is one
+// epoch.
+
+// town is instances, upstreams and a CMS over one storage account, in which the number of
+// lanes changes.
+type town struct {
+	dice     *dice
+	account  *memory.Account
+	faults   float64
+	began    time.Time
+	trouble  time.Duration // how long faults go on
+	cms      *recorder
+	upstream sync.WaitGroup
+	loose    sync.WaitGroup
+	done     context.Context
+
+	mu       sync.Mutex
+	slots    []*life
+	letters  []*letter
+	problems []string
+	crashes  int
+	commands int
+}
+
+// letter is a message as its upstream knows it.
+type letter struct {
+	number    int
+	key, body string
+	due       time.Duration // after it is sent; 0 = now
+	id        weir.ID
+}
+
+func (w *town) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (w *town) calm() bool { return time.Since(w.began) > w.trouble }
+
+// life is one process, or one run of the command.
+type life struct {
+	w       *town
+	name    string
+	store   *lane.Store
+	appends *lane.Appender
+	drainer *drain.Drainer
+	faults  *storagetest.Faults
+	ctx     context.Context
+	end     context.CancelFunc
+
+	mu     sync.Mutex
+	dead   bool
+	writes int
+	killAt int // at this write it is killed; 0 = never
+}
+
+func (w *town) newLife(name string) *life {
+	p := &life{w: w, name: name, faults: storagetest.NewFaults()}
+	p.ctx, p.end = context.WithCancel(w.done)
+	p.faults.Set(p.fault)
+	p.store = &lane.Store{Table: p.faults.Table(w.account.Table()), Bodies: p.faults.Blobs(w.account.Blobs()), Now: time.Now, Rand: w.dice.source(name + " store")}
+	return p
+}
+
+// fault decides what becomes of an operation.
+func (p *life) fault(c storagetest.Call) storagetest.Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead {
+		return storagetest.Fault{Kind: storagetest.FailBefore}
+	}
+	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+	broken := storagetest.Fault{Kind: kinds[p.w.dice.below(p.name+" kind", 3)], Delay: p.w.dice.between(p.name+" late", time.Millisecond, 20*time.Second)}
+	if c.Op == "Transact" || c.Port == "leases" {
+		if p.writes++; p.writes == p.killAt {
+			p.dead = true
+			p.end()
+			return broken
+		}
+	}
+	if p.w.calm() || !p.w.dice.chance(p.name+" fault", p.w.faults) {
+		return storagetest.Fault{}
+	}
+	return broken
+}
+
+func (p *life) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// kill ends it as SIGKILL does.
+func (p *life) kill() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.close(0)
+}
+
+// close ends its drains within a time, and all that goes on in it.
+func (p *life) close(within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if p.drainer != nil {
+		_ = p.drainer.Close(ctx) // not in time: as if it were killed
+	}
+	p.end()
+}
+
+func (p *life) newDrainer(store *lane.Store) *drain.Drainer {
+	return drain.New(drain.Config{
+		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Bell: silent{}, Lease: townLease, Settle: townSettle,
+		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second}, Now: time.Now, Rand: p.w.dice.source(p.name + " drain"), Log: quietLog,
+	})
+}
+
+const (
+	townLease  = 15 * time.Second
+	townSettle = 2 * time.Second
+)
+
+type silent struct{}
+
+func (silent) Ring(context.Context, int) error { return nil }
+
+// run is one slot's: process after process, each with the setting that is deployed, until
+// the end.
+func (w *town) run(slot int) {
+	for n := 1; w.done.Err() == nil; n++ {
+		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
+		meta, err := w.eyes().Meta(context.Background())
+		if err == nil {
+			p.store.Lanes = meta.Open.Lanes
+			err = p.store.Open(p.ctx)
+		}
+		if err != nil { // storage, or the number changed just then: the host starts it again
+			p.end()
+			time.Sleep(w.dice.between("start again", 500*time.Millisecond, 2*time.Second))
+			continue
+		}
+		p.live(slot)
+		time.Sleep(w.dice.between("down", 100*time.Millisecond, 10*time.Second))
+	}
+}
+
+// live is one process's time, until it is killed, its epoch is over or all is.
+func (p *life) live(slot int) {
+	w := p.w
+	nudge := make(chan struct{}, 1)
+	p.drainer = p.newDrainer(p.store)
+	p.appends = lane.NewAppender(p.store, quietLog)
+	p.appends.Filed = p.drainer.Offer
+	p.appends.Sealed = func() {
+		select {
+		case nudge <- struct{}{}:
+		default:
+		}
+	}
+	w.mu.Lock()
+	w.slots[slot] = p
+	w.mu.Unlock()
+	w.loose.Go(p.sweep)
+	if !w.calm() && w.dice.chance(p.name+" killed", 0.6) {
+		w.loose.Go(func() {
+			time.Sleep(w.dice.between(p.name+" lives", time.Second, 40*time.Second))
+			w.mu.Lock()
+			w.crashes++
+			w.mu.Unlock()
+			p.kill()
+		})
+	}
+	if err := relane.Watch(p.ctx, p.store, nudge); err != nil && !errors.Is(err, relane.ErrChanged) {
+		w.fail("%s: watch: %v", p.name, err)
+	}
+	p.close(10 * time.Second)
+}
+
+func (p *life) sweep() {
+	for p.ctx.Err() == nil {
+		for number := range p.store.Lanes {
+			p.drainer.Wake(number)
+		}
+		select {
+		case <-time.After(time.Minute):
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// eyes is a store without faults, of the epoch that is open.
+func (w *town) eyes() *lane.Store {
+	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
+	if meta, err := s.Meta(context.Background()); err == nil {
+		s.Adopt(meta)
+	}
+	return s
+}
+
+// post sends a letter until it is accepted, as an upstream does, and asks once more where
+// the seed says so.
+func (w *town) post(l *letter) {
+	name := fmt.Sprint("letter ", l.number)
+	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
+	if l.due > 0 {
+		m.DueAt = time.Now().Add(l.due)
+	}
+	for times := 0; w.done.Err() == nil; {
+		w.mu.Lock()
+		p := w.slots[w.dice.below(name+" to", len(w.slots))]
+		w.mu.Unlock()
+		if p != nil && !p.isDead() {
+			ctx, cancel := context.WithTimeout(p.ctx, patience)
+			r, err := p.appends.Append(ctx, m, name)
+			cancel()
+			if err == nil && !p.isDead() {
+				if id := r.Message.Public(); !l.id.IsZero() && id != l.id {
+					w.fail("%s was filed as %+v and as %+v", name, l.id, id)
+				} else {
+					l.id = id
+				}
+				if times++; times == 2 || !w.dice.chance(name+" again", 0.5) {
+					return
+				}
+				time.Sleep(w.dice.between(name+" later", time.Second, time.Minute))
+				continue
+			}
+		}
+		time.Sleep(w.dice.between(name+" pause", 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// recorder is the CMS: it takes a while, refuses what is bad, and notes what it got.
+type recorder struct {
+	mu     sync.Mutex
+	active map[string]string // by key: what is being written
+	log    []entry
+	down   func() bool
+}
+
+type entry struct {
+	id, key, body string
+	fence         int64
+	at            time.Time
+}
+
+// sender is one process's way to it.
+type sender struct{ p *life }
+
+func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	w, m, started := s.p.w, d.Message, time.Now()
+	if s.p.isDead() {
+		<-ctx.Done()
+		return weir.Result{Outcome: weir.OutcomeNone, StartedAt: started}
+	}
+	if w.cms.down() {
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "the CMS is down", StartedAt: started}
+	}
+	c := w.cms
+	c.mu.Lock()
+	if other, busy := c.active[m.Key]; busy {
+		w.fail("%s sends %q while %q is being written", s.p.name, m.Body, other)
+	}
+	c.active[m.Key] = string(m.Body)
+	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
+	c.mu.Unlock()
+	finished := make(chan struct{})
+	w.loose.Go(func() { // also when nobody waits for it any more
+		time.Sleep(w.dice.between("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
+		c.mu.Lock()
+		delete(c.active, m.Key)
+		c.mu.Unlock()
+		close(finished)
+	})
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true, StartedAt: started}
+	}
+	if strings.Contains(string(m.Body), "bad") {
+		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content", StartedAt: started}
+	}
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: started}
+}

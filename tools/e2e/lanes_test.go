@@ -1,0 +1,146 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lanes runs `handler lanes`, and gives what it prints and its exit code.
+func (s *system) lanes(args ...string) (string, int) {
+	s.t.Helper()
+	e := s.handler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
+	return e.stdout + e.stderr, e.code
+}
+
+// relane changes the number of lanes and deploys the setting.
+func (s *system) relane(from, to int) {
+	s.t.Helper()
+	out, code := s.lanes(fmt.Sprint(to))
+	s.t.Logf("handler lanes %d:\n%s", to, out)
+	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) {
+		s.t.Fatalf("exit code %d", code)
+	}
+	path := filepath.Join(s.app, "weir.yaml")
+	write(s.t, path, strings.Replace(read(s.t, path), fmt.Sprintf("lanes: %d ", from), fmt.Sprintf("lanes: %d ", to), 1), 0o644)
+	s.eventually("the handlers run with the new number", 2*time.Minute, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+}
+
+func TestLanes_UpAndDown(t *testing.T) {
+	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s", "min: 1s, max: 5m", "min: 100ms, max: 200ms")
+	s.faults(`{"failPath":"/bad"}`)
+	bad, err := s.try("/bad", 1, "bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.allFinal([]message{bad}, "dead", time.Minute)
+	messages := s.weir + "/api/messages"
+	_, _, soon := s.call("POST", messages, article("/soon", 1), "Weir-Deliver-After", "8s")
+	_, _, later := s.call("POST", messages, article("/later", 1), "Weir-Deliver-After", "48h")
+	_, _, never := s.call("POST", messages, article("/never", 1), "Weir-Deliver-After", "24h")
+	var accepted []message
+	from := 2
+	for round, to := range []int{5, 1} {
+		// A burst goes on through all of it: what is answered with 503 comes again.
+		posted := make(chan []message, 1)
+		go func() { posted <- s.burstFrom(t.Context(), 8, 25, 1+25*round) }()
+		before := s.stats().Writes
+		s.eventually("the lanes move", time.Minute, func() bool { return s.stats().Writes > before+20 })
+		s.relane(from, to)
+		accepted = append(accepted, <-posted...)
+		from = to
+	}
+	one := func(m map[string]any) string { return messages + "/" + m["id"].(string) }
+	if code, _, said := s.call("PATCH", one(later), fmt.Sprintf(`{"deliverAt": %q}`, time.Now().Add(time.Second).Format(time.RFC3339Nano))); code != 200 || said["id"] != later["id"] {
+		t.Errorf("move, by the id of two epochs ago: %d %v", code, said)
+	}
+	if code, _, said := s.call("DELETE", one(never), ""); code != 200 || said["stage"] != "cancelled" {
+		t.Errorf("cancel, by the id of two epochs ago: %d %v", code, said)
+	}
+	for _, m := range []map[string]any{soon, later} {
+		accepted = append(accepted, message{ID: m["id"].(string), Key: m["key"].(string), version: 1})
+	}
+	s.allFinal(accepted, "delivered", 2*time.Minute)
+	st := s.stats()
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 402 || st.Writes-st.Repeats != 402 {
+		t.Errorf("%d accepted; the CMS's record: %+v", len(accepted), st)
+	}
+	if got := get[message](s, s.weir+"/api/messages/"+bad.ID); got.Stage != "dead" || got.ID != bad.ID || got.Attempts != 5 {
+		t.Errorf("the dead one, two epochs later: %+v", got)
+	}
+	for _, m := range []message{accepted[0], bad} {
+		path, version, key := m.Key, 1, "bad"
+		if m.ID != bad.ID {
+			version = m.version
+			key = fmt.Sprintf("%s@%d", path, version)
+		}
+		again, err := s.try(path, version, key)
+		if err != nil || !again.Duplicate || again.ID != m.ID {
+			t.Errorf("%+v again: %+v %v", m, again, err)
+		}
+	}
+}
+
+func TestLanes_WrongInput(t *testing.T) {
+	s := newSystem(t, 1, "lanes: 1 ", "lanes: 2 ")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"0", 2, "must be 1 to 1024"},
+		{"-1", 2, "give N or --undo"},
+		{"1025", 2, "must be 1 to 1024"},
+		{"many", 2, "is not a number"},
+		{"2.5", 2, "is not a number"},
+		{"2 3", 2, "at most 1 arg"},
+		{"2 --undo", 2, "not both"},
+		{"2", 0, "The number of lanes is 2."},
+		{"--undo", 0, "no change to undo"},
+		{"", 0, "Lanes: 2 (epoch 1)"},
+	} {
+		out, code := s.lanes(strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("handler lanes %s: %d\n%s", c.args, code, out)
+		}
+	}
+}
+
+func TestLanes_InterruptedAndUndone(t *testing.T) {
+	s := newSystem(t, 1, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s", "max: 5m", "max: 2s")
+	s.faults(`{"down":true}`)
+	waiting := s.burst(t.Context(), 4, 2)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(built, "handler"), "lanes", "3")
+	cmd.Env = append(append(os.Environ(), s.env()...), "FUNCTIONS_APP_ROOT_PATH="+s.app)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("intake is shut", time.Minute, func() bool {
+		_, err := s.try("/p/0", 99, "refused")
+		return err != nil && strings.Contains(err.Error(), "503") && strings.Contains(err.Error(), "lanes")
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if out, code := s.lanes(); code != 0 || !strings.Contains(out, "A change to 3 lanes is under way (drain)") {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if out, code := s.lanes("--undo"); code != 0 || !strings.Contains(out, "Undone: the number of lanes is 2") {
+		t.Fatalf("%d\n%s", code, out)
+	}
+	s.faults(`{}`)
+	after, err := s.try("/p/0", 99, "refused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.allFinal(append(waiting, after), "delivered", time.Minute)
+	if st := s.stats(); st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
+		t.Errorf("%+v", st)
+	}
+}
