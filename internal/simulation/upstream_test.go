@@ -103,10 +103,10 @@ func (w *world) send(ctx context.Context, name string, s *submission) {
 
 // sendOther sends another body under the idempotency key of a message that was filed.
 func (w *world) sendOther(ctx context.Context, s *submission) {
-	if s.idem == "" || s.id.IsZero() || !w.dice.chance("other", 0.1) {
+	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.chance("other", 0.1) {
 		return
 	}
-	other := *s
+	other := submission{message: s.message, idem: s.idem}
 	other.message.Body = []byte("another")
 	p := w.slots[w.dice.below("other to", len(w.slots))].now()
 	if r, err := w.call(ctx, p, &other); err == nil {
