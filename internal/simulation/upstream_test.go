@@ -101,7 +101,7 @@ func (w *world) send(ctx context.Context, name string, s *submission) {
 
 // sendOther sends another body under the idempotency key of a message that was filed.
 func (w *world) sendOther(ctx context.Context, s *submission) {
-	if s.idem == "" || s.id.IsZero() || !w.dice.chance("other", 0.1) {
+	if s.idem == "" || !w.check.filed(s) || !w.dice.chance("other", 0.1) {
 		return
 	}
 	other := *s
