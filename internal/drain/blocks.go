@@ -20,6 +20,24 @@ func (b blocks) nextDue() time.Time {
 	return next
 }
 
+// ahead gives, by key, the number from which on the log waits for the first try of what was
+// released; nil when there is nothing of the kind.
+func (b blocks) ahead() map[string]int64 {
+	var ahead map[string]int64
+	for _, blk := range b {
+		if blk.Ahead == 0 {
+			continue
+		}
+		if ahead == nil {
+			ahead = map[string]int64{}
+		}
+		if from := ahead[blk.KeyHash]; from == 0 || blk.Ahead < from {
+			ahead[blk.KeyHash] = blk.Ahead
+		}
+	}
+	return ahead
+}
+
 // due gives the block that has waited longest past its time among those usable.
 func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
 	var first *lane.Block

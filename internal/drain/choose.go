@@ -68,12 +68,15 @@ func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 // fromLog gives the log's next whose key is neither blocked nor closed, or what supersedes
 // it. What is blocked is put behind its key's failed message and leaves the window.
 func (r *run) fromLog(ctx context.Context) (*candidate, error) {
-	passed := map[string]bool{} // keys with an earlier message still in the window
+	passed, ahead := map[string]bool{}, r.blocks.ahead() // keys with an earlier message still in the window, or in a block
 	for i := 0; i < len(r.window.entries); {
 		e := r.window.entries[i]
 		key := e.KeyHash()
 		switch {
 		case passed[key]:
+			i++
+		case ahead[key] != 0 && e.Seq() >= ahead[key]:
+			passed[key] = true
 			i++
 		case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:
 			r.holdBack(e, r.blocks[key])
@@ -137,7 +140,6 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 		b.Next = e.Message.DueAt
 		return false
 	}
-	b.From = e.After()
 	return r.reached(b)
 }
 
@@ -145,12 +147,14 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 // be superseded, and the block waits for that to be committed.
 func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error) {
 	if b.First != nil && !b.First.Message.Supersede {
+		b.From = b.First.After()
 		return b.First, nil
 	}
 	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
 	if err != nil {
 		return nil, err
 	}
+	b.From = line[0].After()
 	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
 	if err != nil || !e.Message.Supersede {
 		return e, err
@@ -229,7 +233,7 @@ func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 		b = r.blockFor(c.entry)
 		r.window.remove(c.entry)
 	}
-	b.Next, b.First = next, r.keep(c.entry)
+	b.Next, b.Ahead, b.First = next, 0, r.keep(c.entry)
 	ch.Block(*b)
 	return ch.Retry(c.entry, b.ID, next)
 }

@@ -145,6 +145,54 @@ func TestDrainer_Due(t *testing.T) {
 			}
 		})
 	})
+	for turns := range 4 { // of the log and of what is held
+		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				w.append.Filed = p.Offer
+				w.cms.set(takes(time.Millisecond, 200))
+				skip := func(m *weir.Message) { m.Skip = true }
+				w.post("a", "due", skip, due(time.Now().Add(time.Second)))
+				for range turns {
+					time.Sleep(100 * time.Millisecond)
+					w.post("b", "turn")
+				}
+				time.Sleep(time.Duration(980-100*turns) * time.Millisecond)
+				w.cms.set(takes(time.Second, 200))
+				w.post("b", "slow") // it takes the CMS beyond the moment
+				time.Sleep(100 * time.Millisecond)
+				w.post("a", "after", skip)
+				w.settled(time.Minute)
+				if got := w.delivered("a"); !slices.Equal(got, []string{"due", "after"}) {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
+	t.Run("ANewerVersionFallsDueBehindARetry", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if d.Message.Version == "8" && d.Attempt == 1 {
+					return answer(500)
+				}
+				return takes(100*time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{2 * time.Second} })
+			w.edit("a", "8")
+			w.edit("a", "9", due(time.Now().Add(1500*time.Millisecond)))
+			p.Wake(0)
+			time.Sleep(time.Second)
+			for i := range 100 { // more than are read when the retry comes
+				w.post(fmt.Sprint("b", i), "")
+			}
+			old := w.edit("a", "5")
+			p.Wake(0)
+			w.settled(time.Minute)
+			if st := w.status(old); st.Stage != weir.Superseded {
+				t.Errorf("an older one was %s", st.Stage)
+			}
+		})
+	})
 	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(100*time.Millisecond, 200))
@@ -164,6 +212,28 @@ func TestDrainer_Due(t *testing.T) {
 			if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
 				t.Errorf("delivered %v", got)
 			}
+		})
+	})
+	t.Run("TheHolderDiedLongBefore", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			first := w.start()
+			at := time.Now().Add(time.Hour)
+			w.post("a", "due", due(at))
+			w.post("a", "now")
+			first.Wake(0)
+			time.Sleep(time.Second)
+			first.kill() // with the lane in its hands
+			second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
+			for time.Now().Before(at.Add(time.Minute)) {
+				second.Wake(0) // as the sweep does
+				time.Sleep(time.Minute)
+			}
+			for body, late := range w.late(map[string]time.Time{"due": at}) {
+				if late > time.Millisecond {
+					t.Errorf("%s was %s late", body, late)
+				}
+			}
+			w.settled(time.Minute)
 		})
 	})
 	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
@@ -259,6 +329,60 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			}
 			if _, err := w.store.Move(t.Context(), sooner, began.Add(2*time.Hour), ""); weir.KindOf(err) != weir.Conflict {
 				t.Errorf("moved after delivery: %v", err)
+			}
+		})
+	})
+	t.Run("MovedIntoThePastBehindWhatIsTried", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				if string(d.Message.Body) == "first" && d.Attempt == 1 {
+					return answer(500)
+				}
+				return takes(time.Millisecond, 200)(ctx, d)
+			})
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
+			w.post("a", "first", due(time.Now().Add(time.Second)))
+			moved := w.post("a", "moved", due(time.Now().Add(time.Hour)))
+			p.Wake(0)
+			time.Sleep(2 * time.Second) // the first was tried
+			if _, err := w.store.Move(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			w.settled(time.Minute)
+			var sent []string
+			for _, r := range w.cms.requests() {
+				sent = append(sent, r.body)
+			}
+			if !slices.Equal(sent, []string{"first", "first", "moved"}) {
+				t.Errorf("sent %v", sent)
+			}
+		})
+	})
+	t.Run("CancelledWithItsOfferKept", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(context.Context, weir.Delivery) weir.Result {
+				r := answer(503)
+				r.RetryAfter = time.Minute
+				return r
+			})
+			p := w.start()
+			a := w.receiver(p)
+			w.file(a, "a", "first")
+			time.Sleep(10 * time.Second) // the lane pauses, and is let go
+			w.cms.set(takes(time.Millisecond, 200))
+			for i := range 60 {
+				w.file(a, fmt.Sprint("k", i), "more")
+			}
+			w.append = a
+			id := w.post("b", "cancelled")
+			if _, err := w.store.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			c := w.settled(2 * time.Minute)
+			if got := w.delivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 || c.Tail.Counts.Delivered != 61 {
+				t.Errorf("delivered %v, %+v", got, c.Tail)
 			}
 		})
 	})

@@ -21,6 +21,8 @@ const (
 	// releaseLead is how long before its time a message is released: time for a read and a
 	// transaction. What is filed in between comes behind it, and to cancel it takes a wish.
 	releaseLead = 50 * time.Millisecond
+	// soon is so near that nothing which takes storage's time is begun before.
+	soon = releaseLead / 2
 	// releaseMax is how many are released at once: each takes four operations of a
 	// transaction.
 	releaseMax = 20
@@ -33,7 +35,7 @@ func (r *run) releaseDue(ctx context.Context) error {
 	for {
 		now := r.Now()
 		next := r.scheduled()
-		if next.IsZero() || next.After(now.Add(releaseLead)) {
+		if next.IsZero() || now.Before(r.releaseAt(next)) {
 			return nil
 		}
 		if !r.agenda.known {
@@ -48,6 +50,20 @@ func (r *run) releaseDue(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// releaseAt is when to begin to release what falls due next. A message that was released
+// already and falls due meanwhile goes first, where the lead leaves time for both: while a
+// release is under way nothing is sent.
+func (r *run) releaseAt(next time.Time) time.Time {
+	at := next.Add(-releaseLead)
+	until := at.Add(soon)
+	for _, b := range r.blocks {
+		if b.Next.After(at) && b.Next.Before(until) && r.reached(b) {
+			return until
+		}
+	}
+	return at
 }
 
 // release releases messages in a transaction of their own: it is refused when one of them
@@ -140,7 +156,11 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 		b.Mixed = true
 		b.Held++
 		r.blocks[id] = b
-		ch.Release(e, next)
+		ch.Release(e, next, &r.placed)
+		if e.Message.Skip {
+			// Its block holds back nothing; but what comes behind it waits until it was tried.
+			b.Ahead, b.Next = next, r.placed
+		}
 		ch.Block(*b)
 	}
 	r.position(ch)
@@ -177,20 +197,7 @@ func (r *run) ripenHeld(ctx context.Context) error {
 
 // reached says whether all that goes before a block's first message has gone: the log was
 // read up to its place, and nothing of its key from before is left of it.
-func (r *run) reached(b *lane.Block) bool {
-	if b.From > r.window.nextRead {
-		return false
-	}
-	for _, e := range r.window.entries {
-		if e.Seq() >= b.From {
-			break
-		}
-		if e.KeyHash() == b.KeyHash {
-			return false
-		}
-	}
-	return true
-}
+func (r *run) reached(b *lane.Block) bool { return b.From <= r.window.readOf(b.KeyHash) }
 
 // scheduled is the moment before which nothing is to be released; zero = nothing is. In a
 // sealed lane nothing falls due: it is released in the epoch that follows, or after Unseal,
@@ -222,7 +229,7 @@ func (r *run) nextStir() time.Time {
 	}
 	scheduled := r.scheduled()
 	if !scheduled.IsZero() {
-		scheduled = scheduled.Add(-releaseLead)
+		scheduled = r.releaseAt(scheduled)
 	}
 	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
 		return scheduled

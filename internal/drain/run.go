@@ -43,6 +43,8 @@ type run struct {
 	agenda    agenda
 	looking   looking
 
+	placed time.Time // see lane.Tail
+
 	touched     int64 // head.touched as last seen
 	touchedSeen int64 // up to which wishes were granted
 	sealed      bool  // the lane is to run empty: what is scheduled stays so
@@ -102,7 +104,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 		r.gate.unanswered(r.Now())
 	}
 	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor, agenda: &r.agenda}
-	r.agenda.next, r.touched, r.touchedSeen = t.NextDue, t.TouchedSeen, t.TouchedSeen
+	r.agenda.next, r.placed, r.touched, r.touchedSeen = t.NextDue, t.Placed, t.TouchedSeen, t.TouchedSeen
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
@@ -161,7 +163,7 @@ func (r *run) drain(ctx context.Context) error {
 		}
 		if n := r.committer.load(); n > 0 {
 			// Keys may be closed, and what is idle is committed at once.
-			if err := r.committer.waitBelow(ctx, n); err != nil {
+			if err := r.awaitCommit(ctx, n); err != nil {
 				return err
 			}
 			continue
@@ -171,6 +173,21 @@ func (r *run) drain(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// awaitCommit waits until fewer than n changes are uncommitted, or something falls due.
+func (r *run) awaitCommit(ctx context.Context, n int) error {
+	limited := ctx
+	if stir := r.nextStir(); stir.After(r.Now()) {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, stir.Sub(r.Now()))
+		defer cancel()
+	}
+	err := r.committer.waitBelow(limited, n)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // serve does what does not wait for the CMS: wishes, and what falls due.
@@ -218,6 +235,8 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		}
 		if due := r.nextStir(); !due.IsZero() && !due.After(r.Now()) {
 			return true, nil
+		} else if !due.IsZero() && due.Sub(r.Now()) < soon {
+			continue
 		}
 		control, err := r.Store.Control(ctx, r.lane)
 		if err != nil {
@@ -287,14 +306,14 @@ func (r *run) handover() *lane.Change {
 
 // position writes into a change how far delivery has come and when it goes on.
 func (r *run) position(ch *lane.Change) {
-	cursor, due, seen := r.window.cursor(), r.nextDue(), r.touchedSeen
+	cursor, due, placed, seen := r.window.cursor(), r.nextDue(), r.placed, r.touchedSeen
 	g := *r.gate
 	next := time.Time{}
 	if r.Store.Lanes == 1 {
 		next = r.pace.upTo()
 	}
 	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen = cursor, due, next, seen
+		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen, t.Placed = cursor, due, next, seen, placed
 		g.write(t)
 	})
 }

@@ -86,9 +86,12 @@ func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 func (r *run) newestOf(i int) *lane.Entry {
 	first := r.window.entries[i]
 	best := first
+	block := r.blocks[first.KeyHash()] // if there is one, it waits for what stands before its line
 	for _, e := range r.window.entries[i+1:] {
 		switch {
 		case e.KeyHash() != first.KeyHash():
+		case block != nil && e.Seq() >= block.From:
+			return best
 		case e.Message.Contract != first.Message.Contract || !e.Message.Supersede:
 			return best
 		case version(e.Message.Version).Newer(version(best.Message.Version)):
@@ -111,8 +114,9 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 	}
 	var old []lane.Held
 	best := first.Line()
+	read := r.window.readOf(b.KeyHash)
 	for _, h := range line {
-		if h.Contract != first.Message.Contract {
+		if h.Contract != first.Message.Contract || h.After() > read {
 			break
 		}
 		if outdated(h.Version, latest) && len(old) < supersedeAtOnce {

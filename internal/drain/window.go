@@ -29,7 +29,7 @@ type window struct {
 	offers   *offers
 	entries  []*lane.Entry
 	nextRead int64 // first sequence number not read
-	begun    bool  // something of the log was read since the fence was taken
+	caughtUp bool  // the log was read to its end since the fence was taken
 	end      bool  // the log was read to its end, as far as we know
 	careful  bool  // one message at a time, nothing ahead
 	ahead    bool  // far, without bodies: some of what was read supersedes
@@ -134,7 +134,6 @@ func (w *window) absorb(p page) error {
 	if p.err != nil {
 		return p.err
 	}
-	w.begun = true
 	bytes, supersede := 0, false
 	for _, e := range p.entries {
 		bytes += e.Message.Size + rowBytes
@@ -147,6 +146,7 @@ func (w *window) absorb(p page) error {
 	if len(p.entries) > 0 {
 		w.rows, w.ahead = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
 	}
+	w.caughtUp = w.caughtUp || len(p.entries) < p.rows
 	w.end = len(p.entries) < p.rows && !w.stale
 	return nil
 }
@@ -163,6 +163,16 @@ func (w *window) take(e *lane.Entry) {
 	case !e.Stage.Final() && !e.Held:
 		w.entries = append(w.entries, e)
 	}
+}
+
+// readOf is the sequence number below which nothing of a key is left to be settled.
+func (w *window) readOf(keyHash string) int64 {
+	for _, e := range w.entries {
+		if e.KeyHash() == keyHash {
+			return e.Seq()
+		}
+	}
+	return w.nextRead
 }
 
 // skip keeps out a message that was not read yet.
@@ -185,10 +195,10 @@ func (w *window) removeSeq(seq int64) bool {
 }
 
 // takeOffers takes in what this process filed just behind what was read, and says whether
-// there was any. Not before the log was read: what was filed before this holder took the
-// fence may have been delivered by the last one, above its cursor.
+// there was any. Not before the log was read to its end: what was filed before this holder
+// took the fence may have been delivered or cancelled by an earlier one, above its cursor.
 func (w *window) takeOffers() bool {
-	if w.careful || !w.begun {
+	if w.careful || !w.caughtUp {
 		return false
 	}
 	offered := w.offers.from(w.nextRead)

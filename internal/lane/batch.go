@@ -117,7 +117,11 @@ func (c *Change) Unhold(block, place string) {
 
 // Block writes a block's row.
 func (c *Change) Block(b Block) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: map[string]any{"Next": b.Next, "Held": b.Held, "Key": b.KeyHash}})
+	v := map[string]any{"Next": b.Next, "Held": b.Held, "Key": b.KeyHash}
+	if b.Ahead != 0 {
+		v["Ahead"] = b.Ahead
+	}
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: v})
 }
 
 // Unblock removes a block's row; it must stand there in storage.

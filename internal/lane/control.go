@@ -34,6 +34,7 @@ type Tail struct {
 	Counts Counts
 
 	NextDue     time.Time // of all that waits below the cursor; zero = nothing does
+	Placed      time.Time // in the place of what was released last; see Change.Release
 	TouchedSeen int64     // head.Touched up to which wishes were granted
 	PausedUntil time.Time // the CMS is unavailable: nothing is sent before
 	PauseReason string
@@ -62,12 +63,23 @@ func (c Control) Waiting() int64 { return c.Head.Next - 1 - c.Tail.Counts.Sum() 
 // DueLead is how long before a due time a holder takes the lane, to be there at the moment.
 const DueLead = 2 * time.Second
 
+// crashLead is that time where the last holder may have died: what it may have sent has to
+// settle before anything is sent, and the next one begins to wait for that when it comes.
+const crashLead = 20 * time.Second
+
+func (t Tail) lead() time.Duration {
+	if t.Open {
+		return crashLead
+	}
+	return DueLead
+}
+
 // Work says whether a holder would find something to do at this moment.
 func (c Control) Work(now time.Time) bool {
 	if c.Tail.Closed {
 		return false
 	}
-	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(DueLead))
+	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(c.Tail.lead()))
 }
 
 // Touched says whether a wish waits, or a scheduled message has another moment.
@@ -81,7 +93,7 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 		if c.Tail.NextDue.IsZero() || c.Tail.Closed {
 			return time.Time{}, false
 		}
-		at = c.Tail.NextDue.Add(-DueLead)
+		at = c.Tail.NextDue.Add(-c.Tail.lead())
 	}
 	if c.Touched() && !c.Tail.Closed {
 		return now, true // wishes are granted while nothing may be sent, too
@@ -110,7 +122,7 @@ func (t Tail) values() map[string]any {
 		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.Commit, "Cursor": t.Cursor,
 		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
 		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded, "Moved": t.Counts.Moved,
-		"NextDue": timeValue(t.NextDue), "TouchedSeen": t.TouchedSeen,
+		"NextDue": timeValue(t.NextDue), "Placed": timeValue(t.Placed), "TouchedSeen": t.TouchedSeen,
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
@@ -123,7 +135,7 @@ func tailFrom(r storage.Row) Tail {
 	return Tail{
 		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), Commit: v.int("Commit"), Cursor: v.int("Cursor"),
 		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded"), v.int("Moved")},
-		NextDue: v.time("NextDue"), TouchedSeen: v.int("TouchedSeen"),
+		NextDue: v.time("NextDue"), Placed: v.time("Placed"), TouchedSeen: v.int("TouchedSeen"),
 		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),

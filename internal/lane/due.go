@@ -52,13 +52,16 @@ func (e *Entry) place() string {
 
 // placeOfDue is the position of a message that fell due when the log's next number was next:
 // behind all that was filed before, before all that came after; those of one moment of the
-// log by time, then by acceptance.
+// log by d's time, then by acceptance.
 func placeOfDue(next int64, d Due) string { return Place(next-1) + "_" + d.String() }
+
+// After is After of the entry's line.
+func (e *Entry) After() int64 { return e.Line().After() }
 
 // After is the place in the log up to which all of the key goes before this held message; 0
 // where its line alone tells.
-func (e *Entry) After() int64 {
-	log, _, released := strings.Cut(e.placed, "_")
+func (h Held) After() int64 {
+	log, _, released := strings.Cut(h.Place, "_")
 	last, err := parseSeq(log)
 	if !released || err != nil {
 		return 0
@@ -84,10 +87,17 @@ func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more
 }
 
 // Release takes a message that falls due out of the scheduled ones and puts it among the
-// held ones of its block, behind everything filed before next.
-func (c *Change) Release(e *Entry, next int64) {
+// held ones of its block, behind everything filed before next, and behind everything that
+// was released earlier: that may have been tried already. placed is the time in the place
+// that was given last, and gives way to this one's.
+func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})
-	e.Stage, e.Held, e.placed = weir.Queued, true, placeOfDue(next, e.Due())
+	at := e.Message.DueAt
+	if !at.After(*placed) { // it was moved, or filed just now, or the last holder's clock is ahead
+		at = placed.Add(time.Microsecond)
+	}
+	*placed = at
+	e.Stage, e.Held, e.placed = weir.Queued, true, placeOfDue(next, Due{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Stage": string(weir.Queued), "Held": true, "Place": e.placed}})

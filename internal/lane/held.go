@@ -15,6 +15,7 @@ type Block struct {
 	Next    time.Time // when the first of them is tried again
 	Held    int64     // how many
 	From    int64     // in memory only: the first of them goes after what the log has of the key before this
+	Ahead   int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
 	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
 	First   *Entry    // in memory only: the first of them, where the holder has it in memory
 }
@@ -30,7 +31,7 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Mixed: true})
+			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Ahead: v.int("Ahead"), Mixed: true})
 			q.After = r.Key
 		}
 		if !page.More {
@@ -64,7 +65,7 @@ func (h Held) values() map[string]any {
 	return v
 }
 
-// Held is the entry's line, where it is held.
+// Line is the entry's line, where it is held.
 func (e *Entry) Line() Held { return heldFrom(e) }
 
 // Held reads the first messages of a block's line, up to limit.

@@ -20,6 +20,7 @@ type Writer struct {
 	store *Store
 	lane  int
 	tail  Tail
+	lost  int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
 }
 
 // Take raises the fence: it writes tail under nonce on behalf of a new holder, who must
@@ -80,7 +81,7 @@ func (w *Writer) Tail() Tail { return w.tail }
 // error: not known to be written; the caller must not go on as if it were or were not.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
-	next.Commit++
+	next.Commit += 1 + w.lost
 	b.apply(&next)
 	ops, err := b.rowOps(next.Cursor)
 	if err != nil {
@@ -98,10 +99,11 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 		etags, err := w.store.Table.Transact(ctx, w.store.partition(w.lane), all)
 		if err == nil {
 			next.ETag = etags[0]
-			w.tail = next
+			w.tail, w.lost = next, 0
 			return nil
 		}
 		if !uncertain(err) {
+			w.lost++
 			return refusal(err, all)
 		}
 		done, err := w.settle(ctx, next)
@@ -158,7 +160,7 @@ func (w *Writer) settle(ctx context.Context, next Tail) (done bool, err error) {
 		switch {
 		case err == nil && c.Tail.Nonce == next.Nonce && c.Tail.Commit == next.Commit:
 			next.ETag = c.Tail.ETag
-			w.tail = next
+			w.tail, w.lost = next, 0
 			return true, nil
 		case err == nil && c.Tail.ETag == w.tail.ETag:
 			return false, nil

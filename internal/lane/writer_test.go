@@ -59,6 +59,31 @@ func TestWriter(t *testing.T) {
 			}
 		})
 	})
+	t.Run("ARefusedCommitArrivesLateAfterAll", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ch := &lane.Change{}
+			ch.Unblock("test") // which is not there
+			batch := &lane.Batch{}
+			batch.Add(ch)
+			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
+			if err := w.Commit(t.Context(), batch); !storage.Is(err, storage.NotFound) {
+				t.Fatal(err)
+			}
+			row := storage.Op{Kind: storage.Insert, Key: "b_test", Values: map[string]any{}}
+			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{row}); err != nil {
+				t.Fatal(err)
+			}
+			b.faults.Release()
+			b.faults.Wait()
+			if err := w.Commit(t.Context(), oneMore()); !errors.Is(err, lane.ErrFenced) || b.tail().Counts.Delivered != 0 {
+				t.Errorf("the next commit was taken for done: %v, tail %+v", err, b.tail())
+			}
+		})
+	})
 	t.Run("AFormerHoldersCommitArrivesLate", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			former, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)

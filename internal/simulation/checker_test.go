@@ -20,6 +20,7 @@ type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
 	Traps, Blobs, Packed                                                 int
+	Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce     int
 	Longest                                                              time.Duration // from the end of faults to rest
 }
 
@@ -41,6 +42,12 @@ func (c *counts) add(o counts) {
 	c.Traps += o.Traps
 	c.Blobs += o.Blobs
 	c.Packed += o.Packed
+	c.Punctual += o.Punctual
+	c.Scheduled += o.Scheduled
+	c.Released += o.Released
+	c.Moved += o.Moved
+	c.Cancelled += o.Cancelled
+	c.CancelledAtOnce += o.CancelledAtOnce
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -58,6 +65,7 @@ type filed struct {
 	taken   bool  // a process has been told that the CMS took it
 	under   int64 // the fence of that
 	final   weir.Stage
+	scheduling
 }
 
 // laneState is what the checker knows of a lane.
@@ -68,6 +76,7 @@ type laneState struct {
 	nonce  string
 	last   lane.Control
 	active []*request
+	busy   time.Time // until then the CMS had a request of it
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -162,9 +171,14 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 	l := c.lane(number)
 	switch ops[0].Key {
 	case "!head":
-		c.appended(l, number, ops)
+		if _, ok := ops[0].Values["Touched"]; ok {
+			c.touched(l, ops)
+		} else {
+			c.appended(l, number, ops)
+		}
 	case "!tail":
 		c.committed(p, l, number, ops[0].Values)
+		c.settledBy(p, l, ops)
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
@@ -194,6 +208,10 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 		if edit {
 			f.version, _ = weir.ParseVersion(text("Version"))
 		}
+		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
+			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
+			c.counts.Scheduled++
+		}
 		if op.Key != "m_"+lane.Place(f.id.Seq) {
 			c.failed("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
 		}
@@ -213,7 +231,7 @@ func (c *checker) committed(p *process, l *laneState, number int, v map[string]a
 		l.nonce = nonce
 		c.counts.Takeovers++
 		c.handedOver(l, number)
-	case fence == l.fence && nonce == l.nonce && commit == l.commit+1:
+	case fence == l.fence && nonce == l.nonce && commit > l.commit: // one that was refused leaves a gap
 	default:
 		c.failed("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit, fence, number, l.commit, l.fence)
 	}
@@ -254,8 +272,11 @@ func (c *checker) recount(l *laneState, number int, now lane.Control) {
 			n.Dead++
 		case weir.Superseded:
 			n.Superseded++
+		case weir.Cancelled:
+			n.Cancelled++
 		}
 	}
+	n.Cancelled -= c.rows(l, number, now)
 	if n != now.Tail.Counts {
 		c.failed("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
 	}
@@ -294,6 +315,7 @@ func (c *checker) begin(r *request) {
 		c.failed("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
 		return
 	}
+	c.due(l, l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // it stood still, or the lines above have failed
 		c.counts.LateWriters++
 		return
@@ -305,10 +327,7 @@ func (c *checker) begin(r *request) {
 // early holds that nothing is sent before the time that was set for it, by the sender's
 // own clock.
 func (c *checker) early(l *laneState, f *filed, r *request) {
-	now := r.p.now()
-	if c.w.jumps > 0 {
-		now = now.Add(2 * time.Second) // it may have read its clock before that jumped
-	}
+	now := r.p.nowAtMost()
 	if until := l.last.Tail.PausedUntil; until.After(now) {
 		c.failed("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane, until.Sub(now))
 	}
@@ -362,13 +381,13 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
-		if o.key != f.key || o == f {
+		if o.key != f.key || o == f || o.waits {
 			continue
 		}
-		earlier := o.id.Seq < f.id.Seq
+		earlier := o.place() < f.place()
 		switch {
-		case f.edit:
-			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead {
+		case f.edit && o.edit:
+			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead && c.stage(o) != weir.Cancelled {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
 		case f.skip:
@@ -376,12 +395,13 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			if s := c.stage(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
-		case earlier && !c.stage(o).Final():
+		case earlier && !c.stage(o).Final() && !c.outdated(l, o):
 			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 		case !earlier && o.begun:
 			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
 	}
+	c.punctual(l, f, r)
 	f.begun = true
 }
 
@@ -390,6 +410,7 @@ func (c *checker) end(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lane(r.id.Lane)
+	l.busy = time.Now()
 	for i, o := range l.active {
 		if o == r {
 			l.active = append(l.active[:i], l.active[i+1:]...)
@@ -492,6 +513,10 @@ func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
 		c.failed("lost", "seq %d of lane %d is dead without a reason", f.id.Seq, f.id.Lane)
 	case st.Stage == weir.Delivered && !f.taken:
 		c.failed("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
+	case st.Stage == weir.Cancelled && !f.asked:
+		c.failed("cancelled", "seq %d of lane %d is cancelled, and nobody asked for it", f.id.Seq, f.id.Lane)
+	case f.cancelled && st.Stage != weir.Cancelled:
+		c.failed("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
 	case st.Stage == weir.Superseded:
 		by, err := weir.ParseID(st.SupersededBy)
 		if err != nil || by.Seq > int64(len(l.log)) || c.stage(l.log[by.Seq-1]) != weir.Delivered || !l.log[by.Seq-1].version.Newer(f.version) {
@@ -506,6 +531,8 @@ func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
 		c.counts.Dead++
 	case weir.Superseded:
 		c.counts.Superseded++
+	case weir.Cancelled:
+		c.counts.Cancelled++
 	}
 }
 

@@ -27,6 +27,7 @@ type slot struct {
 
 	mu      sync.Mutex
 	offset  time.Duration // of its clock, within a second
+	jumped  time.Time     // when that last changed; zero = never
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
@@ -36,8 +37,10 @@ type slot struct {
 // process is one life of the program, wired as the handler wires it.
 type process struct {
 	w       *world
+	slot    *slot
 	name    string
 	now     func() time.Time
+	store   *lane.Store
 	appends *lane.Appender
 	drainer *drain.Drainer
 	bell    *ticket.Bell
@@ -83,24 +86,24 @@ func (w *world) newSlot(number int) *slot {
 // start begins a new life.
 func (s *slot) start() {
 	w := s.w
-	p := &process{w: w, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
+	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
 	p.now = s.clock
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
 	if err != nil {
 		panic(err) // the settings are ours
 	}
-	store := &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
-	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
+	p.store = &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
+	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Store: p.store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Backoff: w.backoff, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
-	p.appends = lane.NewAppender(store, quietLog)
+	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.sweep = &sweep.Function{Log: store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: p.store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -113,6 +116,18 @@ func (s *slot) clock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.offset)
+}
+
+// nowAtMost is the latest that the process may think it is: it may have read its clock, and
+// storage may have taken its time, before the clock jumped.
+func (p *process) nowAtMost() time.Time {
+	now := p.now()
+	p.slot.mu.Lock()
+	defer p.slot.mu.Unlock()
+	if !p.slot.jumped.IsZero() && time.Since(p.slot.jumped) < 3*hangs {
+		now = now.Add(2 * time.Second)
+	}
+	return now
 }
 
 // running waits while the process stands still. It is false when the process has been
@@ -295,7 +310,7 @@ func (s *slot) plan() {
 		s.at(name+" jump", func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.offset = w.dice.between(name+" clock", -time.Second, time.Second)
+			s.offset, s.jumped = w.dice.between(name+" clock", -time.Second, time.Second), time.Now()
 		})
 	}
 	for range w.traps {

@@ -28,11 +28,13 @@ func (w *world) sendMessages(ctx context.Context) {
 		}
 		s := w.submission(i)
 		start := min(at, w.trouble) + w.dice.between("apart", 0, 30*time.Millisecond)
+		s.message.DueAt = w.dueFor(s, start)
 		w.check.expect(s)
 		w.upstream.Go(func() {
 			time.Sleep(start)
 			w.send(ctx, fmt.Sprint(i), s)
 			w.sendOther(ctx, s)
+			w.change(ctx, s)
 		})
 		if s.idem != "" && w.dice.chance("double", 0.2) {
 			again := start + w.dice.between("double", time.Microsecond, []time.Duration{time.Millisecond, 10 * time.Second}[w.dice.below("double", 2)])
@@ -50,7 +52,7 @@ func (w *world) submission(i int) *submission {
 	switch kind := key[1] % 4; {
 	case kind == 2:
 		m.Skip = true
-	case kind == 3:
+	case kind == 3 && !w.dice.chance("no edit", 0.15):
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
 	}
 	s := &submission{number: i, key: key, message: m}
@@ -112,30 +114,7 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// patience is how long an upstream waits for an answer.
-const patience = 12345 * time.Millisecond
-
-// call is one HTTP request of the upstream.
+// call is one HTTP request that files a message.
 func (w *world) call(ctx context.Context, p *process, s *submission) (lane.Receipt, error) {
-	type answer struct {
-		r   lane.Receipt
-		err error
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	got := make(chan answer, 1)
-	w.loose.Go(func() {
-		r, err := p.appends.Append(ctx, s.message, s.idem)
-		if p.running(ctx) {
-			got <- answer{r, err}
-		}
-	})
-	select {
-	case a := <-got:
-		return a.r, a.err
-	case <-time.After(patience + time.Millisecond): // it stands still
-		return lane.Receipt{}, context.DeadlineExceeded
-	case <-p.killed:
-		return lane.Receipt{}, errLost
-	}
+	return ask(ctx, p, func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, s.message, s.idem) })
 }

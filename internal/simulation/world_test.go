@@ -34,9 +34,13 @@ type settings struct {
 	bad                              [2]int        // submissions that the CMS never takes
 	crashes, pauses, cuts, stops     int
 	traps, jumps                     int
-	outages                          int     // of all storage
-	large                            float64 // share of bodies that need a blob
-	mutant                           string  // changes of the simulation's own; see mutants_test.go
+	outages                          int              // of all storage
+	large                            float64          // share of bodies that need a blob
+	scheduled                        float64          // share of messages with a due time
+	cancels, moves                   float64          // share of messages that upstreams cancel, or give another moment
+	horizon                          time.Duration    // of due times
+	moments                          [3]time.Duration // which many messages share
+	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
 // draw makes a seed's settings.
@@ -58,6 +62,7 @@ func draw(d *dice) settings {
 	if d.chance("outage", 0.2) {
 		s.outages = 1 + d.below("outages", 2)
 	}
+	s.schedules(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -178,12 +183,12 @@ func (w *world) store(table *memory.Table, draw func() float64) *lane.Store {
 
 // settles waits until everything has come to rest, and stays so while what is late arrives.
 func (w *world) settles(ctx context.Context) bool {
-	for end := w.quiet.Add(bound); time.Now().Before(end) && w.check.ok(); {
+	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.ok(); {
 		if !w.atRest(ctx) {
 			time.Sleep(2 * time.Second)
 			continue
 		}
-		w.check.count(func(c *counts) { c.Longest = time.Since(w.quiet) })
+		w.check.count(func(c *counts) { c.Longest = max(c.Longest, time.Since(w.quiet)) })
 		time.Sleep(w.dice.between("afterwards", 100*time.Millisecond, 20*time.Second))
 		if w.atRest(ctx) {
 			return true
@@ -195,7 +200,7 @@ func (w *world) settles(ctx context.Context) bool {
 func (w *world) atRest(ctx context.Context) bool {
 	for n := range w.lanes {
 		c, err := w.check.store.Control(ctx, n)
-		if err != nil || c.Waiting() != 0 {
+		if err != nil || c.Waiting() != 0 || c.Touched() {
 			return false
 		}
 	}

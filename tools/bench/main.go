@@ -46,6 +46,7 @@ func scenarios() []scenario {
 		{"due", "messages that were told a moment: how late they come", due},
 		{"retry", "first attempts that fail: how late the second ones come", retry},
 		{"scheduled", "a lane's other traffic beside many scheduled messages", scheduled},
+		{"recurring", "four instances over the same schedules: none missed, none doubled", recurring},
 		{"supersede", "bursts of edits, newer replacing older", supersede},
 		{"recipe", "the usual recipe, as the baseline to point at", recipe},
 	}
@@ -87,6 +88,9 @@ type sizes struct {
 	scheduledMemory      int           // on memory storage
 	scheduledBurst       int           // messages of a round beside them
 	scheduledRounds      int
+	recurring            int           // occurrences in all
+	recurringLead        time.Duration // until the first, for the instances to start
+	recurringKills       int
 	retries              int
 	retryGap             time.Duration // between two of them
 	recipe               int           // messages
@@ -96,7 +100,8 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 	latencies: 300, rate: 1000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
-	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60}
+	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
+	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,17 +19,16 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryBackoff is drawn from 0 to this: long enough that the status can be asked for
-	// the moment before it comes.
-	retryBackoff = 3 * time.Second
-	statusPause  = 5 * time.Millisecond
+	// retryWait is long enough that the status can be asked for the moment before it comes.
+	retryWait   = 700 * time.Millisecond
+	statusPause = 5 * time.Millisecond
 )
 
 // retry lets every first attempt fail and measures how long after its planned moment the
 // second begins. Messages between, which go well, keep the lane from taking it for the
 // CMS's failure.
 func retry(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: dueLatency, backoff: retryBackoff})
+	r, err := b.newRig(ctx, setup{latency: dueLatency, wait: retryWait})
 	if err != nil {
 		return nil, err
 	}
@@ -37,22 +37,29 @@ func retry(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	r.cms.SetFaults(server.Faults{FailFirst: retrySpace})
-	planned, err := r.fail(ctx, b.sizes.retries)
+	n := b.sizes.retries
+	a := appoint("timer", n, time.Now().Add(retryWait), time.Duration(n)*b.sizes.retryGap)
+	yardstick, err := startTimers(ctx, a)
 	if err != nil {
+		return nil, err
+	}
+	planned, err1 := r.fail(ctx, n)
+	bare, err2 := yardstick.end(a)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	if err := r.atRest(ctx, burstLimit); err != nil {
 		return nil, err
 	}
 	late, err := r.retried(planned)
-	if err := errors.Join(err, r.clean(2*b.sizes.retries)); err != nil {
+	if err := errors.Join(err, r.clean(2*n)); err != nil {
 		return nil, err
 	}
 	return []result{
-		measured("retry: lateness p50, live instance", "ms", median(late)).
-			noted("%s; %d of %d were over before the status told their moment", spread(late), b.sizes.retries-len(late), b.sizes.retries),
-		measured("retry: lateness p99, live instance", "ms", percentile(late, 0.99)).atMost(20),
-		measured("retry: lateness max, live instance", "ms", slices.Max(late)),
+		measured("retry: lateness p50, live instance", "ms", median(late)).against(median(bare)).
+			noted("%s; %d of %d were over before the status told their moment", spread(late), n-len(late), n),
+		measured("retry: lateness p99, live instance", "ms", percentile(late, 0.99)).against(percentile(bare, 0.99)).atMost(20),
+		measured("retry: lateness max, live instance", "ms", slices.Max(late)).against(slices.Max(bare)),
 	}, nil
 }
 
@@ -71,7 +78,7 @@ func (r *rig) fail(ctx context.Context, n int) (map[string]time.Time, error) {
 		if err := post(ctx, r.client, r.receive(), message{fmt.Sprint("/well/", i), 1}); err != nil {
 			return nil, err
 		}
-		if !pause(ctx, r.sizes.retryGap) {
+		if !pause(ctx, rand.N(2*r.sizes.retryGap)) { // else retries would keep step with posts
 			return nil, ctx.Err()
 		}
 	}

@@ -24,7 +24,7 @@ type setup struct {
 	instances int           // 0 = 1
 	latency   time.Duration // of the CMS
 	supersede bool
-	backoff   time.Duration                     // as drawn from 0 to this; 0 = the project's own
+	wait      time.Duration                     // before each retry; 0 = the project's own
 	hostless  bool                              // CMS and storage only
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
@@ -82,6 +82,11 @@ func (r *rig) start(ctx context.Context) error {
 	if err := r.startHost(); err != nil {
 		return err
 	}
+	return r.ready(ctx)
+}
+
+// ready waits until every instance's handler answers.
+func (r *rig) ready(ctx context.Context) error {
 	return r.until(ctx, readyLimit, "the handlers are ready", func() bool {
 		for _, i := range r.host.Status().Instances {
 			if get(ctx, r.client, at(i)+"/api/health", nil) != nil {
@@ -135,8 +140,8 @@ func (r *rig) settings() string {
 		version += ", supersede: true"
 	}
 	backoff := ""
-	if r.backoff > 0 {
-		backoff = fmt.Sprintf(", backoff: { min: %[1]s, max: %[1]s }", r.backoff)
+	if r.wait > 0 {
+		backoff = fmt.Sprintf(", backoff: [%s]", r.wait)
 	}
 	return fmt.Sprintf(`
 lanes: %d

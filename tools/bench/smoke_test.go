@@ -34,7 +34,8 @@ var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	latencies: 10, rate: 100, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
 	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
-	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2}
+	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,
+	recurring: 20, recurringLead: 5 * time.Second, recurringKills: 1}
 
 // TestBench runs a burst end to end: a real handler under the host's stand-in, Azurite,
 // and the demo CMS.
@@ -106,6 +107,32 @@ func TestLateness(t *testing.T) {
 	moments[message{"/late", 1}] = now.Add(time.Hour)
 	if _, err := lateness(cms, moments, time.Time{}); err == nil || !strings.Contains(err.Error(), "/late came") {
 		t.Errorf("too early: %v", err)
+	}
+}
+
+func TestOccurred(t *testing.T) {
+	t.Parallel()
+	from := time.Now().Truncate(time.Second).Add(-time.Minute)
+	var requests []server.Request
+	for i := range recurringSchedules {
+		requests = append(requests, server.Request{ID: fmt.Sprint(i), Path: occurrence(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
+	}
+	until := from.Add(time.Second)
+	repeat := append(requests[:recurringSchedules:recurringSchedules], requests[0])
+	if o := occurred(repeat, from, until); o.err() != nil || len(o.late) != recurringSchedules {
+		t.Errorf("%+v", o)
+	}
+	if o := occurred(requests[1:], from, until); o.missed != 1 || o.err() == nil {
+		t.Errorf("one is missing: %+v", o)
+	}
+	second := requests[0]
+	second.ID = "other"
+	if o := occurred(append(requests, second), from, until); o.doubled != 1 || o.err() == nil {
+		t.Errorf("one is double: %+v", o)
+	}
+	requests[0].StartedAt = from.Add(-time.Millisecond)
+	if o := occurred(requests, from, until); o.err() == nil {
+		t.Errorf("one is early: %+v", o)
 	}
 }
 

@@ -1,0 +1,63 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage"
+)
+
+// pacedTable takes so long for each request.
+type pacedTable struct {
+	storage.Table
+	read, write time.Duration
+}
+
+func (s pacedTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
+	time.Sleep(s.read)
+	return s.Table.Get(ctx, partition, key)
+}
+
+func (s pacedTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	time.Sleep(s.read)
+	return s.Table.Range(ctx, q)
+}
+
+func (s pacedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	time.Sleep(s.write)
+	return s.Table.Transact(ctx, partition, ops)
+}
+
+// What is written for one message, before its moment and after its delivery, does not keep
+// another from its own.
+func TestDrainer_DueBesideWhatIsWritten(t *testing.T) {
+	for _, apart := range []time.Duration{30, 37, 43, 51, 70, 130} {
+		apart *= time.Millisecond
+		t.Run(apart.String(), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(takes(time.Millisecond, 200))
+				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
+				for i := range 40 {
+					body := fmt.Sprint(i)
+					moments[body] = from.Add(time.Duration(i) * apart)
+					w.post(body, body, due(moments[body]))
+				}
+				w.start(func(c *drain.Config) {
+					c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond, 8 * time.Millisecond}
+				}).Wake(0)
+				w.settled(time.Minute)
+				for body, late := range w.late(moments) {
+					if late > 2*time.Millisecond {
+						t.Errorf("%s was %s late", body, late)
+					}
+				}
+				if n := len(w.cms.requests()); n != len(moments) {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}

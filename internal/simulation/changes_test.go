@@ -1,0 +1,183 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// What upstreams ask of messages beside filing them: a moment, to be cancelled, another
+// moment.
+
+// schedules draws how much of that a seed has.
+func (s *settings) schedules(d *dice) {
+	if d.chance("no due times", 0.35) {
+		return
+	}
+	s.scheduled = []float64{0.15, 0.4, 0.4, 0.8}[d.below("scheduled", 4)]
+	s.cancels, s.moves = []float64{0, 0.1, 0.4}[d.below("cancels", 3)], []float64{0, 0.1, 0.4}[d.below("moves", 3)]
+	s.horizon = []time.Duration{20 * time.Second, time.Minute, 5 * time.Minute}[d.below("horizon", 3)]
+	for i := range s.moments {
+		s.moments[i] = d.between("moment", 0, s.trouble+20*time.Second).Truncate(time.Millisecond)
+	}
+}
+
+// dueFor draws a message's moment; zero = none. Several lanes of a process would do things
+// at the very same nanosecond, and which of them is first is not the seed's: so the moments
+// that many share are a microsecond apart from lane to lane.
+func (w *world) dueFor(s *submission, start time.Duration) time.Time {
+	if !w.dice.chance("due", w.scheduled) {
+		return time.Time{}
+	}
+	draw := func(low, high time.Duration) time.Time {
+		return w.started.Add(start + w.dice.between("due in", low, high))
+	}
+	switch w.dice.below("due kind", 8) {
+	case 0:
+		return draw(-10*time.Second, 0)
+	case 1:
+		return draw(10*time.Millisecond, 150*time.Millisecond)
+	case 2:
+		return draw(150*time.Millisecond, 3*time.Second)
+	case 3, 4, 5:
+		at := w.started.Add(w.moments[w.dice.below("which moment", len(w.moments))] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
+		if w.dice.chance("next to it", 0.5) {
+			at = at.Add(w.dice.between("next to it", 0, 40*time.Millisecond))
+		}
+		return at
+	case 6:
+		return draw(w.horizon/2, w.horizon)
+	}
+	return draw(time.Second, 20*time.Second)
+}
+
+// change cancels and moves a message that was filed, as the seed says.
+func (w *world) change(ctx context.Context, s *submission) {
+	id := w.check.idOf(s)
+	if id.IsZero() {
+		return
+	}
+	name := fmt.Sprint(s.number)
+	if w.dice.chance("cancels", w.cancels) {
+		w.upstream.Go(func() {
+			time.Sleep(w.changeIn("cancel "+name, s))
+			w.cancel(ctx, name, id)
+		})
+	}
+	for i := range 3 {
+		if s.message.DueAt.IsZero() || !w.dice.chance("moves", w.moves) {
+			return
+		}
+		name := fmt.Sprint(name, ".", i)
+		w.upstream.Go(func() {
+			time.Sleep(w.changeIn("move "+name, s))
+			w.move(ctx, name, s, id)
+		})
+	}
+}
+
+// changeIn draws when to ask for a change: soon, some time, or about when the message is
+// released by one instance's clock.
+func (w *world) changeIn(name string, s *submission) time.Duration {
+	switch kind := w.dice.below(name+" when", 5); {
+	case kind == 0:
+		return w.dice.between(name, 0, 500*time.Millisecond)
+	case kind == 1 || s.message.DueAt.IsZero():
+		return w.dice.between(name, 0, 20*time.Second)
+	}
+	clock := w.slots[w.dice.below(name+" clock", len(w.slots))]
+	moment := s.message.DueAt.Sub(clock.clock())
+	return max(0, moment+w.dice.between(name, -80*time.Millisecond, 40*time.Millisecond))
+}
+
+// cancel asks some instance until it answers.
+func (w *world) cancel(ctx context.Context, name string, id weir.ID) {
+	for range 20 {
+		p := w.slots[w.dice.below("cancel to "+name, len(w.slots))].now()
+		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
+		w.trace.add("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
+		if err == nil {
+			p.look(id.Lane)
+		}
+		if w.check.cancelAnswered(id, st, err) {
+			return
+		}
+		time.Sleep(w.dice.between("cancel again "+name, 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// move gives a message another moment: earlier, later, in the past, at its very release, the
+// same.
+func (w *world) move(ctx context.Context, name string, s *submission, id weir.ID) {
+	due := time.Now().Add(w.dice.between("move in "+name, -10*time.Second, 0))
+	switch w.dice.below("move kind "+name, 6) {
+	case 0, 1:
+		due = time.Now().Add(w.dice.between("move in "+name, 0, 200*time.Millisecond))
+	case 2:
+		due = time.Now().Add(w.dice.between("move in "+name, time.Second, 30*time.Second))
+	case 3:
+		due = s.message.DueAt
+	case 4:
+		due = w.started.Add(w.moments[0] + time.Duration(id.Lane)*time.Microsecond)
+	}
+	for range 20 {
+		p := w.slots[w.dice.below("move to "+name, len(w.slots))].now()
+		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) {
+			version := ""
+			if w.dice.chance("move version "+name, 0.5) {
+				st, err := p.store.Status(ctx, id)
+				if err != nil {
+					return st, err
+				}
+				version = weir.Tag(st.Version)
+			}
+			return p.store.Move(ctx, id, due, version)
+		})
+		w.trace.add("%s: move %s (lane %d seq %d) to %s: %s, %v", p.name, name, id.Lane, id.Seq, due.Sub(w.started), st.Stage, err)
+		if err == nil {
+			p.look(id.Lane)
+		}
+		if w.check.moveAnswered(id, due, err) {
+			return
+		}
+		time.Sleep(w.dice.between("move again "+name, 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// look has a lane looked at, here and where another process holds it.
+func (p *process) look(lane int) {
+	p.drainer.Wake(lane)
+	p.bell.RingSoon(lane)
+}
+
+// patience is how long an upstream waits for an answer.
+const patience = 12345 * time.Millisecond
+
+// ask is one HTTP request of an upstream.
+func ask[T any](ctx context.Context, p *process, handle func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		t   T
+		err error
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	got := make(chan answer, 1)
+	p.w.loose.Go(func() {
+		t, err := handle(ctx)
+		if p.running(ctx) {
+			got <- answer{t, err}
+		}
+	})
+	var none T
+	select {
+	case a := <-got:
+		return a.t, a.err
+	case <-time.After(patience + time.Millisecond): // it stands still
+		return none, context.DeadlineExceeded
+	case <-p.killed:
+		return none, errLost
+	}
+}

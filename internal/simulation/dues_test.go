@@ -1,0 +1,298 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// What the checker holds of due times, and of what was asked for messages.
+
+// scheduling is what the checker knows of a message's moment and of wishes for it.
+type scheduling struct {
+	due       time.Time // as storage has it; zero = it never had one
+	dues      []time.Time
+	waits     bool      // it is scheduled in storage
+	placed    string    // its place, where that was given at its release
+	cancelled bool      // at once, while it was scheduled
+	asked     bool      // a wish to cancel it was filed
+	changed   time.Time // when it was filed, or moved last
+	answered  bool      // and somebody was told so, or that it is cancelled
+}
+
+// place is a message's position among all of its key.
+func (f *filed) place() string {
+	if f.placed != "" {
+		return f.placed
+	}
+	return lane.Place(f.id.Seq)
+}
+
+func (c *checker) idOf(s *submission) weir.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.id
+}
+
+// lastDue is when the last message falls due, or a moment before which nothing has to.
+func (c *checker) lastDue(from time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lanes {
+		for _, f := range l.log {
+			if f.waits && f.due.After(from) {
+				from = f.due
+			}
+		}
+	}
+	return from
+}
+
+func seqOf(key string) int64 {
+	seq, _ := strconv.ParseInt(key[2:], 10, 64)
+	return seq
+}
+
+// touched notes what somebody asked for in a transaction on head.
+func (c *checker) touched(l *laneState, ops []storage.Op) {
+	for _, op := range ops[1:] {
+		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
+			if seq, ok := op.Values["Seq"].(int64); ok && op.Key[:2] == "w_" {
+				l.log[seq-1].asked = true
+			}
+			continue
+		}
+		f := l.log[seqOf(op.Key)-1]
+		if due, ok := op.Values["DueAt"].(time.Time); ok {
+			f.due, f.dues, f.changed = due, append(f.dues, due), time.Now()
+			c.counts.Moved++
+		}
+		if op.Values["Stage"] == string(weir.Cancelled) {
+			f.cancelled, f.waits = true, false
+			c.counts.CancelledAtOnce++
+		}
+		if f.begun {
+			c.failed("unreleased", "seq %d of lane %d was changed as scheduled, and had been sent", f.id.Seq, f.id.Lane)
+		}
+	}
+}
+
+// settledBy notes what a holder's commit does to messages.
+func (c *checker) settledBy(p *process, l *laneState, ops []storage.Op) {
+	for _, op := range ops {
+		if op.Key[:2] != "m_" {
+			continue
+		}
+		f := l.log[seqOf(op.Key)-1]
+		if place, ok := op.Values["Place"].(string); ok {
+			c.released(p, l, f, place)
+		}
+		if op.Values["Stage"] == string(weir.Cancelled) && f.taken && f.under == l.fence {
+			c.failed("cancelled", "%s cancelled seq %d of lane %d, which it knew to be delivered", p.name, f.id.Seq, f.id.Lane)
+		}
+	}
+}
+
+// released holds that a message takes its place behind all of its key that was sent, and
+// not before its time.
+func (c *checker) released(p *process, l *laneState, f *filed, place string) {
+	if !f.waits {
+		c.failed("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq, f.id.Lane)
+	}
+	f.waits, f.placed = false, place
+	c.counts.Released++
+	for _, o := range l.log {
+		if o.key == f.key && o.begun && !o.edit && o.place() > place {
+			c.failed("order", "seq %d of key %s was put before seq %d, which had been sent", f.id.Seq, f.key, o.id.Seq)
+		}
+	}
+}
+
+// due holds that nothing is sent before its moment, by the sender's own clock, nor while
+// storage says that it is scheduled or cancelled.
+func (c *checker) due(l *laneState, f *filed, r *request) {
+	now := r.p.nowAtMost()
+	switch {
+	case f.cancelled:
+		c.failed("cancelled", "%s sent seq %d of lane %d after it was cancelled", r.p.name, f.id.Seq, f.id.Lane)
+	case f.waits:
+		c.failed("unreleased", "%s sent seq %d of lane %d, which is scheduled in storage", r.p.name, f.id.Seq, f.id.Lane)
+	case f.due.After(now):
+		c.failed("early", "%s sent seq %d of lane %d %s before it is due", r.p.name, f.id.Seq, f.id.Lane, f.due.Sub(now))
+	}
+}
+
+// cancelAnswered takes in what was answered to a cancel, and says whether that is an end.
+func (c *checker) cancelAnswered(id weir.ID, st weir.Status, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.lane(id.Lane).log[id.Seq-1]
+	switch stage := c.stage(f); {
+	case err == nil && st.Stage == weir.Cancelled && stage != weir.Cancelled:
+		c.failed("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
+	case err == nil && !f.asked:
+		c.failed("cancelled", "to cancel seq %d of lane %d was answered with %s, and nothing was asked in storage", id.Seq, id.Lane, st.Stage)
+	case weir.KindOf(err) == weir.Conflict && !stage.Final():
+		c.failed("cancelled", "seq %d of lane %d was too late to be cancelled, and is %s", id.Seq, id.Lane, stage)
+	}
+	f.answered = f.answered || err == nil
+	return err == nil || weir.KindOf(err) == weir.Conflict
+}
+
+// moveAnswered does so for a move.
+func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.lane(id.Lane).log[id.Seq-1]
+	had := false
+	for _, d := range f.dues {
+		had = had || d.Equal(lane.RoundDue(due))
+	}
+	switch {
+	case err == nil && !had:
+		c.failed("moved", "seq %d of lane %d was answered to be due at %s, and never was in storage", id.Seq, id.Lane, due)
+	case weir.KindOf(err) == weir.Conflict && f.waits:
+		c.failed("moved", "seq %d of lane %d was too late to be moved, and is scheduled", id.Seq, id.Lane)
+	}
+	return err == nil || weir.KindOf(err) == weir.Conflict
+}
+
+// rows holds that a lane's rows belong together: a scheduled message has one row under its
+// moment, a held one stands once in its key's line at its place, wishes were asked for, and
+// tail knows when the next of them is due. It gives the number of messages that are
+// cancelled and not counted yet.
+func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted int64) {
+	next := time.Time{}
+	sooner := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	scheduled, held := map[int64]bool{}, map[int64]bool{}
+	for _, r := range c.rowsOf(number, "s_") {
+		var micros, seq int64
+		_, err := fmt.Sscanf(r.Key, "s_%d_%d", &micros, &seq)
+		if err != nil || seq > int64(len(l.log)) || !l.log[seq-1].waits || l.log[seq-1].due.UnixMicro() != micros {
+			c.failed("rows", "lane %d: %s belongs to nothing (%v)", number, r.Key, err)
+			return 0
+		}
+		scheduled[seq] = true
+		if seq < now.Tail.Cursor {
+			sooner(time.UnixMicro(micros))
+		}
+	}
+	lines := map[string]int64{}
+	for _, r := range c.rowsOf(number, "r_") {
+		block, place, _ := strings.Cut(r.Key[2:], "_")
+		seq, _ := r.Values["Seq"].(int64)
+		if f := l.log[seq-1]; held[seq] || f.place() != place || c.stage(f).Final() {
+			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
+		}
+		held[seq] = true
+		lines[block]++
+	}
+	for _, r := range c.rowsOf(number, "b_") {
+		if n, _ := r.Values["Held"].(int64); n != lines[r.Key[2:]] {
+			c.failed("rows", "lane %d: %s counts %d messages, its line has %d", number, r.Key, n, lines[r.Key[2:]])
+		}
+		delete(lines, r.Key[2:])
+		at, _ := r.Values["Next"].(time.Time)
+		sooner(at)
+	}
+	if len(lines) > 0 {
+		c.failed("rows", "lane %d: %d lines without a block", number, len(lines))
+	}
+	for _, f := range l.log {
+		switch below := f.id.Seq < now.Tail.Cursor; {
+		case f.waits != scheduled[f.id.Seq]:
+			c.failed("rows", "lane %d: seq %d is scheduled (%v) and has a row (%v)", number, f.id.Seq, f.waits, scheduled[f.id.Seq])
+		case below && !f.waits && !held[f.id.Seq] && !c.stage(f).Final():
+			c.failed("lost", "lane %d: seq %d is below the cursor, and nothing says so", number, f.id.Seq)
+		}
+	}
+	return c.wishes(l, number, now, next)
+}
+
+// wishes does so for wishes and for tail's next due time.
+func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
+	wishes := c.rowsOf(number, "w_")
+	for _, r := range wishes {
+		seq, _ := r.Values["Seq"].(int64)
+		done, _ := r.Values["Done"].(bool)
+		if f := l.log[seq-1]; !f.asked || done != f.cancelled {
+			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
+		}
+		if done {
+			uncounted++
+		}
+	}
+	// A holder that has to look again says that something is due by now, by its clock.
+	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
+		next = soon
+	}
+	switch at := now.Tail.NextDue; {
+	case now.Tail.TouchedSeen > now.Head.Touched:
+		c.failed("rows", "lane %d: touched %d, and seen %d", number, now.Head.Touched, now.Tail.TouchedSeen)
+	case now.Touched():
+	case len(wishes) > 0:
+		c.failed("rows", "lane %d: %d wishes, and nothing says so", number, len(wishes))
+	case !next.IsZero() && (at.IsZero() || at.After(next.Add(time.Microsecond))):
+		c.failed("rows", "lane %d: something is due at %s, tail says %s", number, next, at)
+	}
+	return uncounted
+}
+
+func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
+	q := storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, number), From: prefix, To: prefix + "~"}
+	for {
+		page, err := c.w.account.Table().Range(context.Background(), q)
+		if err != nil {
+			c.failed("books", "%v", err)
+		}
+		rows = append(rows, page.Rows...)
+		if !page.More {
+			return rows
+		}
+		q.After = rows[len(rows)-1].Key
+	}
+}
+
+// outdated says that a message can only become superseded any more.
+func (c *checker) outdated(l *laneState, f *filed) bool {
+	for _, o := range l.log {
+		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stage(o) == weir.Delivered {
+			return true
+		}
+	}
+	return false
+}
+
+// recovered is the time from which every lane is served again after the faults: leases have
+// run out, and sweeps were made.
+const recovered = 2*time.Minute + 30*time.Second
+
+// known is the time from which every live instance knows of a message: its next sweep.
+const known = 65 * time.Second
+
+// punctuality is how late that may be: a request's way to the CMS, and where messages
+// supersede, some reads of storage before it.
+const punctuality = 30 * time.Millisecond
+
+// punctual holds that what falls due long after the faults is sent at its moment, by the
+// clock of whoever sends it, where its lane has nothing else to do.
+func (c *checker) punctual(l *laneState, f *filed, r *request) {
+	quiet := c.w.started.Add(c.w.trouble + recovered)
+	if f.begun || f.due.Before(quiet) || f.due.Before(f.changed.Add(known)) || f.due.Before(l.busy.Add(4*time.Second)) {
+		return
+	}
+	c.counts.Punctual++
+	if late := r.p.now().Sub(f.due); late > punctuality {
+		c.failed("late", "%s sent seq %d of lane %d %s after it was due", r.p.name, f.id.Seq, f.id.Lane, late)
+	}
+}
