@@ -332,6 +332,27 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			}
 		})
 	})
+	t.Run("TheOlderVersionBehindWhichANewerOneWaits", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(context.Context, weir.Delivery) weir.Result { return answer(500) })
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
+			old := w.edit("a", "1")
+			p.Wake(0)
+			time.Sleep(5 * time.Second)
+			w.edit("a", "2")
+			p.Wake(0)
+			time.Sleep(7 * time.Second) // the newer one was tried in place of the old, and waits
+			if _, err := w.store.Cancel(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			p.Wake(0)
+			time.Sleep(10 * time.Second)
+			log := w.cms.requests()
+			if len(log) != 3 || log[2].at.Sub(log[1].at) < 10*time.Second || w.status(old).Stage != weir.Cancelled {
+				t.Errorf("%+v, the old one is %s", log, w.status(old).Stage)
+			}
+		})
+	})
 	t.Run("MovedIntoThePastBehindWhatIsTried", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {

@@ -140,8 +140,8 @@ func (r *run) withdraw(ctx context.Context, e *lane.Entry, ch *lane.Change) (boo
 	return r.window.removeSeq(e.Seq()), nil
 }
 
-// withdrawHeld takes a message out of its block's line. Only where it was the first may the
-// others go before the time that it was waiting for.
+// withdrawHeld takes a message out of its block's line. Only where it was the one that the
+// block waits for may the others go before that time.
 func (r *run) withdrawHeld(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
 	b := r.blocks[e.Block()]
 	if b == nil {
@@ -151,9 +151,12 @@ func (r *run) withdrawHeld(ctx context.Context, e *lane.Entry, ch *lane.Change) 
 	if err != nil {
 		return false, err
 	}
-	next := b.Next
+	next, waitedFor := b.Next, line[0].Seq == e.Seq()
+	if e.Message.Supersede { // then it is not always the first that is tried
+		waitedFor = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
+	}
 	r.unhold(b, ch, e.Line())
-	if line[0].Seq != e.Seq() && b.Held > 0 {
+	if !waitedFor && b.Held > 0 {
 		b.Next = next
 		ch.Block(*b)
 	}
