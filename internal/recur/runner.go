@@ -33,13 +33,14 @@ type Accepter interface {
 // Bell rings a lane through the queue, without keeping the caller waiting.
 type Bell interface{ RingSoon(lane int) }
 
-// Config is what a runner needs; all fields.
+// Config is what a runner needs; all fields but Rand.
 type Config struct {
 	Store     *Store
 	Log       Log
 	Contracts Accepter
 	Bell      Bell
 	Now       func() time.Time
+	Rand      func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Logger    *slog.Logger
 }
 
@@ -62,9 +63,9 @@ type timer struct {
 	t        *time.Timer
 	at       time.Time
 	turn     rank
-	set      int64      // which of all settings it was
-	firing   sync.Mutex // one firing at a time
-	failures int        // in a row; by the one that fires
+	set      int64         // which of all settings it was
+	firing   chan struct{} // one firing at a time; no mutex, which virtual time does not see
+	failures int           // in a row; by the one that fires
 }
 
 // rank says when a process looks. The one that filed the last occurrence looks at the due
@@ -83,6 +84,9 @@ const followDelay = 50 * time.Millisecond
 
 // New makes a runner. It has no timers until Load.
 func New(cfg Config) *Runner {
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*timer{}}
 }
@@ -120,7 +124,7 @@ func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
 		return
 	}
 	if t == nil {
-		t = &timer{}
+		t = &timer{firing: make(chan struct{}, 1)}
 		t.t = time.AfterFunc(math.MaxInt64, func() { r.fire(name, t) })
 		r.timers[name] = t
 	} else if t.at.Equal(at) {
@@ -128,7 +132,7 @@ func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
 	}
 	wait := at.Sub(r.cfg.Now())
 	if turn == follows {
-		wait += followDelay + rand.N(followDelay)
+		wait += followDelay + time.Duration(r.cfg.Rand()*float64(followDelay))
 	}
 	r.settings++
 	t.at, t.turn, t.set = at, turn, r.settings
@@ -138,8 +142,8 @@ func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
 // fire settles what is due, and sets the timer for what comes next. The timer only says
 // when to look: what is due, the row says.
 func (r *Runner) fire(name string, t *timer) {
-	t.firing.Lock()
-	defer t.firing.Unlock()
+	t.firing <- struct{}{}
+	defer func() { <-t.firing }()
 	r.mu.Lock()
 	asked := r.settings
 	if r.closed {

@@ -14,6 +14,9 @@ import (
 
 // schedules draws how much of that a seed has.
 func (s *settings) schedules(d *dice) {
+	if d.chance("recurring", 0.25) {
+		s.every = time.Duration(3+d.below("every", 12)) * time.Second
+	}
 	if d.chance("no due times", 0.35) {
 		return
 	}

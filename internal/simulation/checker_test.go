@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,11 +18,11 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded             int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters int
-	Traps, Blobs, Packed                                                 int
-	Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce     int
-	Longest                                                              time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead, Superseded                   int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters       int
+	Traps, Blobs, Packed                                                       int
+	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
+	Longest                                                                    time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -42,6 +43,7 @@ func (c *counts) add(o counts) {
 	c.Traps += o.Traps
 	c.Blobs += o.Blobs
 	c.Packed += o.Packed
+	c.Recurred += o.Recurred
 	c.Punctual += o.Punctual
 	c.Scheduled += o.Scheduled
 	c.Released += o.Released
@@ -159,6 +161,7 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
 	var epoch, number int
 	if _, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number); scanErr != nil {
+		c.w.trace.add("%s writes %s of %s: %v", p.name, ops[0].Key, partition, err)
 		return etags, err
 	}
 	c.w.trace.add("%s writes %s of lane %d with %d rows: %v", p.name, ops[0].Key, number, len(ops)-1, err)
@@ -435,6 +438,12 @@ func (c *checker) answered(r *request, whole bool) {
 
 // content holds that what is sent is what was submitted.
 func (c *checker) content(f *filed, r *request) {
+	if f.key == recurringKey {
+		if !slices.Contains(c.w.occurrences(), r.body) {
+			c.failed("content", "%s sent seq %d of lane %d for no occurrence: %.60q", r.p.name, f.id.Seq, f.id.Lane, r.body)
+		}
+		return
+	}
 	n, err := numberOf(r.body)
 	switch {
 	case err != nil || n >= len(c.expected) || string(c.expected[n].message.Body) != r.body:
@@ -465,6 +474,7 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 		c.recount(l, n, l.last)
 		c.leftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
+	c.recurs(ctx)
 	for _, s := range c.expected {
 		if s.id.IsZero() {
 			continue

@@ -128,11 +128,23 @@ func (c *checker) due(l *laneState, f *filed, r *request) {
 	}
 }
 
+// known gives a message that somebody was told of; nil when it is lost.
+func (c *checker) known(id weir.ID) *filed {
+	if l := c.lane(id.Lane); id.Seq <= int64(len(l.log)) {
+		return l.log[id.Seq-1]
+	}
+	c.failed("lost", "seq %d of lane %d is not in the log", id.Seq, id.Lane)
+	return nil
+}
+
 // cancelAnswered takes in what was answered to a cancel, and says whether that is an end.
 func (c *checker) cancelAnswered(id weir.ID, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.lane(id.Lane).log[id.Seq-1]
+	f := c.known(id)
+	if f == nil {
+		return true
+	}
 	switch stage := c.stage(f); {
 	case err == nil && st.Stage == weir.Cancelled && stage != weir.Cancelled:
 		c.failed("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
@@ -149,7 +161,10 @@ func (c *checker) cancelAnswered(id weir.ID, st weir.Status, err error) bool {
 func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.lane(id.Lane).log[id.Seq-1]
+	f := c.known(id)
+	if f == nil {
+		return true
+	}
 	had := false
 	for _, d := range f.dues {
 		had = had || d.Equal(lane.RoundDue(due))
@@ -277,8 +292,8 @@ func (c *checker) outdated(l *laneState, f *filed) bool {
 // run out, and sweeps were made.
 const recovered = 2*time.Minute + 30*time.Second
 
-// known is the time from which every live instance knows of a message: its next sweep.
-const known = 65 * time.Second
+// heard is the time from which every live instance knows of a message: its next sweep.
+const heard = 65 * time.Second
 
 // punctuality is how late that may be: a request's way to the CMS, and where messages
 // supersede, some reads of storage before it.
@@ -288,7 +303,7 @@ const punctuality = 30 * time.Millisecond
 // clock of whoever sends it, where its lane has nothing else to do.
 func (c *checker) punctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
-	if f.begun || f.due.Before(quiet) || f.due.Before(f.changed.Add(known)) || f.due.Before(l.busy.Add(4*time.Second)) {
+	if f.begun || f.due.Before(quiet) || f.due.Before(f.changed.Add(heard)) || f.due.Before(l.busy.Add(4*time.Second)) {
 		return
 	}
 	c.counts.Punctual++

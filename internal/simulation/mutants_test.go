@@ -35,7 +35,7 @@ var mutants = []mutant{
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tsleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tsleep(", "stuck", ""},
-	{"a release not written before it is sent", "drain/release.go", "err := r.committer.try(ctx, ch)", "var err error\n\t\tr.committer.add(ch, false)", "unreleased", ""},
+	{"a release not written before it is sent", "drain/release.go", "err := r.committer.try(ctx, ch)", "var err error\n\t\tr.committer.add(ch, false)", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},
 	{"what falls due overtakes its key", "drain/release.go", "{ return b.From <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
 	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
@@ -44,6 +44,9 @@ var mutants = []mutant{
 	{"a cancellation not counted", "lane/wish.go", "if w.Done {", "if false {", "books|stuck", ""},
 	{"wishes seen and not granted", "drain/wishes.go", "for _, w := range wishes {", "for _, w := range wishes[:0] {", "rows", ""},
 	{"offers believed before the log was read", "drain/window.go", "w.caughtUp = w.caughtUp || len(p.entries) < p.rows", "w.caughtUp = true", "repeat|books", ""},
+	{"order lost where failures are skipped", "drain/choose.go", "case ahead[key] != 0 && e.Seq() >= ahead[key]:", "case ahead[key] < 0:", "order", ""},
+	{"occurrences filed without their name", "recur/settle.go", `s.Name+"@"+stamp(due))`, `s.Name[:0]+stamp(due)[:0])`, "recurring|twice", ""},
+	{"a schedule moved on before its message", "recur/settle.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
 }
 
 func TestMutants_AreCaught(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"weir/internal/invoke"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/recur"
 	"weir/internal/storage"
 	"weir/internal/ticket"
 )
@@ -47,6 +48,7 @@ type process struct {
 	process *tickets.Function
 	poison  *poison.Function
 	sweep   *sweep.Function
+	runner  *recur.Runner
 
 	listening context.Context
 	deafen    context.CancelFunc
@@ -101,9 +103,10 @@ func (s *slot) start() {
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
+	p.runner = runnerOf(ports{p}, recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.sweep = &sweep.Function{Log: p.store, Waker: p.drainer, Retention: nothing{}, Schedules: nothing{}, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: p.store, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -323,6 +326,7 @@ func (s *slot) plan() {
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 			defer cancel()
 			w.trace.add("%s stops", p.name)
+			_ = p.runner.Close(ctx)
 			_ = p.drainer.Close(ctx)
 			p.kill()
 			s.start()
@@ -383,6 +387,7 @@ func (s *slot) end(context.Context) {
 	for _, p := range s.all {
 		p.kill()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		_ = p.runner.Close(ctx)
 		_ = p.drainer.Close(ctx)
 		cancel()
 		p.host.Wait()

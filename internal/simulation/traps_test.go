@@ -45,7 +45,7 @@ const patient = 20 * time.Second
 func (s *slot) setTrap() {
 	w, p, name := s.w, s.now(), fmt.Sprint("slot ", s.number, " trap")
 	t := &trap{
-		op:     []string{"send", "send", "send", "!tail", "!tail", "!head", "acquire", "renew", "release", "range", "get", "s_", "w_"}[w.dice.below(name+" op", 13)],
+		op:     []string{"send", "send", "send", "!tail", "!tail", "!head", "acquire", "renew", "release", "range", "get", "s_", "w_", "schedules"}[w.dice.below(name+" op", 14)],
 		at:     []moment{early, afterwards}[w.dice.below(name+" at", 2)],
 		sprung: make(chan struct{}),
 	}

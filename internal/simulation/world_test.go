@@ -40,6 +40,7 @@ type settings struct {
 	cancels, moves                   float64          // share of messages that upstreams cancel, or give another moment
 	horizon                          time.Duration    // of due times
 	moments                          [3]time.Duration // which many messages share
+	every                            time.Duration    // of a recurring message; 0 = none
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -156,6 +157,10 @@ func (w *world) live(ctx context.Context) {
 		return
 	}
 	w.check.store = store
+	if err := w.schedule(ctx); err != nil {
+		w.check.fail("setup", "schedule: %v", err)
+		return
+	}
 	for i := range w.instances {
 		w.slots = append(w.slots, w.newSlot(i))
 	}
@@ -204,7 +209,7 @@ func (w *world) atRest(ctx context.Context) bool {
 			return false
 		}
 	}
-	return true
+	return w.recurred(ctx)
 }
 
 // end stops everything: a run may leave nothing behind.

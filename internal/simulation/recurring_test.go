@@ -1,0 +1,112 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// A recurring message: every instance runs its schedule, and of each occurrence there is
+// exactly one message, whatever happens to them. One schedule only: two that are due at the
+// same nanosecond would be filed in an order that is not the seed's.
+
+const recurring, recurringKey = "recurring", "recurring"
+
+// recurringLog is the log as the runner needs it.
+type recurringLog struct {
+	*lane.Appender
+	*lane.Store
+}
+
+// accepter stands for the contracts.
+type accepter struct{}
+
+func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
+	return weir.Message{Contract: "article", Key: recurringKey, ContentType: contentType, Body: body}, nil
+}
+
+func recurringBody(due time.Time) string {
+	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
+}
+
+func runnerOf(table storage.Table, log recurringLog, bell recur.Bell, now func() time.Time, draw func() float64) *recur.Runner {
+	return recur.New(recur.Config{
+		Store: &recur.Store{Table: table, Bodies: log.Store.Bodies, Now: now}, Log: log,
+		Contracts: accepter{}, Bell: bell, Now: now, Rand: draw, Logger: quietLog,
+	})
+}
+
+type noBell struct{}
+
+func (noBell) RingSoon(int) {}
+
+// schedule puts the schedule, as a user does before anything happens.
+func (w *world) schedule(ctx context.Context) error {
+	if w.every == 0 {
+		return nil
+	}
+	log := recurringLog{lane.NewAppender(w.check.store, quietLog), w.check.store}
+	r := runnerOf(w.account.Table(), log, noBell{}, time.Now, w.dice.source("schedule"))
+	_, _, err := r.Put(ctx, recurring, recur.Definition{
+		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All, End: w.recursUntil(),
+	}, recur.Condition{})
+	if err != nil {
+		return err
+	}
+	return r.Close(ctx)
+}
+
+func (w *world) recursUntil() time.Time { return w.started.Add(w.trouble + w.every*2) }
+
+// occurrences are the messages that there have to be.
+func (w *world) occurrences() (bodies []string) {
+	if w.every == 0 {
+		return nil
+	}
+	for at := w.started.Add(w.every); at.Before(w.recursUntil()); at = at.Add(w.every) {
+		bodies = append(bodies, recurringBody(at))
+	}
+	return bodies
+}
+
+// recurred says whether all occurrences were settled.
+func (w *world) recurred(ctx context.Context) bool {
+	if w.every == 0 {
+		return true
+	}
+	s, err := (&recur.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}).Get(ctx, recurring)
+	return err == nil && s.NextAt.IsZero()
+}
+
+// recurs holds that each occurrence is in the log once, in their order.
+func (c *checker) recurs(ctx context.Context) {
+	var got []string
+	l := c.lane(lane.Of(recurringKey, c.w.lanes))
+	for _, f := range l.log {
+		if f.key != recurringKey {
+			continue
+		}
+		e, err := c.store.ReadMessage(ctx, f.id.Lane, f.id.Seq)
+		if err == nil {
+			err = c.store.LoadBody(ctx, e)
+		}
+		if err != nil {
+			c.failed("recurring", "seq %d: %v", f.id.Seq, err)
+			return
+		}
+		got = append(got, string(e.Message.Body))
+	}
+	slices.Sort(got)
+	want := c.w.occurrences()
+	c.counts.Recurred += len(got)
+	if !slices.Equal(got, want) {
+		c.failed("recurring", "%d messages for %d occurrences: %s", len(got), len(want), strings.Join(got, " "))
+	}
+}
