@@ -88,6 +88,7 @@ type checker struct {
 
 	mu        sync.Mutex
 	first     *violation
+	disturbed time.Time // when the last fault began or ended
 	counts    counts
 	lanes     map[int]*laneState
 	expected  []*submission
@@ -121,6 +122,12 @@ func (c *checker) count(f func(*counts)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(&c.counts)
+}
+
+func (c *checker) disturb() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbed = time.Now()
 }
 
 func (c *checker) expect(s *submission) { c.expected = append(c.expected, s) }

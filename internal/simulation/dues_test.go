@@ -288,7 +288,7 @@ func (c *checker) outdated(l *laneState, f *filed) bool {
 	return false
 }
 
-// recovered is the time from which every lane is served again after the faults: leases have
+// recovered is the time after the last fault from which every lane is served again after the faults: leases have
 // run out, and sweeps were made.
 const recovered = 2*time.Minute + 30*time.Second
 
@@ -303,6 +303,9 @@ const punctuality = 30 * time.Millisecond
 // clock of whoever sends it, where its lane has nothing else to do.
 func (c *checker) punctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
+	if after := c.disturbed.Add(recovered); after.After(quiet) {
+		quiet = after
+	}
 	if f.begun || f.due.Before(quiet) || f.due.Before(f.changed.Add(heard)) || f.due.Before(l.busy.Add(4*time.Second)) {
 		return
 	}

@@ -53,6 +53,8 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	kind := p.fault(op)
 	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
 	if kind != none {
+		p.w.check.disturb()
+		defer p.w.check.disturb()
 		p.w.check.count(func(c *counts) { c.Faults++ })
 		p.w.trace.add("%s %s: fault %d", p.name, op, kind)
 	}

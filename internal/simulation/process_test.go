@@ -111,6 +111,7 @@ func (s *slot) start() {
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
 	w.trace.add("%s starts", p.name)
+	w.check.disturb()
 	p.serve()
 }
 
@@ -192,6 +193,7 @@ func (p *process) goOn() {
 	p.resume, p.resumed = nil, time.Now()
 	p.mu.Unlock()
 	p.w.trace.add("%s goes on", p.name)
+	p.w.check.disturb()
 }
 
 // cutOff says that an operation does not reach storage at all at the moment.
