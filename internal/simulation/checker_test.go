@@ -145,13 +145,6 @@ func (c *checker) acknowledged(s *submission, r lane.Receipt) {
 	s.id = id
 }
 
-// filed says whether a submission was answered; its double may be at this moment.
-func (c *checker) filed(s *submission) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !s.id.IsZero()
-}
-
 func (c *checker) lane(n int) *laneState {
 	l := c.lanes[n]
 	if l == nil {
