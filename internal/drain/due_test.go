@@ -235,6 +235,45 @@ func TestDrainer_Due(t *testing.T) {
 			w.settled(time.Minute)
 		})
 	})
+	t.Run("TheHolderDiesOverANewerVersionWithTheLogUnread", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				switch string(d.Message.Body) {
+				case "v1":
+					return answer(500)
+				case "v3":
+					return takes(time.Second, 200)(ctx, d)
+				}
+				return takes(20*time.Millisecond, 200)(ctx, d)
+			})
+			version := func(v string) func(*weir.Message) {
+				return func(m *weir.Message) { m.Supersede, m.Version = true, v }
+			}
+			steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{1200 * time.Millisecond} }
+			first := w.start(steps)
+			w.append.Filed = first.Offer
+			w.post("a", "v1", version("1"))
+			w.post("a", "v3", version("3"), due(time.Now().Add(time.Second)))
+			time.Sleep(800 * time.Millisecond)
+			for i := range 200 {
+				w.post(fmt.Sprint("b", i), "")
+			}
+			time.Sleep(time.Second) // the newer version is at the CMS
+			first.kill()
+			w.append.Filed = nil
+			w.start(steps).Wake(0)
+			w.settled(2 * time.Minute)
+			newer := false
+			for _, s := range w.cms.requests() {
+				if newer = newer || s.body == "v3"; newer && s.body == "v1" {
+					t.Error("the older version was sent after the newer one")
+				}
+			}
+			if !newer || len(w.delivered("a")) == 0 {
+				t.Error("the newer version was never sent")
+			}
+		})
+	})
 	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(time.Second, 200))

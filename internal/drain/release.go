@@ -197,7 +197,7 @@ func (r *run) ripenHeld(ctx context.Context) error {
 
 // reached says whether all that goes before a block's first message has gone: the log was
 // read up to its place, and nothing of its key from before is left of it.
-func (r *run) reached(b *lane.Block) bool { return b.From <= r.window.readOf(b.KeyHash) }
+func (r *run) reached(b *lane.Block) bool { return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }
 
 // scheduled is the moment before which nothing is to be released; zero = nothing is. In a
 // sealed lane nothing falls due: it is released in the epoch that follows, or after Unseal,

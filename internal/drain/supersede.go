@@ -114,9 +114,14 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 	}
 	var old []lane.Held
 	best := first.Line()
-	read := r.window.readOf(b.KeyHash)
 	for _, h := range line {
-		if h.Contract != first.Message.Contract || h.After() > read {
+		if h.Contract != first.Message.Contract {
+			break
+		}
+		if h.After() > r.window.readOf(b.KeyHash) {
+			// What stands before it in the log is not known yet, and whether it was tried by
+			// a holder that died is not either: nothing older may go before that is clear.
+			b.Wait = h.After()
 			break
 		}
 		if outdated(h.Version, latest) && len(old) < supersedeAtOnce {
@@ -128,6 +133,9 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 	}
 	if len(old) > 0 {
 		r.supersedeHeld(b, old, latest)
+		return nil, nil
+	}
+	if !r.reached(b) {
 		return nil, nil
 	}
 	if best.Seq == first.Seq() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -99,6 +100,10 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	ch.Grant(w)
 	if !w.Done {
 		e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
+		if storage.Is(err, storage.NotFound) { // final for so long that retention was here
+			r.committer.add(ch, true)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ type Block struct {
 	Next    time.Time // when the first of them is tried again
 	Held    int64     // how many
 	From    int64     // in memory only: the first of them goes after what the log has of the key before this
+	Wait    int64     // in memory only: nothing of the line goes before the log was read up to here
 	Ahead   int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
 	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
 	First   *Entry    // in memory only: the first of them, where the holder has it in memory

@@ -56,12 +56,12 @@ func (c *Change) Grant(w Wish) {
 // time: the Status then says where it stands at the moment. Conflict: it is final.
 // Unavailable: it may or may not have been asked.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
-	nonce := newNonce()
+	nonce, wished := newNonce(), false
 	var st weir.Status
 	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
 		switch {
-		case e.Stage == weir.Cancelled && e.row.string("CancelNonce") == nonce:
+		case e.Stage == weir.Cancelled && (wished || e.row.string("CancelNonce") == nonce):
 			return nil, nil // it was us, and the answer got lost
 		case e.Stage.Final():
 			return nil, conflict("cancel", "the message is "+string(e.Stage)+" already")
@@ -78,6 +78,7 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 		if err != nil || asked {
 			return nil, err
 		}
+		wished = true
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}, nil
 	})
 	return st, err
