@@ -141,6 +141,7 @@ func run(t *testing.T, seed uint64, mutant string) (o outcome) {
 		w.check = newChecker(w)
 		w.cms = &fakeCMS{w: w}
 		w.live(t.Context())
+		time.Sleep(time.Minute) // what a killed process was appending tries on for some seconds, in vain
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
 	})
 	return o
