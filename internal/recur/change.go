@@ -32,7 +32,7 @@ func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condit
 			continue
 		}
 		if err == nil {
-			r.set(name, s.NextAt, newest, leads)
+			r.set(name, s.lookAt(), newest, leads)
 		}
 		return s, created, err
 	}

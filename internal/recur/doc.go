@@ -21,6 +21,9 @@
 //	   ▼
 //	append the message under the idempotency key <name>@<due>, then move the row on
 //
+// Due means: within a second, where nothing has to be known of the last one. The message is
+// filed as one that is due at the moment, and goes out then.
+//
 // # Invariants
 //
 //   - At most one message per occurrence, however many processes fire it at once: they

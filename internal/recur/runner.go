@@ -99,7 +99,7 @@ func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Unlock()
 	schedules, err := r.cfg.Store.List(ctx)
 	for _, s := range schedules {
-		r.set(s.Name, s.NextAt, asked, follows)
+		r.set(s.Name, s.lookAt(), asked, follows)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (r *Runner) fire(name string, t *timer) {
 	switch {
 	case err == nil:
 		t.failures = 0
-		r.set(name, s.NextAt, asked, rank(moved))
+		r.set(name, s.lookAt(), asked, rank(moved))
 	case weir.KindOf(err) == weir.NotFound:
 		r.set(name, time.Time{}, asked, follows)
 	default:

@@ -22,13 +22,34 @@ const clockSkew = 4 * time.Second
 // maxLost bounds how often in a row a change is tried anew that others were faster with.
 const maxLost = 20
 
-// settle brings a schedule up to now, and ahead of it by the time given: what is due is
-// filed, skipped or counted as missed, one occurrence after the other. It gives back the
-// schedule as it stands then, and says whether it was this process that moved it there. It
-// may run in many processes at once.
-func (r *Runner) settle(ctx context.Context, name string, ahead time.Duration) (s Schedule, moved bool, err error) {
-	until := r.cfg.Now().Add(ahead) // fixed: a schedule of each second must not keep us here
+// fileAhead is how long before it is due an occurrence is filed, as a message due at its
+// moment: so it goes out at that moment and not when it has been filed. Whether the last
+// one is final is known at the moment only, so with overlap: skip nothing is filed ahead.
+const fileAhead = time.Second
+
+func (s Schedule) ahead() time.Duration {
+	if s.Overlap == Skip {
+		return 0
+	}
+	return fileAhead
+}
+
+// lookAt is when the next occurrence is to be filed; zero = there is none.
+func (s Schedule) lookAt() time.Time {
+	if s.NextAt.IsZero() {
+		return s.NextAt
+	}
+	return s.NextAt.Add(-s.ahead())
+}
+
+// settle brings a schedule up to now, and ahead of it by the time given beside its own: what
+// is due is filed, skipped or counted as missed, one occurrence after the other. It gives
+// back the schedule as it stands then, and says whether it was this process that moved it
+// there. It may run in many processes at once.
+func (r *Runner) settle(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool, err error) {
+	now := r.cfg.Now() // fixed: a schedule of each second must not keep us here
 	s, err = r.cfg.Store.Get(ctx, name)
+	until := now.Add(s.ahead() + further)
 	for lost := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
 		before := s.State
 		if err = r.step(ctx, &s); err != nil {
@@ -115,12 +136,14 @@ func (r *Runner) step(ctx context.Context, s *Schedule) error {
 // missed passes over what was due while nothing ran. With One, the last of it is left,
 // marked: whoever files it then files it whatever the time is.
 func (r *Runner) missed(s *Schedule, plan *Plan, now time.Time) {
-	last, count := plan.latest(s.NextAt, now)
 	if s.Definition.Missed == One {
+		// The one that is filed now anyway, ahead of its time, makes up for the others.
+		last, count := plan.latest(s.NextAt, now.Add(s.ahead()))
 		s.State.Missed += count - 1
 		s.NextAt, s.CatchUp = last, true
 		return
 	}
+	last, count := plan.latest(s.NextAt, now)
 	s.State.Missed += count
 	s.SettledAt, s.NextAt = last, plan.Next(last)
 }
