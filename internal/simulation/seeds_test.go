@@ -27,7 +27,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // TestSeeds runs SEEDS seeds from FROM on, each STEP further than the last, until
 // five have failed, or one where STOP is set.
 func TestSeeds(t *testing.T) {
-	seeds, from, step := number(t, "SEEDS", 150), number(t, "FROM", 1), number(t, "STEP", 1)
+	seeds, from, step := number(t, "SEEDS", 300), number(t, "FROM", 1), number(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
 	var sum counts
 	failed := 0
