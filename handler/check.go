@@ -118,7 +118,7 @@ func (p *Program) checkLanes(ctx context.Context) finding {
 		f.detail = notThereYet
 	case recorded != want:
 		f.wrong = fmt.Errorf("storage has %d lanes, and the setting says %d", recorded, want)
-		f.todo = fmt.Sprintf("set lanes: %d, or use another WEIR_PREFIX", recorded)
+		f.todo = fmt.Sprintf("set lanes: %d, or change storage by handler lanes %d", recorded, want)
 	default:
 		f.detail = fmt.Sprintf("%d lanes", recorded)
 	}

@@ -70,11 +70,26 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	return mux, sweeper.Sweep
 }
 
+// sealWatch looks, with each read of the control rows, whether the epoch may be over.
+type sealWatch struct {
+	*lane.Store
+	sealed func()
+}
+
+// Control implements sweep.Reader.
+func (s sealWatch) Control(ctx context.Context, number int) (lane.Control, error) {
+	c, err := s.Store.Control(ctx, number)
+	if c.Head.Sealed {
+		s.sealed()
+	}
+	return c, err
+}
+
 // sweeper is what the timer does, by whoever's clock.
 func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function {
 	s := p.settings
 	return &sweep.Function{
-		Log: store, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
+		Log: sealWatch{store, p.lookAgain}, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
 		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
 	}
 }

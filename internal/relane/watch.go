@@ -13,8 +13,10 @@ import (
 var ErrChanged = errors.New("the number of lanes was changed")
 
 const (
-	// watchInterval is how often a process looks whether its epoch is still the open one.
-	watchInterval = time.Minute
+	// watchInterval is how often a process looks whether its epoch is still the open one, when
+	// nothing tells it: an append or a sweep that meets a seal nudges, so this is for a process
+	// that does neither.
+	watchInterval = 10 * time.Minute
 	// underWayInterval is how often while a change is under way.
 	underWayInterval = 2 * time.Second
 )
