@@ -130,7 +130,11 @@ func (c *checker) disturb() {
 	c.disturbed = time.Now()
 }
 
-func (c *checker) expect(s *submission) { c.expected = append(c.expected, s) }
+func (c *checker) expect(s *submission) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expected = append(c.expected, s)
+}
 
 func (c *checker) acknowledged(s *submission, r lane.Receipt) {
 	c.mu.Lock()

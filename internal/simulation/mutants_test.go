@@ -37,7 +37,7 @@ var mutants = []mutant{
 	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tsleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tsleep(", "stuck", ""},
 	{"a release not written before it is sent", "drain/release.go", "err := r.committer.try(ctx, ch)", "var err error\n\t\tr.committer.add(ch, false)", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},
-	{"what falls due overtakes its key", "drain/release.go", "{ return b.From <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
+	{"what falls due overtakes its key", "drain/release.go", "{ return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
 	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
 	{"due times not looked at", "drain/release.go", "ch.Release(e, next, &r.placed)", "ch.Release(e, next, &r.placed)\n\t\tb.Next, e.Message.DueAt = r.Now(), time.Time{}", "early", ""},
 	{"a cancellation counted twice", "lane/wish.go", "if w.Done {", "if true {", "books", ""},

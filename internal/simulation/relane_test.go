@@ -244,7 +244,7 @@ func (w *town) books() {
 // relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of
 // what TestRelane says of each.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {", new: "if false {", caught: "was filed as"},
+	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {", new: "if false {", caught: "filed as"},
 	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier.go", text: `if idempotencyKey == "" || len(s.Earlier) == 0 {`, new: "if true {", caught: "was filed as"},
 	{name: "fences begin anew", file: "lane/refile.go", text: "fence := slices.Max(fences)", new: "fence := slices.Max(fences) * 0", caught: "under fence"},
 	{name: "a lane reopened without a look at what fell due", file: "lane/seal.go", text: `"Touched": c.Head.Touched + 1`, new: `"Touched": c.Head.Touched`, caught: "work is left"},
