@@ -156,6 +156,7 @@ func TestFunction_Due(t *testing.T) {
 		"both in query": {query: "deliverAfter=1s&deliverAt=2030-01-31T08:00:00Z", status: 400},
 		"negative":      {header: "Weir-Deliver-After", value: "-1s", status: 400},
 		"too far":       {header: "Weir-Deliver-After", value: "P9000Y", status: 400},
+		"year 1":        {header: "Weir-Deliver-At", value: "0001-01-01T00:00:00Z", embargo: embargo, status: 202, at: "1970-01-01T00:00:00Z", from: "header"},
 		"none":          {status: 202},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@
 //	  │  ── paused or not due ────▶ rest until then
 //	  │  ── lease busy ───────────▶ watch: look again each second
 //	  ▼
-//	take the fence ▶ choose ▶ send ▶ judge ▶ commit (beside the next send)
+//	take the fence ▶ serve ▶ choose ▶ send ▶ judge ▶ commit (beside the next send)
 //	                   ▲                        │
 //	                   └──── linger ◀── empty ──┘ ──▶ hand over, release, look again
 //
@@ -18,7 +18,8 @@
 // window is the part of the log that was read and is not settled; blocks are the keys
 // that wait for a retry with the messages held behind; gate knows whether the CMS may be
 // sent something and whether a failure is the message's or the CMS's; committer writes
-// decisions in order, in batches.
+// decisions in order, in batches. agenda is what is known of the scheduled messages: to
+// serve is to grant wishes (wishes.go) and to release what falls due (release.go).
 //
 // # Invariants
 //
@@ -26,6 +27,10 @@
 //   - A key is closed from the moment an outcome of it is decided until that is committed:
 //     so a crash never repeats a delivery across a newer one of the same key.
 //   - Of one key only the first unsettled message is ever chosen.
+//   - What falls due has its place in its key's line, in storage, before it is sent. It goes
+//     behind all that was filed before: not until the log was read up to that place.
+//   - A release alone may be refused, by whoever cancelled or moved the message; every other
+//     refusal of a commit means that the lane is lost.
 //   - At most 64 outcomes are uncommitted: that is all a crash can repeat.
 //
 // # Failure

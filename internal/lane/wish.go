@@ -2,11 +2,10 @@ package lane
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"strings"
 	"time"
-
-	"crypto/rand"
 
 	"weir/internal/storage"
 	"weir/internal/weir"

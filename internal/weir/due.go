@@ -17,8 +17,12 @@ var (
 	errNegative = errors.New("is negative")
 )
 
+// firstMoment stands for all that lies before it: the past is now, and storage keeps no
+// times before the year 1601. Some upstreams send the year 1 for no time at all.
+var firstMoment = time.Unix(0, 0).UTC()
+
 // ParseMoment reads a due time by RFC 3339, which has an offset: a local time would mean
-// another moment at each reader.
+// another moment at each reader. What lies before 1970 becomes its beginning.
 func ParseMoment(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
@@ -26,6 +30,8 @@ func ParseMoment(text string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00", quoted(text))
 	case t.After(lastMoment):
 		return time.Time{}, errHorizon
+	case t.Before(firstMoment):
+		return firstMoment, nil
 	}
 	return t.UTC(), nil
 }

@@ -74,6 +74,11 @@ func TestDueTimes(t *testing.T) {
 	if code, newTag, said := s.call("PATCH", one(later), patch, "If-Match", tag); code != 200 || newTag == tag || said["stage"] != "scheduled" {
 		t.Errorf("%d %v", code, said)
 	}
+	_, _, past := s.call("POST", messages, article("/past", 1), "Weir-Deliver-After", "1h")
+	if code, _, said := s.call("PATCH", one(past), `{"deliverAt": "0001-01-01T00:00:00Z"}`); code != 200 {
+		t.Errorf("%d %v", code, said)
+	}
+	s.eventually("what was moved into the past is written", 20*time.Second, func() bool { return !s.firstRequest("/past").IsZero() })
 	for _, wrong := range []string{`{"deliverAt": "soon"}`, `{}`, `{"deliverAt": "2030-01-01T00:00:00Z", "key": "x"}`, `[`} {
 		if code, _, said := s.call("PATCH", one(later), wrong); code != 400 {
 			t.Errorf("%s: %d %v", wrong, code, said)
