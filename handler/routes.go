@@ -66,6 +66,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
 	add("sweep", "/sweep", http.MethodPost, sweeper.Handler())
+	(&operator{p, mux, store, drainer, bell}).routes()
 	mux.Handle("/", httpio.NotFound(p.log))
 	return mux, sweeper.Sweep
 }

@@ -26,6 +26,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	outcome := r.gate.judge(c.entry, result, r.Now())
 	r.log.Info("drain: attempt", "message_id", c.entry.Message.ID.String(), "seq", c.entry.Seq(), "fence", r.fence,
 		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result))
+	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
 	if err != nil {
 		return err
@@ -158,5 +159,7 @@ func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome 
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))
 	}
-	return ch.Finish(c.entry, finalStage(outcome), r.finishedAt())
+	at := r.finishedAt()
+	r.finished(&c.entry.Message, finalStage(outcome), at)
+	return ch.Finish(c.entry, finalStage(outcome), at)
 }

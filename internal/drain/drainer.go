@@ -24,7 +24,7 @@ type Bell interface {
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Rate, AtOnce, Rand and NotAfter.
+// for Rate, AtOnce, Rand, NotAfter and Observer.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -40,6 +40,7 @@ type Config struct {
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
 	NotAfter time.Time // no attempt begins after it; zero = no bound
+	Observer Observer  // nil = nobody looks on
 }
 
 // State is what a look at a lane found.
@@ -85,6 +86,9 @@ func New(cfg Config) *Drainer {
 		cfg.Rand = rand.Float64
 	}
 	cfg.Backoff.Rand = cfg.Rand
+	if cfg.Observer == nil {
+		cfg.Observer = unobserved{}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, tenders: map[int]*tender{}}

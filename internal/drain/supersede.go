@@ -70,7 +70,9 @@ func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 	if outdated(first.Message.Version, latest) {
 		r.window.remove(first)
 		ch := &lane.Change{}
-		ch.Supersede(first.Seq(), latest, r.finishedAt())
+		at := r.finishedAt()
+		r.finished(&first.Message, weir.Superseded, at)
+		ch.Supersede(first.Seq(), latest, at)
 		r.position(ch)
 		r.committer.add(ch, false)
 		r.logSuperseded(first.Seq(), latest)
@@ -149,7 +151,9 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) {
 	ch := &lane.Change{Key: b.KeyHash}
 	for _, h := range old {
-		ch.Supersede(h.Seq, latest, r.finishedAt())
+		at := r.finishedAt()
+		r.finished(&weir.Message{}, weir.Superseded, at)
+		ch.Supersede(h.Seq, latest, at)
 		r.logSuperseded(h.Seq, latest)
 	}
 	r.unhold(b, ch, old...)

@@ -159,6 +159,7 @@ func (t *tender) look() Report {
 	l, err := lease.Acquire(ctx, lease.Config{Leases: t.d.Leases, Length: t.d.Lease, Now: t.d.Now, Log: t.d.Log}, t.d.Store.LeaseName(t.number))
 	switch {
 	case errors.Is(err, lease.ErrBusy):
+		t.d.Observer.Lease(t.number, LeaseBusy)
 		if t.watch.since.IsZero() {
 			t.watch = watch{since: now, tail: control.Tail.ETag}
 		}
@@ -167,7 +168,10 @@ func (t *tender) look() Report {
 		return t.trouble(err)
 	}
 	t.held = true
+	t.d.Observer.Lease(t.number, LeaseTaken)
 	err = t.hold(l, control)
+	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil
+	t.d.Observer.Lease(t.number, map[bool]LeaseEvent{true: LeaseLost, false: LeaseReleased}[lost])
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
 		t.d.Log.Warn("drain: lease not released", "lane", t.number, "err", releaseErr)
 	}

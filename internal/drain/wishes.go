@@ -113,7 +113,9 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 		}
 		r.log.Info("drain: cancel asked", "message_id", e.Message.ID.String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
 		if waits {
-			if err := ch.Finish(e, weir.Cancelled, r.finishedAt()); err != nil {
+			at := r.finishedAt()
+			r.finished(&e.Message, weir.Cancelled, at)
+			if err := ch.Finish(e, weir.Cancelled, at); err != nil {
 				return err
 			}
 		}

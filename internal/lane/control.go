@@ -51,11 +51,16 @@ type Tail struct {
 	Booked bool // and Counts say what moved
 }
 
-// Control is one snapshot of both control rows.
+// Control is one snapshot of both control rows, and of the notes between them.
 type Control struct {
-	Head Head
-	Tail Tail
+	Head  Head
+	Tail  Tail
+	notes []storage.Row
 }
+
+// A note is a row whose key lies between those of the control rows, so that everybody who
+// looks at the lane reads it in the same query, at no cost of its own. There are few of
+// them at any time.
 
 // Waiting is the number of messages not final yet.
 func (c Control) Waiting() int64 { return c.Head.Next - 1 - c.Tail.Counts.Sum() }
@@ -156,6 +161,8 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 			c.Head = headFrom(r)
 		case tailKey:
 			c.Tail = tailFrom(r)
+		default:
+			c.notes = append(c.notes, r)
 		}
 	}
 	if c.Head.ETag == "" || c.Tail.ETag == "" {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/ticket"
+)
+
+// operator is what the operator's routes are made from.
+type operator struct {
+	*Program
+	mux     *http.ServeMux
+	store   *lane.Store
+	drainer *drain.Drainer
+	bell    *ticket.Bell
+}
+
+// routes adds what the functions view and write serve. A path that takes other methods too
+// is in Program.routes.
+func (o *operator) routes() {
+}
+
+// view adds an address that is read.
+func (o *operator) view(pattern string, h http.Handler) {
+	o.mux.Handle(pattern, httpio.Wrap("view", o.log, time.Now, httpio.Only(h, http.MethodGet)))
+}
+
+// write adds an address that changes something.
+func (o *operator) write(pattern, method string, h http.Handler) {
+	o.mux.Handle(pattern, httpio.Wrap("write", o.log, time.Now, httpio.Only(h, method)))
+}
