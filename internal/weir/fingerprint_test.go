@@ -1,0 +1,49 @@
+package weir_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"weir/internal/weir"
+)
+
+func TestFingerprint_Normalised(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		"asset 4711 is missing":                                      "asset <n> is missing",
+		`field "title" too long:  812 > 255`:                         "field <text> too long: <n> > <n>",
+		"no such id 6F9619FF-8B86-D011-B42D-00C04FC964FF\n  in tree": "no such id <id> in tree",
+		"commit deadbeef01 refused":                                  "commit <id> refused",
+		"commit 01deadbeef refused":                                  "commit <id> refused",
+		"decade facade":                                              "decade facade",
+		"it can't be, it isn't":                                      "it can't be, it isn't",
+		"value 'a b' is not one of 'c'":                              "value <text> is not one of <text>",
+		"at 12:30:05.1 on 2026-01-31":                                "at <n> on <n>-<n>-<n>",
+		"":                                                           "",
+	} {
+		if _, got := weir.Fingerprint("c", 422, reason); got != want {
+			t.Errorf("%q: %q, want %q", reason, got, want)
+		}
+	}
+	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 || !utf8.ValidString(got) {
+		t.Errorf("%d characters", utf8.RuneCountInString(got))
+	}
+}
+
+func TestFingerprint_Kinds(t *testing.T) {
+	t.Parallel()
+	name := func(contract string, status int, reason string) string {
+		f, _ := weir.Fingerprint(contract, status, reason)
+		return f
+	}
+	one := name("article", 422, "asset 1 is missing")
+	if len(one) != 12 || one != name("article", 422, "asset 99 is missing") {
+		t.Errorf("%q, and another number gives %q", one, name("article", 422, "asset 99 is missing"))
+	}
+	for _, other := range []string{name("picture", 422, "asset 1 is missing"), name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
+		if other == one {
+			t.Errorf("another kind of failure has the same name %q", one)
+		}
+	}
+}
