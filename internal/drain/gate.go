@@ -107,6 +107,9 @@ func (g *gate) verdict(e *lane.Entry) {
 	delete(g.blamed, e.Seq())
 }
 
+// resume lets the lane probe at once: somebody says that the CMS is there again.
+func (g *gate) resume() { g.pausedUntil, g.reason, g.pauses = time.Time{}, "", 0 }
+
 // unavailable pauses the lane, unless the CMS has judged another message between two
 // tries of this one: then it is the message after all.
 func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {

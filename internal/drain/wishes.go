@@ -94,35 +94,51 @@ func (r *run) grantWishes(ctx context.Context) error {
 	return nil
 }
 
-// grant cancels a message that is not final yet.
+// grant does what a wish asks for, or refuses it, and takes the wish away.
 func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	ch := &lane.Change{}
 	ch.Grant(w)
-	if !w.Done {
-		e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
-		if storage.Is(err, storage.NotFound) { // final for so long that retention was here
-			r.committer.add(ch, true)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		waits, err := r.withdraw(ctx, e, ch)
-		if err != nil {
-			return err
-		}
-		r.log.Info("drain: cancel asked", "message_id", e.Message.ID.String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
-		if waits {
-			at := r.finishedAt()
-			r.finished(&e.Message, weir.Cancelled, at)
-			if err := ch.Finish(e, weir.Cancelled, at); err != nil {
-				return err
-			}
-		}
+	var err error
+	switch w.Kind {
+	case lane.WishCancel:
+		err = r.grantCancel(ctx, w, ch)
+	case lane.WishResume:
+		r.log.Info("drain: pause of the cms lifted", "fence", r.fence, "until", r.gate.pausedUntil)
+		r.gate.resume()
+	default: // of a later version of this program
+		r.log.Error("drain: unknown wish refused", "kind", string(w.Kind), "seq", w.Seq)
+	}
+	if err != nil {
+		return err
 	}
 	r.position(ch)
 	r.committer.add(ch, true)
 	return nil
+}
+
+// grantCancel cancels a message that is not final yet.
+func (r *run) grantCancel(ctx context.Context, w lane.Wish, ch *lane.Change) error {
+	if w.Done {
+		return nil
+	}
+	e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
+	if storage.Is(err, storage.NotFound) { // final for so long that retention was here
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	waits, err := r.withdraw(ctx, e, ch)
+	if err != nil {
+		return err
+	}
+	r.log.Info("drain: cancel asked", "message_id", e.Message.ID.String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
+	if !waits {
+		return nil
+	}
+	at := r.finishedAt()
+	r.finished(&e.Message, weir.Cancelled, at)
+	return ch.Finish(e, weir.Cancelled, at)
 }
 
 func outcomeOf(granted bool) string {

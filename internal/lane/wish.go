@@ -16,17 +16,37 @@ import (
 // not in the holder's hands yet: it is cancelled or moved at once, by its own row, and
 // that row's absence is what tells a holder who was about to release it.
 
+// WishKind is what a wish asks for. It stands in the key of the wish's row: w_<kind>, and
+// where it is about a message _<seq> behind that.
+type WishKind string
+
+// The kinds of wishes.
+const (
+	WishCancel WishKind = "cancel" // a message
+	WishResume WishKind = "resume" // the lane: to forget that the CMS was unavailable
+)
+
 // Wish is a row that waits for the holder.
 type Wish struct {
-	Seq  int64
-	Done bool // the message is cancelled already, and has only to be counted
+	Kind WishKind
+	Seq  int64 // of the message it is about
+	Done bool  // the message is cancelled already, and has only to be counted
 	key  string
 }
 
 // wishPatience bounds how long a caller waits for storage or for its turn at head.
 const wishPatience = 5 * time.Second
 
-func cancelKey(seq int64) string { return prefixWish + "cancel_" + Place(seq) }
+// wishKey is the row of a wish about a message.
+func wishKey(kind WishKind, seq int64) string { return prefixWish + string(kind) + "_" + Place(seq) }
+
+func cancelKey(seq int64) string { return wishKey(WishCancel, seq) }
+
+func wishFrom(r storage.Row) Wish {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixWish), "_")
+	v := values{r.Values}
+	return Wish{Kind: WishKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key}
+}
 
 // Wishes reads the wishes of a lane, up to limit.
 func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error) {
@@ -36,8 +56,7 @@ func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error)
 	}
 	var wishes []Wish
 	for _, r := range page.Rows {
-		v := values{r.Values}
-		wishes = append(wishes, Wish{Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key})
+		wishes = append(wishes, wishFrom(r))
 	}
 	return wishes, nil
 }
