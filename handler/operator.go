@@ -13,7 +13,7 @@ import (
 // operator is what the operator's routes are made from.
 type operator struct {
 	*Program
-	mux     *http.ServeMux
+	mux     *router
 	store   *lane.Store
 	drainer *drain.Drainer
 	bell    *ticket.Bell

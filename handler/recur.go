@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"time"
 	_ "time/tzdata" // the platform's own time tables may be missing
 
@@ -13,7 +12,7 @@ import (
 )
 
 // schedules makes what runs recurring messages, and their function's routes.
-func (p *Program) schedules(mux *http.ServeMux, store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
+func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
 	runner := p.newRunner(store, appender, bell)
 	p.runner.Store(runner)
 	function := &schedules.Function{Schedules: runner, Stored: store, MaxBody: int64(p.settings.MaxBody), Logger: p.log}

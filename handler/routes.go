@@ -44,7 +44,7 @@ func (p *Program) front() http.Handler {
 func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
 	s := p.settings
 	sweeper := p.sweeper(store, drainer)
-	mux := http.NewServeMux()
+	mux := &router{}
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
 	add := func(function, pattern, method string, h http.Handler) {
 		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
