@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/functions/view"
 	"weir/internal/drain"
 	"weir/internal/httpio"
 	"weir/internal/lane"
@@ -22,6 +23,8 @@ type operator struct {
 // routes adds what the functions view and write serve. A path that takes other methods too
 // is in Program.routes.
 func (o *operator) routes() {
+	keeper := o.keepHistory(o.store)
+	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
 }
 
 // view adds an address that is read.

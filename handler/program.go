@@ -13,6 +13,7 @@ import (
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/drain"
+	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/recur"
 	"weir/internal/relane"
@@ -40,6 +41,9 @@ type Program struct {
 	drainer atomic.Pointer[drain.Drainer]
 	bell    atomic.Pointer[ticket.Bell]
 	runner  atomic.Pointer[recur.Runner]
+	keeper  atomic.Pointer[history.Keeper]
+
+	recorder *history.Recorder
 
 	nudge chan struct{} // the epoch may be over
 	over  chan error    // it is: the program ends
@@ -59,6 +63,7 @@ type problems struct{ settings, contracts, storage, cms error }
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
 	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: err}
 	if len(settings.Contracts) > 0 || err == nil {
 		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
@@ -120,6 +125,9 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 		err = errors.Join(err, d.Close(limited))
 	}
 	err = errors.Join(err, server.Shutdown(limited))
+	if k := p.keeper.Load(); k != nil {
+		err = errors.Join(err, k.Close(limited))
+	}
 	if b := p.bell.Load(); b != nil {
 		b.Wait(limited)
 	}
@@ -199,6 +207,7 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
+		Observer: p.observer(),
 	}
 }
 

@@ -50,7 +50,11 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
 	}
 	appender := lane.NewAppender(store, p.log)
-	appender.Filed, appender.Sealed = drainer.Offer, p.lookAgain
+	appender.Sealed = p.lookAgain
+	appender.Filed = func(number int, messages []weir.Message) {
+		drainer.Offer(number, messages)
+		p.filed(number, messages)
+	}
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
 		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
@@ -75,6 +79,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 type sealWatch struct {
 	*lane.Store
 	sealed func()
+	seen   func(ctx context.Context, number int, c lane.Control)
 }
 
 // Control implements sweep.Reader.
@@ -83,6 +88,9 @@ func (s sealWatch) Control(ctx context.Context, number int) (lane.Control, error
 	if c.Head.Sealed {
 		s.sealed()
 	}
+	if err == nil {
+		s.seen(ctx, number, c)
+	}
 	return c, err
 }
 
@@ -90,7 +98,7 @@ func (s sealWatch) Control(ctx context.Context, number int) (lane.Control, error
 func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function {
 	s := p.settings
 	return &sweep.Function{
-		Log: sealWatch{store, p.lookAgain}, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
+		Log: sealWatch{store, p.lookAgain, p.seen}, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
 		Retention: &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5},
 	}
 }

@@ -26,6 +26,7 @@ var may = map[string][]string{
 	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
+	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 }
 
 // adapters are for the handler to wire; functions and the core do not know them.

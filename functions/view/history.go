@@ -1,0 +1,117 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/internal/history"
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Historian tells what happened; see history.Keeper.Series.
+type Historian interface {
+	Series(ctx context.Context, span, step time.Duration, lane int) ([]history.Minute, error)
+}
+
+// History serves GET /api/history. All fields are needed.
+type History struct {
+	Source Historian
+	Lanes  int
+	Logger *slog.Logger
+}
+
+// HistoryStep is a step as users see it.
+type HistoryStep struct {
+	At           time.Time              `json:"at"`
+	Accepted     int64                  `json:"accepted"`
+	Delivered    int64                  `json:"delivered"`
+	Dead         int64                  `json:"dead"`
+	Cancelled    int64                  `json:"cancelled"`
+	Superseded   int64                  `json:"superseded"`
+	Waiting      int64                  `json:"waiting"`
+	Oldest       float64                `json:"oldestSeconds"`
+	Attempts     map[weir.Outcome]int64 `json:"attempts"`
+	Attempt      quantiles              `json:"attemptSeconds"`
+	Lag          quantiles              `json:"lagSeconds"`
+	Transactions int64                  `json:"storageTransactions"`
+}
+
+type quantiles struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+func quantilesOf(d history.Durations) quantiles {
+	return quantiles{d.Quantile(0.5).Seconds(), d.Quantile(0.95).Seconds(), d.Quantile(0.99).Seconds()}
+}
+
+const (
+	defaultHistory = 60
+	maxHistory     = 8 * 24 * 60
+	// maxSteps is about what a plot can show.
+	maxSteps = 240
+)
+
+// ServeHTTP implements http.Handler.
+func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	minutes, err := number(r, "minutes", defaultHistory, 1, maxHistory)
+	lane, laneErr := number(r, "lane", -1, 0, h.Lanes-1)
+	if err == nil {
+		err = laneErr
+	}
+	var steps []history.Minute
+	step := StepOf(minutes)
+	if err == nil {
+		steps, err = h.Source.Series(r.Context(), time.Duration(minutes)*time.Minute, step, lane)
+	}
+	if err != nil {
+		httpio.WriteError(w, r, h.Logger, err)
+		return
+	}
+	out := struct {
+		Step    float64       `json:"stepSeconds"`
+		Minutes []HistoryStep `json:"minutes"`
+	}{step.Seconds(), []HistoryStep{}}
+	for i := range steps {
+		out.Minutes = append(out.Minutes, describeStep(&steps[i]))
+	}
+	httpio.WriteJSON(w, http.StatusOK, out)
+}
+
+// StepOf is the step in which a number of minutes is shown: whole minutes that divide a day,
+// so few that a plot can show them.
+func StepOf(minutes int) time.Duration {
+	for _, step := range []int{1, 5, 15, 30, 60} {
+		if minutes/step <= maxSteps {
+			return time.Duration(step) * time.Minute
+		}
+	}
+	return time.Hour
+}
+
+func describeStep(m *history.Minute) HistoryStep {
+	t := m.Total()
+	return HistoryStep{
+		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled, Superseded: t.Superseded,
+		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: quantilesOf(m.Attempt), Lag: quantilesOf(m.Lag),
+		Transactions: m.AllTransactions(),
+	}
+}
+
+// number reads a parameter that is a whole number within bounds; absent = its default.
+func number(r *http.Request, name string, absent, low, high int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		return 0, &weir.Error{Kind: weir.Malformed, Op: "view", Message: name + " is a whole number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)}
+	}
+	return n, nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/history"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// observers are several that are told the same.
+type observers []drain.Observer
+
+// Attempted implements drain.Observer.
+func (all observers) Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome) {
+	for _, o := range all {
+		o.Attempted(lane, m, r, outcome)
+	}
+}
+
+// Finished implements drain.Observer.
+func (all observers) Finished(lane int, f drain.Final) {
+	for _, o := range all {
+		o.Finished(lane, f)
+	}
+}
+
+// Lease implements drain.Observer.
+func (all observers) Lease(lane int, event drain.LeaseEvent) {
+	for _, o := range all {
+		o.Lease(lane, event)
+	}
+}
+
+// observer is who looks on while this process works.
+func (p *Program) observer() drain.Observer { return observers{p.recorder} }
+
+// keepHistory begins to write what the recorder counts.
+func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
+	k := history.NewKeeper(history.Config{Table: store.Table, Recorder: p.recorder, Now: time.Now, Log: p.log})
+	p.keeper.Store(k)
+	return k
+}
+
+// seen takes in what a sweep read of a lane.
+func (p *Program) seen(_ context.Context, number int, c lane.Control) {
+	p.recorder.Waits(number, c.Waiting(), 0)
+}
+
+// filed takes in what was filed.
+func (p *Program) filed(number int, messages []weir.Message) {
+	p.recorder.Accepted(number, len(messages))
+}

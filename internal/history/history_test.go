@@ -1,0 +1,232 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/drain"
+	"weir/internal/history"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counted counts the transactions of a table.
+type counted struct {
+	storage.Table
+	n, fails atomic.Int64
+}
+
+func (c *counted) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	c.n.Add(1)
+	return c.Table.Range(ctx, q)
+}
+
+func (c *counted) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	c.n.Add(1)
+	if c.fails.Add(-1) >= 0 {
+		return nil, &storage.Error{Op: "transact", Kind: storage.Unavailable, Index: -1}
+	}
+	return c.Table.Transact(ctx, partition, ops)
+}
+
+type instance struct {
+	*history.Recorder
+	*history.Keeper
+	table *counted
+	asked atomic.Int64
+}
+
+func newInstance(t *testing.T, table storage.Table) *instance {
+	t.Helper()
+	i := &instance{table: &counted{Table: table}}
+	i.Recorder = history.NewRecorder(time.Now, func() map[string]int64 {
+		return map[string]int64{"table transact": i.asked.Load()}
+	})
+	i.Keeper = history.NewKeeper(history.Config{Table: i.table, Recorder: i.Recorder, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		if err := i.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return i
+}
+
+// deliver counts one message from end to end.
+func (i *instance) deliver(lane int, took time.Duration) {
+	i.Accepted(lane, 1)
+	i.Attempted(lane, &weir.Message{}, weir.Result{Duration: took}, weir.OutcomeDelivered)
+	i.Finished(lane, drain.Final{Stage: weir.Delivered, AcceptedAt: time.Now().Add(-took), At: time.Now()})
+	i.asked.Add(2)
+}
+
+func series(t *testing.T, k *instance, span, step time.Duration, lane int) []history.Minute {
+	t.Helper()
+	s, err := k.Series(t.Context(), span, step, lane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a, b := newInstance(t, table), newInstance(t, table)
+		for range 5 {
+			a.deliver(0, 20*time.Millisecond)
+			b.deliver(3, 80*time.Millisecond)
+			time.Sleep(time.Minute)
+		}
+		if err := a.Close(t.Context()); err != nil { // with what it had not written
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		c := newInstance(t, table)
+		s := series(t, c, 10*time.Minute, time.Minute, -1)
+		var total history.Lane
+		var attempts, asked int64
+		for i := range s {
+			one := s[i].Total()
+			total.Accepted += one.Accepted
+			total.Delivered += one.Delivered
+			attempts += s[i].Attempt.Count()
+			asked += s[i].AllTransactions()
+		}
+		if len(s) != 10 || total.Accepted != 10 || total.Delivered != 10 || attempts != 10 || asked != 20 {
+			t.Errorf("%d steps, %+v, %d attempts, %d transactions", len(s), total, attempts, asked)
+		}
+		if rate, known := c.Rate(t.Context(), 3, 15); !known || rate != 5.0/15 {
+			t.Errorf("rate %v %v", rate, known)
+		}
+		if _, known := c.Rate(t.Context(), 7, 15); known {
+			t.Error("the rate of a lane without record is known")
+		}
+		if one := series(t, c, 10*time.Minute, 10*time.Minute, 3); one[len(one)-1].Total().Delivered > 5 {
+			t.Errorf("lane 3 has the others' too: %+v", one)
+		}
+	})
+}
+
+// TestKeeper_OneTransactionAMinute: over days of work, at most one transaction each minute,
+// clearing up included, and none while there is nothing to do.
+func TestKeeper_OneTransactionAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		k := newInstance(t, table)
+		before := int64(0)
+		for minute := range 10 * 24 * 60 {
+			if minute < 3*60 || minute%45 == 0 {
+				k.deliver(0, time.Second)
+			}
+			time.Sleep(time.Minute)
+			if n := k.table.n.Load() - before; n > 1 {
+				t.Fatalf("%d transactions in minute %d", n, minute)
+			}
+			before = k.table.n.Load()
+		}
+		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
+		if err != nil || len(page.Rows) > 8*24+3 || len(page.Rows) < 8*24 {
+			t.Errorf("%d rows are kept: %v", len(page.Rows), err)
+		}
+		time.Sleep(10 * time.Minute)
+		for range 24 * 60 { // something scheduled waits, and nothing is done
+			k.Waits(0, 7, 0)
+			time.Sleep(time.Minute)
+		}
+		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // with the look for old rows, and their removal
+			t.Errorf("%d transactions for a day at rest", n)
+		}
+		if s := series(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
+			t.Error("what waits is forgotten between two notes")
+		}
+		before = k.table.n.Load()
+		k.Waits(0, 0, 0)
+		time.Sleep(24 * time.Hour)
+		if n := k.table.n.Load() - before; n > 3 {
+			t.Errorf("%d transactions for an idle day", n)
+		}
+	})
+}
+
+func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a := newInstance(t, table)
+		a.table.fails.Store(3)
+		for range 8 {
+			a.deliver(0, time.Millisecond)
+			time.Sleep(time.Minute)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b := newInstance(t, table)
+		var n int64
+		for _, m := range series(t, b, time.Hour, time.Hour, -1) {
+			n += m.Total().Delivered
+		}
+		for _, m := range series(t, b, 2*time.Hour, time.Minute, -1) {
+			if d := m.Total().Delivered; d > 1 {
+				t.Errorf("%d delivered in one minute", d)
+			}
+		}
+	})
+}
+
+// TestKeeper_VeryManyLanes: an hour of all lanes there can be fits into its row.
+func TestKeeper_VeryManyLanes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a := newInstance(t, table)
+		for minute := range 12 {
+			for lane := range 1024 {
+				a.Accepted(lane, minute*7919+lane*104729%1000003)
+				a.Waits(lane, int64(minute*lane), time.Duration(minute*lane)*time.Millisecond)
+			}
+			time.Sleep(time.Minute)
+		}
+		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
+		if err != nil || len(page.Rows) != 1 {
+			t.Fatalf("%d rows: %v", len(page.Rows), err)
+		}
+		if size := len(page.Rows[0].Values["Minutes"].([]byte)); size > 64<<10 {
+			t.Errorf("the hour takes %d bytes", size)
+		}
+	})
+}
+
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	for _, want := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 3 * time.Second, time.Hour} {
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			t.Parallel()
+			h := history.Durations{}
+			for i := range 100 {
+				h.Add(want * time.Duration(50+i) / 100)
+			}
+			for q, at := range map[float64]float64{0.5: 1, 0.95: 1.45, 0.01: 0.5} {
+				got, exact := h.Quantile(q), time.Duration(float64(want)*at)
+				if off := float64(got-exact) / float64(exact); off > 0.12 || off < -0.12 {
+					t.Errorf("quantile %v is %v, not %v", q, got, exact)
+				}
+			}
+		})
+	}
+	if (history.Durations)(nil).Quantile(0.5) != 0 {
+		t.Error("a quantile of nothing")
+	}
+}

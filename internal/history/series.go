@@ -1,0 +1,130 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fresh is for how long what was read is good enough: whoever asks often costs storage no
+// more than three queries a minute.
+const fresh = 20 * time.Second
+
+// minutes gives the minutes from a moment on, of all instances together, oldest first.
+// Minutes in which nothing happened are missing.
+func (k *Keeper) minutes(ctx context.Context, from time.Time) ([]*Minute, error) {
+	from = from.UTC().Truncate(time.Minute)
+	v := &k.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if now := k.Now(); v.rows == nil || now.Sub(v.at) > fresh || from.Before(v.from) {
+		rows, err := read(ctx, k.Table, from)
+		if err != nil {
+			return nil, err
+		}
+		v.rows, v.at, v.from = rows, now, from
+	}
+	byTime := map[time.Time]*Minute{}
+	add := func(m *Minute) {
+		if m.At.Before(from) {
+			return
+		}
+		if byTime[m.At] == nil {
+			byTime[m.At] = newMinute(m.At)
+		}
+		byTime[m.At].plus(m)
+	}
+	mine := map[time.Time]bool{} // what is in memory is newer than its row
+	for _, m := range k.Recorder.take(true) {
+		mine[m.At] = true
+		add(m)
+	}
+	for key, minutes := range v.rows {
+		own := strings.HasSuffix(key, "_"+k.instance)
+		for _, m := range minutes {
+			if !own || !mine[m.At] {
+				add(m)
+			}
+		}
+	}
+	return sorted(byTime), nil
+}
+
+func sorted(byTime map[time.Time]*Minute) []*Minute {
+	all := make([]*Minute, 0, len(byTime))
+	for _, m := range byTime {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *Minute) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// Series gives the last span in steps, oldest first, empty ones included; the last one is
+// not over. lane < 0 stands for all lanes; attempts, durations and transactions are always
+// of all lanes. step is a whole number of minutes.
+func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int) ([]Minute, error) {
+	now := k.Now().UTC()
+	first := now.Add(step - span).Truncate(step)
+	minutes, err := k.minutes(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	var steps []Minute
+	for at := first; !at.After(now); at = at.Add(step) {
+		steps = append(steps, *newMinute(at))
+	}
+	for _, m := range minutes {
+		if i := int(m.At.Sub(first) / step); i >= 0 && i < len(steps) {
+			if lane >= 0 {
+				keepLane(m, lane)
+			}
+			steps[i].plus(m)
+		}
+	}
+	carry(steps)
+	return steps, nil
+}
+
+// carry fills in what waited in steps that nobody noted it in, because it had not changed.
+func carry(steps []Minute) {
+	last, at := map[int]Lane{}, map[int]time.Time{}
+	for i := range steps {
+		for number, l := range steps[i].Lanes {
+			if l.Seen {
+				last[number], at[number] = *l, steps[i].At
+			}
+		}
+		for number, known := range last {
+			if l := steps[i].lane(number); !l.Seen && steps[i].At.Sub(at[number]) <= waitEvery {
+				l.Waiting, l.Oldest = known.Waiting, known.Oldest
+			}
+		}
+	}
+}
+
+func keepLane(m *Minute, lane int) {
+	for number := range m.Lanes {
+		if number != lane {
+			delete(m.Lanes, number)
+		}
+	}
+}
+
+// Rate gives the messages a minute that became final in a lane, over the last whole minutes
+// that are on record; known is false where nothing of that time is, or cannot be read.
+func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
+	end := k.Now().UTC().Truncate(time.Minute)
+	all, err := k.minutes(ctx, end.Add(-15*time.Minute))
+	if err != nil {
+		return 0, false
+	}
+	var n int64
+	for _, m := range all {
+		if l := m.Lanes[lane]; l != nil && m.At.Before(end) && !m.At.Before(end.Add(-time.Duration(minutes)*time.Minute)) {
+			n += l.Delivered + l.Dead + l.Superseded
+			known = true
+		}
+	}
+	return float64(n) / float64(minutes), known
+}
