@@ -35,7 +35,7 @@ func (all observers) Lease(lane int, event drain.LeaseEvent) {
 }
 
 // observer is who looks on while this process works.
-func (p *Program) observer() drain.Observer { return observers{p.recorder} }
+func (p *Program) observer() drain.Observer { return observers{p.recorder, p.metrics} }
 
 // keepHistory begins to write what the recorder counts.
 func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
@@ -47,9 +47,11 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 // seen takes in what a sweep read of a lane.
 func (p *Program) seen(_ context.Context, number int, c lane.Control) {
 	p.recorder.Waits(number, c.Waiting(), 0)
+	p.show(number, c)
 }
 
 // filed takes in what was filed.
 func (p *Program) filed(number int, messages []weir.Message) {
 	p.recorder.Accepted(number, len(messages))
+	p.metrics.Filed(messages)
 }

@@ -111,8 +111,8 @@ func (p *Program) consumer(store *lane.Store, sender drain.Sender, notAfter time
 	bell := p.newBell(store)
 	cfg := p.drainConfig(store, bell)
 	cfg.Sender, cfg.NotAfter = sender, notAfter
-	drainer, appender := drain.New(cfg), lane.NewAppender(store, p.log)
-	appender.Filed = drainer.Offer
+	drainer := drain.New(cfg)
+	appender := p.newAppender(store, drainer)
 	return consumer{drainer, p.newRunner(store, appender, bell), bell}
 }
 

@@ -18,6 +18,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/relane"
 	"weir/internal/storage/azure"
+	"weir/internal/telemetry"
 	"weir/internal/ticket"
 )
 
@@ -36,6 +37,7 @@ type Program struct {
 	contracts *contract.Set
 	client    *cms.Client
 	counter   *azure.Counter
+	metrics   *telemetry.Metrics
 
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
@@ -68,6 +70,7 @@ func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	if len(settings.Contracts) > 0 || err == nil {
 		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
 	}
+	p.metrics = p.newMetrics()
 	if settings.Storage != "" {
 		p.account, wrong.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
 	}

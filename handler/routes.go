@@ -49,15 +49,11 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	add := func(function, pattern, method string, h http.Handler) {
 		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
 	}
-	appender := lane.NewAppender(store, p.log)
+	appender := p.newAppender(store, drainer)
 	appender.Sealed = p.lookAgain
-	appender.Filed = func(number int, messages []weir.Message) {
-		drainer.Offer(number, messages)
-		p.filed(number, messages)
-	}
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	add("receive", "/api/messages", http.MethodPost, &receive.Function{
-		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
+		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
 	call := caller{drainer, bell}
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:    wrap("status", &status.Function{Log: store, Logger: p.log}),
@@ -65,7 +61,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
 	}))
 	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
-	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.counter))
+	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.metrics.Registry))
 	add("process", "/process", http.MethodPost, (&process.Function{
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())

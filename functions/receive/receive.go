@@ -29,6 +29,9 @@ type Appender interface {
 // durable, and a ring that fails is made up for by the sweep.
 type Bell interface{ RingSoon(lane int) }
 
+// Observer is told of posts that are refused.
+type Observer interface{ Refused(err error) }
+
 // Function takes messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
@@ -36,6 +39,7 @@ type Function struct {
 	Bell      Bell
 	Finals    Finals
 	States    States
+	Observer  Observer
 	MaxBody   int64
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -58,12 +62,12 @@ type receipt struct {
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked, err := readOptions(r, f.Now())
 	if err != nil {
-		httpio.WriteError(w, r, f.Logger, err)
+		f.refuse(w, r, err)
 		return
 	}
 	filed, err := f.receive(w, r, &asked)
 	if err != nil {
-		httpio.WriteError(w, r, f.Logger, err)
+		f.refuse(w, r, err)
 		return
 	}
 	m := filed.Message
@@ -83,6 +87,11 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.ring(filed)
 	}
 	f.accepted(r, filed)
+}
+
+func (f *Function) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f.Observer.Refused(err)
+	httpio.WriteError(w, r, f.Logger, err)
 }
 
 // ring rings the message's lane. That of a repeat which is final may be one of an earlier

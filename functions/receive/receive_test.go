@@ -26,7 +26,10 @@ type fake struct {
 	embargo time.Time     // as the message says
 	final   chan struct{} // of Await; once closed the message is delivered
 	looks   int
+	refused error
 }
+
+func (f *fake) Refused(err error) { f.refused = err }
 
 func (f *fake) Await(weir.ID) (<-chan struct{}, func()) { return f.final, func() {} }
 
@@ -57,7 +60,7 @@ func (f *fake) Append(_ context.Context, m weir.Message, idem string) (lane.Rece
 func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -103,8 +106,10 @@ func TestFunction(t *testing.T) {
 	})
 	t.Run("TooLarge", func(t *testing.T) {
 		t.Parallel()
-		if w := serve(&fake{}, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) }); w.Code != 413 {
-			t.Errorf("%d", w.Code)
+		f := &fake{}
+		w := serve(f, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) })
+		if w.Code != 413 || weir.KindOf(f.refused) != weir.TooLarge {
+			t.Errorf("%d, and the observer was told: %v", w.Code, f.refused)
 		}
 	})
 	t.Run("BadIdempotencyKeys", func(t *testing.T) {

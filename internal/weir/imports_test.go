@@ -23,6 +23,7 @@ var may = map[string][]string{
 	"weir/internal/relane":              {"weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/poll":                {"weir/internal/weir", "weir/internal/lane", "weir/internal/drain"},
 	"weir/internal/cms":                 {"weir/internal/weir"},
+	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain"},
 	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
 	"weir/internal/httpio":              {"weir/internal/weir"},

@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -175,3 +176,40 @@ func must(t *testing.T, err error) {
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestCounter_Failures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		err    error
+		want   string
+	}{
+		"Unreached": {err: errors.New("connection refused"), want: "table unreached"},
+		"Throttled": {status: 503, want: "table throttled"},
+		"Error":     {status: 500, want: "table error"},
+		"Refused":   {status: 403, want: "table refused"},
+		"NotFound":  {status: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counter := new(azure.Counter)
+			a := open(t, azure.Config{ConnectionString: connectTo("http://storage.test"), Counter: counter,
+				Transport: transport(func(r *http.Request) (*http.Response, error) {
+					if c.err != nil {
+						return nil, c.err
+					}
+					return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+				})})
+			if _, err := a.Table().Transact(t.Context(), "p", []storage.Op{{Kind: storage.Insert, Key: "k"}}); err == nil {
+				t.Fatal("no error")
+			}
+			want := map[string]int64{}
+			if c.want != "" {
+				want[c.want] = 1
+			}
+			if got := counter.Failures(); !maps.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
+	}
+}

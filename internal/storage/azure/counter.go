@@ -1,6 +1,8 @@
 package azure
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -12,8 +14,9 @@ import (
 // Counter counts the requests sent to storage, by service and operation. The zero value
 // is ready; all methods may be called concurrently, and on nil.
 type Counter struct {
-	mu sync.Mutex
-	n  map[string]int64
+	mu     sync.Mutex
+	n      map[string]int64
+	failed map[string]int64
 }
 
 // Snapshot gives the counts so far under keys such as "table transact" and "blob lease-renew".
@@ -24,6 +27,18 @@ func (c *Counter) Snapshot() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.n)
+}
+
+// Failures gives the requests so far that storage did not answer as a storage in order would,
+// under keys such as "table throttled": unreached, throttled, error, refused. Answers that
+// belong to the protocol (a condition that does not hold, a busy lease) are none.
+func (c *Counter) Failures() map[string]int64 {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.failed)
 }
 
 // Policy counts the requests of a client made elsewhere; the service is "table", "queue" or
@@ -37,8 +52,47 @@ type counting struct {
 
 // Do implements policy.Policy.
 func (p counting) Do(req *policy.Request) (*http.Response, error) {
-	p.counter.count(p.service, operation(p.service, req.Raw()))
-	return req.Next()
+	return p.counter.watch(p.service, req)
+}
+
+// watch sends a request and counts it, and what became of it.
+func (c *Counter) watch(service string, req *policy.Request) (*http.Response, error) {
+	c.count(service, operation(service, req.Raw()))
+	resp, err := req.Next()
+	if reason := failure(req.Raw().Context(), resp, err); reason != "" {
+		c.fail(service, reason)
+	}
+	return resp, err
+}
+
+// failure says what is wrong with an answer; empty = nothing. What we cut off ourselves is
+// not storage's fault.
+func failure(ctx context.Context, resp *http.Response, err error) string {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return ""
+	case err != nil:
+		return "unreached"
+	case resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests:
+		return "throttled"
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return "error"
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		return "refused"
+	}
+	return ""
+}
+
+func (c *Counter) fail(service, reason string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		c.failed = make(map[string]int64)
+	}
+	c.failed[service+" "+reason]++
 }
 
 func (c *Counter) count(service, operation string) {

@@ -25,8 +25,7 @@ func (w *wire) Do(req *policy.Request) (resp *http.Response, err error) {
 	if s, ok := req.Raw().Context().Value(sendingKey{}).(*sending); ok {
 		s.tried.Store(true)
 	}
-	w.counter.count(w.service, operation(w.service, req.Raw()))
-	return req.Next()
+	return w.counter.watch(w.service, req)
 }
 
 type sendingKey struct{}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/telemetry"
+	"weir/internal/weir"
+)
+
+// newMetrics makes the process's metrics.
+func (p *Program) newMetrics() *telemetry.Metrics {
+	cfg := telemetry.Config{Storage: p.counter, Build: buildOf(), Now: time.Now}
+	for _, c := range p.settings.Contracts {
+		cfg.Contracts = append(cfg.Contracts, c.Name)
+	}
+	return telemetry.NewMetrics(cfg)
+}
+
+func buildOf() telemetry.Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	v := versionOf(info)
+	return telemetry.Build{Version: v.version, Commit: v.commit, GoVersion: runtime.Version()}
+}
+
+// newAppender makes an appender that offers to the drainer what it files, and counts it.
+func (p *Program) newAppender(store *lane.Store, drainer *drain.Drainer) *lane.Appender {
+	a := lane.NewAppender(store, p.log)
+	a.Filed = func(number int, messages []weir.Message) {
+		drainer.Offer(number, messages)
+		p.filed(number, messages)
+	}
+	return a
+}
+
+// show shows what a look at a lane has seen.
+func (p *Program) show(number int, c lane.Control) {
+	now := time.Now()
+	p.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(), Paused: map[string]bool{"cms": c.Tail.PausedUntil.After(now)}})
+}

@@ -1,0 +1,114 @@
+package telemetry
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/drain"
+)
+
+// LaneView is what a look at a lane has shown.
+type LaneView struct {
+	Waiting int64
+	Oldest  time.Time       // since when the oldest could have been delivered; zero = none waits, or not known
+	Paused  map[string]bool // by whom: operator, calendar, cms
+}
+
+// stale is how old a look may be and still be shown. The timer sweeps on one instance, once
+// a minute: what another one saw when it started must not stand for ever.
+const stale = 150 * time.Second
+
+// pausers are who can pause a lane.
+var pausers = []string{"operator", "calendar", "cms"}
+
+// lanes shows what this instance last saw of the lanes, as long as that is fresh. Several
+// instances may show one lane: take the largest.
+type lanes struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	seen map[int]look
+	held map[int]bool
+}
+
+type look struct {
+	LaneView
+	at time.Time
+}
+
+func newLanes(now func() time.Time) *lanes {
+	return &lanes{now: now, seen: map[int]look{}, held: map[int]bool{}}
+}
+
+// Saw takes in a look at a lane.
+func (m *Metrics) Saw(lane int, v LaneView) {
+	m.lanes.mu.Lock()
+	defer m.lanes.mu.Unlock()
+	m.lanes.seen[lane] = look{v, m.lanes.now()}
+}
+
+// hold notes whether this process has the lane.
+func (l *lanes) hold(lane int, event drain.LeaseEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[lane] = event == drain.LeaseTaken
+}
+
+func laneDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("weir_lane_"+name, help, append([]string{"lane"}, labels...), nil)
+}
+
+var (
+	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance's last sweep saw it.")
+	oldestDesc  = laneDesc("oldest_age_seconds", "For how long the lane's oldest message could have been delivered; 0 when none waits.")
+	pausedDesc  = laneDesc("paused", "1 while nothing is delivered, by who paused the lane.", "by")
+	heldDesc    = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
+)
+
+// Describe implements prometheus.Collector.
+func (l *lanes) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, heldDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (l *lanes) Collect(out chan<- prometheus.Metric) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	now := l.now()
+	for number, seen := range l.seen {
+		if now.Sub(seen.at) > stale {
+			continue
+		}
+		name := strconv.Itoa(number)
+		gauge(waitingDesc, float64(seen.Waiting), name)
+		gauge(oldestDesc, age(seen.Oldest, now), name)
+		for _, by := range pausers {
+			gauge(pausedDesc, truth(seen.Paused[by]), name, by)
+		}
+	}
+	for number, held := range l.held {
+		gauge(heldDesc, truth(held), strconv.Itoa(number))
+	}
+}
+
+func age(at, now time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(at).Seconds())
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,181 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"weir/internal/drain"
+	"weir/internal/weir"
+)
+
+// Metrics are the process's own. Safe for concurrent use.
+type Metrics struct {
+	// Registry is where everything is gathered from. Other packages add their collectors.
+	Registry *prometheus.Registry
+
+	accepted *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	finished *prometheus.CounterVec
+	attempts *prometheus.CounterVec
+	duration prometheus.Histogram
+	lag      prometheus.Histogram
+	leases   *prometheus.CounterVec
+
+	contracts map[string]bool
+	lanes     *lanes
+}
+
+var _ drain.Observer = (*Metrics)(nil)
+
+// Build says what runs.
+type Build struct{ Version, Commit, GoVersion string }
+
+// Config is what Metrics are made from. All fields are needed, but for Storage.
+type Config struct {
+	Contracts []string // their names in the settings
+	Storage   Counts   // nil = nobody counts
+	Build     Build
+	Now       func() time.Time
+}
+
+var (
+	// durationBuckets hold one attempt: from a CMS on the same machine to the longest
+	// timeouts.
+	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	// lagBuckets go on to a day, for what waited while the CMS was away.
+	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
+)
+
+const (
+	otherContract   = "other"   // not of these settings
+	unknownContract = "unknown" // the message was not read
+)
+
+// NewMetrics makes them on a registry of their own: nothing that a library registers by
+// itself is shown. Every label value that is known beforehand stands there with zero, so
+// that the first event is seen as a rise.
+func NewMetrics(cfg Config) *Metrics {
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
+		accepted: counter("messages_accepted_total", "Messages filed, recurring ones included, repeats not.", "contract"),
+		refused:  counter("messages_refused_total", "Posts that were refused, by the kind of error.", "reason"),
+		finished: counter("messages_finished_total", "Messages that became final, by their last stage.", "stage", "contract"),
+		attempts: counter("delivery_attempts_total", "Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
+		leases:   counter("lease_events_total", "What became of the leases of lanes.", "event"),
+		duration: histogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
+		lag:      histogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.", lagBuckets),
+	}
+	for _, name := range cfg.Contracts {
+		m.contracts[name] = true
+	}
+	m.prime()
+	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.lanes, buildInfo(cfg.Build),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if cfg.Storage != nil {
+		m.Registry.MustRegister(transactions{cfg.Storage})
+	}
+	return m
+}
+
+// prime makes the series whose labels are known.
+func (m *Metrics) prime() {
+	for name := range m.contracts {
+		m.accepted.WithLabelValues(name)
+		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+			m.finished.WithLabelValues(string(stage), name)
+		}
+	}
+	for _, reason := range reasons {
+		m.refused.WithLabelValues(reason)
+	}
+	for _, event := range []drain.LeaseEvent{drain.LeaseTaken, drain.LeaseBusy, drain.LeaseReleased, drain.LeaseLost} {
+		m.leases.WithLabelValues(string(event))
+	}
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "weir", Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "weir", Name: name, Help: help, Buckets: buckets})
+}
+
+// buildInfo is always 1; its labels say what runs.
+func buildInfo(b Build) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Name: "build_info", Help: "What runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion}}, func() float64 { return 1 })
+}
+
+// Filed counts messages that have become durable. It is for lane.Appender.Filed.
+func (m *Metrics) Filed(messages []weir.Message) {
+	for i := range messages {
+		m.accepted.WithLabelValues(m.contract(messages[i].Contract)).Inc()
+	}
+}
+
+// Refused counts a post that was answered with an error.
+func (m *Metrics) Refused(err error) { m.refused.WithLabelValues(reason(weir.KindOf(err))).Inc() }
+
+// Attempted implements drain.Observer.
+func (m *Metrics) Attempted(_ int, _ *weir.Message, r weir.Result, outcome weir.Outcome) {
+	m.attempts.WithLabelValues(string(outcome), statusClass(r.Status)).Inc()
+	m.duration.Observe(r.Duration.Seconds())
+}
+
+// Finished implements drain.Observer.
+func (m *Metrics) Finished(_ int, f drain.Final) {
+	m.finished.WithLabelValues(string(f.Stage), m.contract(f.Contract)).Inc()
+	if f.Stage == weir.Delivered {
+		m.lag.Observe(f.At.Sub(since(f.AcceptedAt, f.DueAt)).Seconds())
+	}
+}
+
+// Lease implements drain.Observer.
+func (m *Metrics) Lease(lane int, event drain.LeaseEvent) {
+	m.leases.WithLabelValues(string(event)).Inc()
+	m.lanes.hold(lane, event)
+}
+
+// contract bounds the label.
+func (m *Metrics) contract(name string) string {
+	switch {
+	case m.contracts[name]:
+		return name
+	case name == "":
+		return unknownContract
+	}
+	return otherContract
+}
+
+// since is from when a message could have been delivered.
+func since(acceptedAt, dueAt time.Time) time.Time {
+	if dueAt.After(acceptedAt) {
+		return dueAt
+	}
+	return acceptedAt
+}
+
+// statusClass is "2xx" and the like; "none" where there was no answer.
+func statusClass(status int) string {
+	if status < 100 || status > 599 {
+		return "none"
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
+
+// reasons are the kinds of errors that a post can be refused with.
+var reasons = map[weir.Kind]string{
+	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported", weir.Invalid: "invalid",
+	weir.Conflict: "conflict", weir.Unavailable: "unavailable", weir.Internal: "internal",
+}
+
+func reason(k weir.Kind) string {
+	if name, ok := reasons[k]; ok {
+		return name
+	}
+	return reasons[weir.Internal]
+}
