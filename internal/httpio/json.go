@@ -1,0 +1,43 @@
+package httpio
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+
+	"weir/internal/weir"
+)
+
+// maxJSON is the size of a request in JSON that asks for something.
+const maxJSON = 64 << 10
+
+// ReadJSON reads a request's body of up to 64 KiB into a struct: one value, no field that
+// the struct does not have. Unsupported, TooLarge and Malformed tell what is wrong.
+func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return &weir.Error{Kind: weir.Unsupported, Op: "read json", Message: "the Content-Type must be application/json"}
+	}
+	body, err := ReadBody(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return malformed("the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return malformed("the body is not the JSON that is wanted here: " + err.Error())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return malformed("there is text after the JSON")
+	}
+	return nil
+}
+
+func malformed(message string) error {
+	return &weir.Error{Kind: weir.Malformed, Op: "read json", Message: message}
+}

@@ -1,0 +1,47 @@
+package httpio_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+func TestReadJSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		contentType, body string
+		status            int
+	}{
+		"OK":              {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
+		"NotJSON":         {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"NoContentType":   {"", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"Empty":           {"application/json", "", http.StatusBadRequest},
+		"UnknownField":    {"application/json", `{"why":"x"}`, http.StatusBadRequest},
+		"OtherType":       {"application/json", `{"reason":1}`, http.StatusBadRequest},
+		"TextBehind":      {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
+		"Over64KiB":       {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
+		"JustUnder64KiB":  {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
+		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
+		"AnotherJSONType": {"application/json", `["x"]`, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
+			r.Header.Set("Content-Type", c.contentType)
+			var in struct {
+				Reason string `json:"reason"`
+			}
+			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
+			if c.status == 0 && (err != nil || in.Reason == "") {
+				t.Errorf("%v, %q", err, in.Reason)
+			}
+			if c.status != 0 && (weir.KindOf(err) == weir.Internal || httpio.Status(err) != c.status) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
