@@ -38,6 +38,7 @@ type Program struct {
 	client    *cms.Client
 	counter   *azure.Counter
 	metrics   *telemetry.Metrics
+	instance  string // of the platform; empty = not on one
 
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
@@ -64,7 +65,7 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepare makes a Program as far as the settings allow.
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
-	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: err}
 	if len(settings.Contracts) > 0 || err == nil {
@@ -210,7 +211,7 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
-		Observer: p.observer(),
+		Observer: p.observer(), Name: p.processName(),
 	}
 }
 

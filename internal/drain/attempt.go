@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"weir/internal/lane"
 	"weir/internal/lease"
@@ -147,7 +148,23 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 	r.position(ch)
 	ch.Tail(func(t *lane.Tail) { t.Trying, t.TryingCrashes = 0, 0 })
 	r.trying = 0
+	r.noteError(ch, result, outcome)
 	return ch, err
+}
+
+// maxLastError bounds what tail keeps of an error: each commit writes it again.
+const maxLastError = 300
+
+// noteError writes the reason of a failure into tail, for whoever looks at the lane.
+func (r *run) noteError(ch *lane.Change, result weir.Result, outcome weir.Outcome) {
+	if outcome == weir.OutcomeDelivered || outcome == weir.OutcomeNone {
+		return
+	}
+	text, at := result.Reason, r.finishedAt()
+	if len(text) > maxLastError {
+		text = strings.ToValidUTF8(text[:maxLastError], "")
+	}
+	ch.Tail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 }
 
 // finish makes the message final.

@@ -24,7 +24,7 @@ type Bell interface {
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Rate, AtOnce, Rand, NotAfter and Observer.
+// for Rate, AtOnce, Rand, NotAfter, Observer and Name.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -41,6 +41,7 @@ type Config struct {
 	Log      *slog.Logger
 	NotAfter time.Time // no attempt begins after it; zero = no bound
 	Observer Observer  // nil = nobody looks on
+	Name     string    // of this process, for people
 }
 
 // State is what a look at a lane found.

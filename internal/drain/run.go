@@ -92,7 +92,7 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 				t.TryingCrashes++
 			}
 		}
-		t.Open = true
+		t.Open, t.Holder = true, r.Name
 	})
 }
 

@@ -42,6 +42,10 @@ type Tail struct {
 	SettleUntil time.Time // something unanswered may still be at work in the CMS
 	RateNext    time.Time // delivery.rate allows nothing before
 
+	Holder      string    // name of the process that took the fence last
+	LastError   string    // of the last attempt that was not delivered
+	LastErrorAt time.Time // when that was
+
 	Open          bool  // a holder is at work, or died at it
 	Crashes       int64 // takeovers in a row that found Open
 	Trying        int64 // in careful running: the message about to be sent
@@ -55,6 +59,7 @@ type Tail struct {
 type Control struct {
 	Head  Head
 	Tail  Tail
+	lane  int
 	notes []storage.Row
 }
 
@@ -91,7 +96,8 @@ func (c Control) Work(now time.Time) bool {
 func (c Control) Touched() bool { return c.Head.Touched != c.Tail.TouchedSeen }
 
 // WorkAt gives the moment from which there is work that may be sent, and false when
-// there is none in sight. A pause or a settling CMS puts it off.
+// there is none in sight. A pause, the operator's or the CMS's, puts it off, and so does a
+// settling CMS.
 func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.Work(now) {
@@ -103,7 +109,11 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	if c.Touched() && !c.Tail.Closed {
 		return now, true // wishes are granted while nothing may be sent, too
 	}
-	for _, shut := range []time.Time{c.Tail.PausedUntil, c.Tail.SettleUntil} {
+	var paused time.Time
+	if p, ok := c.Paused(now); ok {
+		paused = p.Ends()
+	}
+	for _, shut := range []time.Time{paused, c.Tail.PausedUntil, c.Tail.SettleUntil} {
 		if shut.After(at) {
 			at = shut
 		}
@@ -130,6 +140,7 @@ func (t Tail) values() map[string]any {
 		"NextDue": timeValue(t.NextDue), "Placed": timeValue(t.Placed), "TouchedSeen": t.TouchedSeen,
 		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
+		"Holder": t.Holder, "LastError": t.LastError, "LastErrorAt": timeValue(t.LastErrorAt),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
 		"Closed": t.Closed, "Booked": t.Booked,
 	})
@@ -143,6 +154,7 @@ func tailFrom(r storage.Row) Tail {
 		NextDue: v.time("NextDue"), Placed: v.time("Placed"), TouchedSeen: v.int("TouchedSeen"),
 		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
+		Holder: v.string("Holder"), LastError: v.string("LastError"), LastErrorAt: v.time("LastErrorAt"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
 		Closed: v.bool("Closed"), Booked: v.bool("Booked"),
 	}
@@ -154,7 +166,7 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 	if err != nil {
 		return Control{}, err
 	}
-	var c Control
+	c := Control{lane: lane}
 	for _, r := range page.Rows {
 		switch r.Key {
 		case headKey:

@@ -7,6 +7,7 @@
 // change together. Its rows, by key:
 //
 //	!head                  next sequence number, touched, sealed: written by receivers and the API
+//	!pause                 the operator has paused the lane; !pause_<hash>: one key
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row
@@ -39,6 +40,7 @@
 //     every state a reader can see, because counters move with the rows they count. In a
 //     lane whose epoch is over, moved stands for what was scheduled or dead.
 //   - Nothing is filed in a sealed lane, and nobody holds a closed one.
+//   - Pauses are written together with head, under its ETag, by the API alone.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.
 //
 // # Failure

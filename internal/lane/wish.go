@@ -163,15 +163,24 @@ func (s *Store) touch(ctx context.Context, id weir.ID, ask func(*Entry) ([]stora
 		if err == nil {
 			return nil
 		}
-		switch storage.KindOf(err) {
-		case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
-		default:
-			return unavailable("wish", err)
-		}
-		if pause(ctx, s.jitter(conflictPause)); ctx.Err() != nil {
-			return &weir.Error{Kind: weir.Unavailable, Op: "wish", Message: "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again", RetryAfter: 2 * time.Second, Err: err}
+		if err := s.again(ctx, err); err != nil {
+			return err
 		}
 	}
+}
+
+// again waits a moment before a change that did not come about is tried anew. It gives the
+// error that ends the trying.
+func (s *Store) again(ctx context.Context, err error) error {
+	switch storage.KindOf(err) {
+	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
+	default:
+		return unavailable("wish", err)
+	}
+	if pause(ctx, s.jitter(conflictPause)); ctx.Err() != nil {
+		return &weir.Error{Kind: weir.Unavailable, Op: "wish", Message: "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again", RetryAfter: 2 * time.Second, Err: err}
+	}
+	return nil
 }
 
 // touched sends one transaction that raises head.touched.

@@ -1,0 +1,148 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// An operator's pauses are notes of the lane: the holder reads them with the control rows,
+// each second, and everybody who looks whether there is work does so, too. They are written
+// under head's ETag, with head.touched raised: so none is written in a sealed lane, no two
+// writers overlook each other, and whoever sleeps until the end of a pause is woken when it
+// ends earlier. A pause that is over counts as absent; the next who writes removes it.
+
+// maxKeyPauses bounds the keys that are paused in a lane: every look reads them all.
+const maxKeyPauses = 200
+
+const (
+	pauseKey       = "!pause"
+	prefixKeyPause = pauseKey + "_"
+	resumeKey      = prefixWish + string(WishResume)
+)
+
+func pauseRow(key string) string {
+	if key == "" {
+		return pauseKey
+	}
+	return prefixKeyPause + KeyHash(key)
+}
+
+func isPause(row string) bool { return row == pauseKey || strings.HasPrefix(row, prefixKeyPause) }
+
+func pauseFrom(lane int, r storage.Row) weir.Pause {
+	v := values{r.Values}
+	return weir.Pause{Lane: lane, Key: v.string("Key"), Reason: v.string("Reason"), Since: v.time("Since"), Until: v.time("Until")}
+}
+
+func pauseValues(p weir.Pause) map[string]any {
+	return sparse(map[string]any{"Key": p.Key, "Reason": p.Reason, "Since": timeValue(p.Since), "Until": timeValue(p.Until)})
+}
+
+// Pauses are the operator's pauses in force, the lane's own first.
+func (c Control) Pauses(now time.Time) []weir.Pause {
+	var pauses []weir.Pause
+	for _, r := range c.notes {
+		if !isPause(r.Key) {
+			continue
+		}
+		if p := pauseFrom(c.lane, r); p.Ends().After(now) {
+			pauses = append(pauses, p)
+		}
+	}
+	return pauses
+}
+
+// Paused gives the operator's pause of the whole lane, if one is in force.
+func (c Control) Paused(now time.Time) (weir.Pause, bool) {
+	if all := c.Pauses(now); len(all) > 0 && all[0].Key == "" {
+		return all[0], true
+	}
+	return weir.Pause{}, false
+}
+
+// KeyPauses are the pauses in force of single keys.
+func (c Control) KeyPauses(now time.Time) []weir.Pause {
+	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
+}
+
+// Pause stops a lane, or a key in its lane, or changes such a pause. A holder sends nothing
+// of it any more from about a second later on; what is in flight comes to its end. Conflict:
+// the number of lanes is being changed, or too many keys are paused.
+func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
+	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
+	return s.adjust(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
+		row := pauseRow(p.Key)
+		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
+		switch {
+		case c.Head.Sealed:
+			return nil, conflict("pause", "the number of lanes is being changed: nothing can be paused until that is over")
+		case p.Key != "" && len(others) >= maxKeyPauses:
+			return nil, conflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
+		}
+		return append(s.expired(c, row), storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
+	})
+}
+
+// Resume ends an operator's pause: of the key, or, without one, of the lane; then the holder
+// forgets a pause of the CMS, too, and tries it at once. Nothing happens where nothing is
+// paused.
+func (s *Store) Resume(ctx context.Context, lane int, key string) error {
+	return s.adjust(ctx, lane, func(c Control) ([]storage.Op, error) {
+		var ops []storage.Op
+		row := pauseRow(key)
+		for _, n := range c.notes {
+			if n.Key == row {
+				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})
+			}
+		}
+		if key == "" && c.Tail.PausedUntil.After(s.Now().Add(-clockSkew)) {
+			ops = append(ops, storage.Op{Kind: storage.Upsert, Key: resumeKey, Values: map[string]any{}})
+		}
+		if len(ops) == 0 {
+			return nil, nil
+		}
+		return append(ops, s.expired(c, row)...), nil
+	})
+}
+
+// expired removes the pauses that are over, but for the one that is written anyway.
+func (s *Store) expired(c Control, but string) []storage.Op {
+	now := s.Now().Add(-clockSkew) // a holder's clock may be behind
+	var ops []storage.Op
+	for _, r := range c.notes {
+		if isPause(r.Key) && r.Key != but && !pauseFrom(c.lane, r).Ends().After(now) && len(ops) < maxBatchOps/2 {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: r.Key})
+		}
+	}
+	return ops
+}
+
+// adjust makes the change that ask wants of a lane as it stands, together with a raised
+// head.touched. It asks anew whenever somebody else was faster. No operations mean that
+// nothing is to be done.
+func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+	defer cancel()
+	for {
+		c, err := s.Control(ctx, lane)
+		if err == nil {
+			ops, refused := ask(c)
+			if refused != nil || len(ops) == 0 {
+				return refused
+			}
+			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, map[string]any{"Touched": c.Head.Touched + 1})}, ops...))
+		}
+		if err == nil {
+			return nil
+		}
+		if err := s.again(ctx, err); err != nil {
+			return err
+		}
+	}
+}
