@@ -8,6 +8,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/openapi"
 	"weir/internal/ticket"
 )
 
@@ -25,6 +26,7 @@ type operator struct {
 func (o *operator) routes() {
 	keeper := o.keepHistory(o.store)
 	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
+	o.view("/api/openapi.yaml", openapi.Handler())
 }
 
 // view adds an address that is read.

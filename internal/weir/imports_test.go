@@ -26,6 +26,8 @@ var may = map[string][]string{
 	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain"},
 	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
+	"weir/internal/openapi":             {"weir/internal/httpio"},
+	"weir/internal/openapi/openapitest": {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 }

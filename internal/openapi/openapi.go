@@ -1,0 +1,32 @@
+// Package openapi is the API's description: openapi.yaml, by OpenAPI 3.1. The package
+// openapitest holds answers against it.
+package openapi
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"net/http"
+
+	"weir/internal/httpio"
+)
+
+// Document is openapi.yaml.
+//
+//go:embed openapi.yaml
+var Document []byte
+
+// Handler serves the document.
+func Handler() http.Handler {
+	sum := sha256.Sum256(Document)
+	version := hex.EncodeToString(sum[:8])
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		if httpio.NotModified(w, r, version) {
+			return
+		}
+		w.Header().Set("Content-Type", "application/yaml")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Write(Document) // when this fails the client is gone
+	})
+}

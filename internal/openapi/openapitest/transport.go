@@ -1,0 +1,98 @@
+package openapitest
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Transport checks every exchange with an address below /api/.
+type Transport struct {
+	Document *Document
+	Base     http.RoundTripper
+
+	mu      sync.Mutex
+	reports map[string]func(string) // by host and port
+	other   []string                // differences nobody wanted to hear of
+}
+
+// Watch has the differences of one host reported, until the function it gives is called.
+func (t *Transport) Watch(host string, report func(string)) (stop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reports == nil {
+		t.reports = map[string]func(string){}
+	}
+	t.reports[host] = report
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.reports, host)
+	}
+}
+
+// Others gives the differences of hosts that were not watched.
+func (t *Transport) Others() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.other
+}
+
+// RoundTrip implements http.RoundTripper. An answer that breaks off is not checked.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		return t.Base.RoundTrip(r)
+	}
+	r, sent, err := readSent(r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := t.Base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	received, err := io.ReadAll(resp.Body)
+	if closed := resp.Body.Close(); err != nil || closed != nil {
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(received), broken{err}))
+		return resp, nil
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(received))
+	for _, text := range t.Document.Check(Exchange{Request: r, Sent: sent, Status: resp.StatusCode, Header: resp.Header, Received: received}) {
+		t.report(r.URL.Host, describe(r.Method, r.URL, resp.StatusCode)+": "+text)
+	}
+	return resp, nil
+}
+
+func (t *Transport) report(host, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if report := t.reports[host]; report != nil {
+		report(text)
+		return
+	}
+	t.other = append(t.other, text)
+}
+
+// readSent reads a request's body, and gives the request with it.
+func readSent(r *http.Request) (*http.Request, []byte, error) {
+	if r.Body == nil {
+		return r, nil, nil
+	}
+	sent, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	copied := r.Clone(r.Context())
+	copied.Body = io.NopCloser(bytes.NewReader(sent))
+	return copied, sent, err
+}
+
+// broken is where an answer broke off.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	return 0, io.EOF
+}
