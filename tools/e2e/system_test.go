@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/openapi"
+	"weir/internal/openapi/openapitest"
 	"weir/tools/azurite"
 	"weir/tools/cms/server"
 )
@@ -28,18 +30,29 @@ import (
 // built is where TestMain puts the programs.
 var built string
 
+// answers are held against the API's description, each that a test gets by net/http.
+var answers = &openapitest.Transport{Base: http.DefaultTransport}
+
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "weir-e2e-")
 	if err == nil {
 		built = dir
 		err = build(dir)
 	}
+	if err == nil {
+		answers.Document, err = openapitest.Read(openapi.Document)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+	http.DefaultClient.Transport = answers
 	code := m.Run()
 	os.RemoveAll(dir)
+	for _, text := range answers.Others() {
+		fmt.Fprintln(os.Stderr, "e2e: not as openapi.yaml has it:", text)
+		code = max(code, 1)
+	}
 	os.Exit(code)
 }
 
@@ -93,6 +106,7 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
+	t.Cleanup(answers.Watch("127.0.0.1:"+hostPort, func(text string) { t.Error("not as openapi.yaml has it:", text) }))
 	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
 		"--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
 	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
