@@ -77,7 +77,7 @@ func (t *Transport) report(host, text string) {
 
 // readSent reads a request's body, and gives the request with it.
 func readSent(r *http.Request) (*http.Request, []byte, error) {
-	if r.Body == nil {
+	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil, nil
 	}
 	sent, err := io.ReadAll(r.Body)
