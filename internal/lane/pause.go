@@ -146,3 +146,17 @@ func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]stora
 		}
 	}
 }
+
+// Pauses are the operator's pauses in force in all lanes.
+func (s *Store) Pauses(ctx context.Context) ([]weir.Pause, error) {
+	byLane := make([][]weir.Pause, s.Lanes)
+	err := Each(s.Lanes, func(lane int) error {
+		c, err := s.Control(ctx, lane)
+		byLane[lane] = c.Pauses(s.Now())
+		return err
+	})
+	if err != nil {
+		return nil, unavailable("pauses", err)
+	}
+	return slices.Concat(byLane...), nil
+}

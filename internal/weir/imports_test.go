@@ -29,6 +29,7 @@ var may = map[string][]string{
 	"weir/internal/openapi":             {"weir/internal/httpio"},
 	"weir/internal/openapi/openapitest": {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
+	"weir/internal/calendar":            {},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 }
 

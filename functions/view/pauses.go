@@ -1,0 +1,37 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// PauseReader reads the operator's pauses in force, of all lanes.
+type PauseReader interface {
+	Pauses(ctx context.Context) ([]weir.Pause, error)
+}
+
+// Pauses serves GET /api/pauses. All fields are needed.
+type Pauses struct {
+	Reader   PauseReader
+	Calendar httpio.Hours
+	Now      func() time.Time
+	Logger   *slog.Logger
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Pauses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	pauses, err := f.Reader.Pauses(r.Context())
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, struct {
+		Pauses   []httpio.Pause  `json:"pauses"`
+		Calendar httpio.Calendar `json:"calendar"`
+	}{httpio.Pauses(pauses), httpio.CalendarAt(f.Calendar, f.Now())})
+}

@@ -1,0 +1,51 @@
+package write
+
+import (
+	"log/slog"
+	"net/http"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Resume serves POST /api/resume. All fields are needed.
+type Resume struct {
+	Pauser Pauser
+	Caller Caller
+	Lanes  int
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Resume) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	remaining, err := f.resume(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	answerPauses(w, remaining)
+}
+
+// resume gives what is still paused afterwards, anywhere.
+func (f *Resume) resume(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
+	var in target
+	if err := httpio.ReadJSON(w, r, &in); err != nil {
+		return nil, err
+	}
+	lanes, key, err := in.lanes(f.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	err = eachLane(lanes, func(i int) error {
+		err := f.Pauser.Resume(r.Context(), lanes[i], key)
+		if err == nil {
+			f.Caller.Call(lanes[i])
+		}
+		return err
+	})
+	f.Logger.Info("write: resumed", "lanes", len(lanes), "lane", lanes[0], "keyed", key != "", "err", err)
+	if err != nil {
+		return nil, err
+	}
+	return f.Pauser.Pauses(r.Context())
+}
