@@ -50,6 +50,9 @@ func (s *shell) check(ctx context.Context) error {
 	if p.contracts != nil || wrong.contracts != nil { // else weir.yaml could not be read
 		findings = append(findings, finding{name: "contracts", detail: p.contractNames(), wrong: wrong.contracts, todo: "correct it under contracts: in weir.yaml"})
 	}
+	if wrong.settings == nil {
+		findings = append(findings, p.checkCalendar(time.Now()))
+	}
 	findings = append(findings, p.checkStorage(ctx, wrong.storage)...)
 	findings = append(findings, p.checkCMS(ctx, wrong.cms))
 	var err error
@@ -72,6 +75,18 @@ func (f *finding) print(s *shell) (wrong bool) {
 		fmt.Fprintf(s.stdout, "%-9s wrong: %s; %s\n", f.name, line, f.todo)
 	}
 	return true
+}
+
+// checkCalendar says whether anything is sent now, and when that changes.
+func (p *Program) checkCalendar(now time.Time) finding {
+	f := finding{name: "calendar", detail: "always open"}
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	if closed, reason, until := p.calendar.At(now); closed {
+		f.detail = fmt.Sprintf("closed (%s) until %s", reason, text(until))
+	} else if next := p.calendar.Next(now); !next.IsZero() {
+		f.detail = "open, closes at " + text(next)
+	}
+	return f
 }
 
 func (p *Program) contractNames() string {

@@ -24,6 +24,7 @@ type operator struct {
 // routes adds what the functions view and write serve. A path that takes other methods too
 // is in Program.routes.
 func (o *operator) routes() {
+	o.pauses()
 	keeper := o.keepHistory(o.store)
 	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
 	o.view("/api/openapi.yaml", openapi.Handler())

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/calendar"
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/drain"
@@ -38,6 +39,7 @@ type Program struct {
 	client    *cms.Client
 	counter   *azure.Counter
 	metrics   *telemetry.Metrics
+	calendar  *calendar.Calendar
 	instance  string // of the platform; empty = not on one
 
 	ready   atomic.Pointer[http.Handler] // set once storage is open
@@ -66,6 +68,7 @@ type problems struct{ settings, contracts, storage, cms error }
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
 	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: err}
 	if len(settings.Contracts) > 0 || err == nil {

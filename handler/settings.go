@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"weir/internal/calendar"
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/lane"
@@ -34,6 +35,7 @@ type Settings struct {
 	DeadRetention duration              `yaml:"deadRetention"`
 	Delivery      delivery              `yaml:"delivery"`
 	Poll          polling               `yaml:"poll"`
+	Calendar      calendar.Settings     `yaml:"calendar"`
 	Contracts     []contract.Definition `yaml:"contracts"`
 }
 
@@ -262,6 +264,11 @@ func (s *Settings) check() []error {
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())
+	if _, err := calendar.New(s.Calendar); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			problems = append(problems, errors.New("calendar: "+line))
+		}
+	}
 	if err := s.poll().Check(); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			problems = append(problems, errors.New("poll."+line))

@@ -80,6 +80,22 @@ func TestLoadSettings(t *testing.T) {
 			}
 		}
 	})
+	t.Run("Calendar", func(t *testing.T) {
+		t.Parallel()
+		p, err := NewProgram(env(t, minimal+"calendar:\n  timezone: Europe/Berlin\n  closed:\n    - { name: night freeze, days: [fri, sat], from: 22:00, to: \"06:00\" }\n    - { name: year end, from: 2026-12-24T12:00, to: 2027-01-02T00:00 }\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for moment, closed := range map[string]string{"2026-06-12T20:00:00Z": "night freeze", "2026-12-25T00:00:00Z": "year end", "2026-06-11T20:00:00Z": ""} {
+			at, err := time.Parse(time.RFC3339, moment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, reason, _ := p.calendar.At(at); reason != closed {
+				t.Errorf("at %s it is closed by %q, want %q", moment, reason, closed)
+			}
+		}
+	})
 	t.Run("SecretsDoNotPrint", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
@@ -113,6 +129,9 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"MaxConcurrent":  {strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: -1,", 1), "maxConcurrent"},
 		"PollIdle":       {minimal + "poll: { idle: 0s }\n", "poll.idle is 0s"},
 		"PollTolerance":  {minimal + "poll: { tolerance: 0 }\n", "poll.tolerance is 0"},
+		"CalendarZone":   {minimal + "calendar: { timezone: Mars }\n", "calendar: timezone"},
+		"CalendarDay":    {minimal + "calendar: { closed: [{ name: a, days: [someday], from: 1:00, to: 2:00 }] }\n", "someday"},
+		"CalendarField":  {minimal + "calendar: { opened: [] }\n", "opened"},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
@@ -60,6 +61,7 @@ func (f *Pause) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answerPauses(w, pauses)
 }
 
+// pause gives all that is paused afterwards.
 func (f *Pause) pause(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in pauseRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
@@ -73,14 +75,16 @@ func (f *Pause) pause(w http.ResponseWriter, r *http.Request) ([]weir.Pause, err
 	if err != nil {
 		return nil, err
 	}
-	pauses := make([]weir.Pause, len(lanes))
-	for i, number := range lanes {
-		pauses[i] = p
-		pauses[i].Lane, pauses[i].Key = number, key
-	}
-	err = eachLane(lanes, func(i int) error { return f.Pauser.Pause(r.Context(), pauses[i]) })
+	err = eachLane(lanes, func(i int) error {
+		paused := p
+		paused.Lane, paused.Key = lanes[i], key
+		return f.Pauser.Pause(r.Context(), paused)
+	})
 	f.Logger.Info("write: paused", "lanes", len(lanes), "lane", lanes[0], "keyed", key != "", "until", p.Until, "err", err)
-	return pauses, err
+	if err != nil {
+		return nil, err
+	}
+	return f.Pauser.Pauses(r.Context())
 }
 
 func answerPauses(w http.ResponseWriter, pauses []weir.Pause) {
@@ -106,7 +110,7 @@ func (t target) lanes(n int) (lanes []int, key string, err error) {
 		}
 		return lanes, "", nil
 	case t.Lane != nil && (*t.Lane < 0 || *t.Lane >= n):
-		return nil, "", invalid("lane", fmt.Sprintf("there is no lane %d: they are numbered from 0 to %d", *t.Lane, n-1))
+		return nil, "", &weir.Error{Kind: weir.NotFound, Op: "pause", Message: fmt.Sprintf("there is no lane %d: they are numbered from 0 to %d", *t.Lane, n-1)}
 	case t.Lane != nil:
 		return []int{*t.Lane}, "", nil
 	case *t.Key == "" || len(*t.Key) > maxKey || strings.ContainsFunc(*t.Key, unicode.IsControl):
@@ -121,8 +125,8 @@ func (in *pauseRequest) pause(now time.Time) (weir.Pause, error) {
 	switch {
 	case p.Reason == "":
 		return p, invalid("reason", "a reason is needed: whoever finds the pause will want to know")
-	case len(p.Reason) > weir.MaxReason:
-		return p, invalid("reason", fmt.Sprintf("the reason has %d bytes and may have %d", len(p.Reason), weir.MaxReason))
+	case utf8.RuneCountInString(p.Reason) > weir.MaxReason:
+		return p, invalid("reason", fmt.Sprintf("the reason has %d characters and may have %d", utf8.RuneCountInString(p.Reason), weir.MaxReason))
 	case in.Until != nil && in.For != "":
 		return p, invalid("until", "give until or for, or neither")
 	case in.Until != nil:

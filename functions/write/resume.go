@@ -26,7 +26,7 @@ func (f *Resume) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answerPauses(w, remaining)
 }
 
-// resume gives what is still paused afterwards, anywhere.
+// resume gives all that is paused afterwards.
 func (f *Resume) resume(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in target
 	if err := httpio.ReadJSON(w, r, &in); err != nil {

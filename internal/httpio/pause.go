@@ -29,14 +29,6 @@ func Pauses(pauses []weir.Pause) []Pause {
 	return out
 }
 
-// moment is absent where there is none.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
 // Hours say when nothing is sent; see package calendar.
 type Hours interface {
 	At(t time.Time) (closed bool, reason string, until time.Time)

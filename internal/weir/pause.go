@@ -2,7 +2,7 @@ package weir
 
 import "time"
 
-// MaxReason is the size of a pause's reason in bytes.
+// MaxReason is the size of a pause's reason in characters.
 const MaxReason = 500
 
 // Pause is what an operator has stopped for a while: a lane, or one ordering key.
