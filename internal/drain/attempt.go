@@ -20,7 +20,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 		return err
 	}
 	r.preloadNext(ctx, c)
-	result, err := r.send(ctx, c.entry)
+	result, err := r.send(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,8 @@ func (r *run) announce(ctx context.Context, seq int64) error {
 }
 
 // send makes the attempt, unless the message has been the end of too many processes.
-func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
+func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
+	e := c.entry
 	if e.Seq() == r.condemned {
 		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("the process ended %d times while it delivered this message", carefulAfter), StartedAt: r.Now()}, nil
 	}
@@ -80,6 +81,9 @@ func (r *run) send(ctx context.Context, e *lane.Entry) (weir.Result, error) {
 		return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the message's body is gone from storage", StartedAt: r.Now()}, nil
 	}
 	if err != nil {
+		return weir.Result{}, err
+	}
+	if c.last, err = r.lastOf(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
 	if err := r.enter(ctx); err != nil {
@@ -135,13 +139,13 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 	case weir.OutcomeDelivered, weir.OutcomeRejected:
 		err = r.finish(c, ch, result, outcome)
 	case weir.OutcomeRetry:
-		if c.entry.Count+1 >= r.Attempts {
+		if c.entry.Tried()+1 >= r.Attempts {
 			err = r.finish(c, ch, result, outcome)
 			break
 		}
 		c.entry.Record(result, r.fence, true)
 		ch.Key = c.entry.KeyHash()
-		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Count, result.RetryAfter)))
+		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Tried(), result.RetryAfter)))
 	case weir.OutcomeUnavailable:
 		r.log.Warn("drain: cms unavailable, lane pauses", "delay", r.gate.pausedUntil.Sub(r.Now()), "err", result.Reason)
 	}
@@ -176,6 +180,7 @@ func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome 
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))
 	}
+	r.note(c, ch, finalStage(outcome))
 	at := r.finishedAt()
 	r.finished(&c.entry.Message, finalStage(outcome), at)
 	return ch.Finish(c.entry, finalStage(outcome), at)

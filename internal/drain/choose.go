@@ -12,6 +12,7 @@ import (
 type candidate struct {
 	entry *lane.Entry
 	block *lane.Block // nil when from the log
+	last  string      // place of the key's last delivery, where it may be behind this one; see run.lastOf
 }
 
 // choose gives the next message that may be sent, nil when there is none now. Where the
@@ -134,8 +135,13 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 }
 
 // ripeNow says whether a block's first message may go: not before its moment, where it was
-// released a moment ago, and not before what the log has of its key up to its place.
+// released a moment ago, nor before its retry, where one replayed in front of it is done,
+// and not before what the log has of its key up to its place.
 func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
+	if e.NextAttempt().After(r.Now()) {
+		r.putOff(b, e)
+		return false
+	}
 	if e.Message.DueAt.After(r.Now()) {
 		b.Next = e.Message.DueAt
 		return false

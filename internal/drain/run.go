@@ -32,16 +32,20 @@ type run struct {
 
 	trusted func() bool // the lease may be relied on at this moment
 
-	committer *committer
-	fence     int64
-	window    window
-	blocks    blocks
-	latest    map[string]lane.Latest // by LatestKey, as far as known
-	preload   *preload
-	gate      *gate
-	logNext   bool // whose turn it is: the log's or the held ones'
-	agenda    agenda
-	looking   looking
+	committer   *committer
+	fence       int64
+	window      window
+	blocks      blocks
+	latest      map[string]lane.Latest // by LatestKey, as far as known
+	preload     *preload
+	gate        *gate
+	logNext     bool // whose turn it is: the log's or the held ones'
+	agenda      agenda
+	looking     looking
+	watched     *watched // keys; shared with the tender
+	watchedFrom int64    // see lane.Tail
+	former      string   // the nonce of the holder before this one
+	unused      []string // blobs of bodies that were edited anew
 
 	placed time.Time // see lane.Tail
 
@@ -67,13 +71,19 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control) error {
 	if err != nil {
 		return err
 	}
+	if r.former == t.nonce {
+		r.watched = t.watched
+	}
+	t.watched = nil
 	// The last flush outlives ctx, so the committer has a context of its own.
 	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCommits()
 	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, func(seqs []int64) { d.finals.tell(t.number, seqs) })
-	err = r.load(ctx, writer.Tail(), t.offers)
+	tail := writer.Tail()
+	err = r.load(ctx, tail, t.offers)
 	r.notice(seen)
 	if err == nil {
+		t.watched, t.nonce = r.watched, tail.Nonce
 		err = r.drain(ctx)
 	}
 	return errors.Join(err, r.close(ctx, stopCommits))
@@ -92,13 +102,16 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 				t.TryingCrashes++
 			}
 		}
-		t.Open, t.Holder = true, r.Name
+		if t.Watched == 0 {
+			t.Watched = t.Fence
+		}
+		t.Open, t.Holder, r.former = true, r.Name, t.Nonce
 	})
 }
 
 // load prepares what the holder keeps in memory.
 func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
-	r.fence = t.Fence
+	r.fence, r.watchedFrom = t.Fence, t.Watched
 	r.gate.adopt(t)
 	if r.crashed {
 		r.gate.unanswered(r.Now())
@@ -126,6 +139,11 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	}
 	for _, b := range held {
 		r.blocks[b.ID] = &b
+	}
+	if r.watched == nil {
+		if err := r.loadWatched(ctx, t); err != nil {
+			return err
+		}
 	}
 	r.loaded = true
 	return nil

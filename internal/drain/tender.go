@@ -36,6 +36,9 @@ type tender struct {
 	held   bool  // this process has held the lane
 	watch  watch // of the lane while another holds it
 
+	watched *watched // keys, as this process knew them when it held the lane last
+	nonce   string   // under which that was
+
 	mu      sync.Mutex
 	round   int           // looks begun
 	shown   int           // the look that report is of

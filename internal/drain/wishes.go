@@ -90,6 +90,7 @@ func (r *run) grantWishes(ctx context.Context) error {
 		if err := r.committer.waitBelow(ctx, 1); err != nil {
 			return err
 		}
+		r.removeUnused(ctx)
 	}
 	return nil
 }
@@ -102,6 +103,8 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	switch w.Kind {
 	case lane.WishCancel:
 		err = r.grantCancel(ctx, w, ch)
+	case lane.WishReplay:
+		err = r.grantReplay(ctx, w, ch)
 	case lane.WishResume:
 		r.log.Info("drain: pause of the cms lifted", "fence", r.fence, "until", r.gate.pausedUntil)
 		r.gate.resume()

@@ -103,7 +103,7 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 		sub.idem, sub.bodyHash = idemKey(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
-	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce))
+	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce), acceptedBody)
 	if err != nil {
 		return nil, 0, unavailable("append: store body", err)
 	}

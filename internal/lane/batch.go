@@ -49,8 +49,7 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	c.Tail(func(t *Tail) { t.Counts.add(stage) })
 	c.final = append(c.final, e.Seq())
 	if stage == weir.Dead {
-		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: map[string]any{
-			"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}})
+		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: deadValues(e, at)})
 	}
 	if stage == weir.Delivered && e.Count == 1 && len(e.Attempts) == 1 && !e.Held {
 		c.first = e
@@ -92,7 +91,7 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	}
 	next := timeValue(e.status.NextAttemptAt)
 	if next == nil {
-		next = time.Unix(0, 0).UTC() // a merge cannot take a value away
+		next = never
 	}
 	v := map[string]any{
 		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.Count),

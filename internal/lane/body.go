@@ -67,30 +67,57 @@ func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
 }
 
-// storeBody gives the columns that keep a body. A large one is put into a blob first,
-// because a row must never name a blob that is not there.
-func (s *Store) storeBody(ctx context.Context, body []byte, blob string) (map[string]any, error) {
+// storeBody gives the values of the columns that keep a body. A large one is put into a
+// blob first, because a row must never name a blob that is not there.
+func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in bodyColumns) (map[string]any, error) {
 	packed, err := compress(body)
 	if err != nil {
 		return nil, err
 	}
 	if len(packed) <= inlineLimit {
-		return map[string]any{"Body": packed}, nil
+		return map[string]any{in.inline: packed}, nil
 	}
 	if err := s.Bodies.Put(ctx, blob, packed); err != nil {
 		return nil, err
 	}
-	return map[string]any{"Blob": blob}, nil
+	return map[string]any{in.blob: blob}, nil
+}
+
+// bodyColumns are those of a row that keep one body: one or the other has it.
+type bodyColumns struct{ inline, blob string }
+
+var (
+	acceptedBody = bodyColumns{"Body", "Blob"}
+	editedBody   = bodyColumns{"Edited", "EditedBlob"}
+)
+
+// bodyIn are the columns of the body that is sent.
+func (e *Entry) bodyIn() bodyColumns {
+	if e.edited {
+		return editedBody
+	}
+	return acceptedBody
 }
 
 // loadBody reads a body from where its row says it is.
-func (s *Store) loadBody(ctx context.Context, v values) ([]byte, error) {
-	packed := v.bytes("Body")
-	if blob := v.string("Blob"); blob != "" {
+func (s *Store) loadBody(ctx context.Context, v values, in bodyColumns) ([]byte, error) {
+	packed := v.bytes(in.inline)
+	if blob := v.string(in.blob); blob != "" {
 		var err error
 		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
 			return nil, err
 		}
 	}
 	return decompress(packed)
+}
+
+// RemoveBody removes a blob that no row names any more; none where name is empty.
+func (s *Store) RemoveBody(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := s.Bodies.Delete(ctx, name); err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	return nil
 }

@@ -53,6 +53,8 @@ type Tail struct {
 
 	Closed bool // the epoch is over, or about to be: nobody may hold the lane
 	Booked bool // and Counts say what moved
+
+	Watched int64 // the fence from which on all holders have kept l_ rows; 0 = the last one has not
 }
 
 // Control is one snapshot of both control rows, and of the notes between them.
@@ -142,7 +144,7 @@ func (t Tail) values() map[string]any {
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Holder": t.Holder, "LastError": t.LastError, "LastErrorAt": timeValue(t.LastErrorAt),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
-		"Closed": t.Closed, "Booked": t.Booked,
+		"Closed": t.Closed, "Booked": t.Booked, "Watched": t.Watched,
 	})
 }
 
@@ -156,7 +158,7 @@ func tailFrom(r storage.Row) Tail {
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Holder: v.string("Holder"), LastError: v.string("LastError"), LastErrorAt: v.time("LastErrorAt"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
-		Closed: v.bool("Closed"), Booked: v.bool("Booked"),
+		Closed: v.bool("Closed"), Booked: v.bool("Booked"), Watched: v.int("Watched"),
 	}
 }
 
@@ -192,7 +194,7 @@ func (s *Store) ensure(ctx context.Context, lane int, fence int64) error {
 	}
 	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
 		{Kind: storage.Insert, Key: headKey, Values: Head{Next: 1}.values()},
-		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence}.values()},
+		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence, Watched: 1}.values()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

@@ -17,6 +17,15 @@ type DeadRow struct {
 	CMSStatus int
 }
 
+// deadValues are those of the line of a message that died.
+func deadValues(e *Entry, at time.Time) map[string]any {
+	v := map[string]any{"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}
+	if e.placed != "" {
+		v["Place"] = e.placed
+	}
+	return v
+}
+
 // Dead reads the dead messages of a lane behind a place in the log, in the order of the
 // log, up to limit, and says whether there are more.
 func (s *Store) Dead(ctx context.Context, lane int, behind int64, limit int) (rows []DeadRow, more bool, err error) {
@@ -33,4 +42,28 @@ func (s *Store) Dead(ctx context.Context, lane int, behind int64, limit int) (ro
 		rows = append(rows, DeadRow{Seq: seq, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))})
 	}
 	return rows, page.More, nil
+}
+
+// deadKeysPages is how far DeadKeys reads.
+const deadKeysPages = 10
+
+// DeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
+// there are too many of them to be known.
+func (s *Store) DeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
+	keys = map[string]bool{}
+	q := storage.Query{Partition: s.partition(lane), From: prefixDead, To: after(prefixDead), Columns: []string{"Key"}}
+	for range deadKeysPages {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, r := range page.Rows {
+			keys[KeyHash(values{r.Values}.string("Key"))] = true
+			q.From, q.After = "", r.Key
+		}
+		if !page.More {
+			return keys, false, nil
+		}
+	}
+	return nil, true, nil
 }

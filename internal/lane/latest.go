@@ -64,5 +64,5 @@ func (c *Change) Supersede(seq int64, by Latest, at time.Time) {
 	c.Tail(func(t *Tail) { t.Counts.add(weir.Superseded) })
 	c.final = append(c.final, seq)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(seq), Values: map[string]any{
-		"Stage": string(weir.Superseded), "SupersededBy": by.ID.String(), "FinishedAt": at, "Held": false, "NextAttemptAt": time.Unix(0, 0).UTC()}})
+		"Stage": string(weir.Superseded), "SupersededBy": by.ID.String(), "FinishedAt": at, "Held": false, "NextAttemptAt": never}})
 }

@@ -7,16 +7,24 @@ import (
 	"weir/internal/weir"
 )
 
-// Load reads a message with its body. NotFound as with Status.
+// Load reads a message with its body, as accepted. NotFound as with Status.
 func (s *Store) Load(ctx context.Context, id weir.ID) (weir.Message, error) {
-	st, err := s.Status(ctx, id)
+	return s.load(ctx, id, false)
+}
+
+func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
+	e, err := s.find(ctx, id)
 	if err != nil {
 		return weir.Message{}, err
 	}
-	e, err := s.ReadMessage(ctx, st.Message.ID.Lane, st.Message.ID.Seq)
-	if err == nil {
-		err = s.LoadBody(ctx, e)
+	if edited && !e.edited {
+		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
 	}
+	if !edited {
+		e.accepted()
+	}
+	at := s.In(Epoch{e.Message.ID.Epoch, 0})
+	err = at.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was removed after its retention", Err: err}
 	}
@@ -24,4 +32,10 @@ func (s *Store) Load(ctx context.Context, id weir.ID) (weir.Message, error) {
 		return weir.Message{}, unavailable("load", err)
 	}
 	return e.Message, nil
+}
+
+// accepted makes the entry one of the message before it was edited.
+func (e *Entry) accepted() {
+	e.edited = false
+	e.Message.Version, e.Message.ContentType, e.Message.Size = e.row.string("Version"), e.row.string("ContentType"), int(e.row.int("Size"))
 }

@@ -54,8 +54,15 @@ func (r *Refile) Lane(ctx context.Context, lane int) error {
 	if err != nil {
 		return err
 	}
+	order, err := r.order(ctx, lane)
+	if err != nil {
+		return err
+	}
 	for chunk := range slices.Chunk(list, refileRead) {
 		if err := r.read(ctx, lane, chunk); err != nil {
+			return err
+		}
+		if err := order.note(r.From, chunk); err != nil {
 			return err
 		}
 		byLane := map[int][]*refiled{}
@@ -80,9 +87,11 @@ type refiled struct {
 	id    weir.ID // where it stood
 	index storage.Row
 	row   storage.Row // its m_ row; no key = gone
+	late  string      // see Entry.late
 }
 
-// list reads the indexes of what is to be copied, in the order of the log.
+// list reads the indexes of what is to be copied, in the order in which it stood in the log
+// or was released.
 func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
 	var list []*refiled
 	for _, prefix := range []string{prefixDead, prefixDue} {
@@ -103,14 +112,17 @@ func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
 			more = page.More
 		}
 	}
-	slices.SortFunc(list, func(a, b *refiled) int { return int(a.id.Seq - b.id.Seq) })
+	slices.SortFunc(list, func(a, b *refiled) int { return strings.Compare(a.place(), b.place()) })
 	return list, nil
 }
 
 // read fills in the messages' rows. One that retention has taken meanwhile stays empty.
 // Where they stand close together they are read in pages.
 func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
-	low, high := chunk[0].id.Seq, chunk[len(chunk)-1].id.Seq
+	low, high := chunk[0].id.Seq, chunk[0].id.Seq
+	for _, m := range chunk {
+		low, high = min(low, m.id.Seq), max(high, m.id.Seq)
+	}
 	if high-low < refileDense*int64(len(chunk)) {
 		return r.readPages(ctx, lane, chunk, storage.Query{Partition: r.From.partition(lane), From: messageKey(low), To: messageKey(high + 1)})
 	}
@@ -244,6 +256,9 @@ func (m *refiled) values() map[string]any {
 	delete(v, "Idem")
 	delete(v, "Held")
 	delete(v, "Place")
+	if m.late != "" {
+		v["Late"] = m.late
+	}
 	v["From"] = from(m.id)
 	if v["Origin"] == nil {
 		v["Origin"] = m.id.String()
@@ -253,6 +268,7 @@ func (m *refiled) values() map[string]any {
 
 func (m *refiled) indexValues(seq int64) map[string]any {
 	v := maps.Clone(m.index.Values)
+	delete(v, "Place")
 	if _, ok := v["Seq"]; ok {
 		v["Seq"] = seq
 	}

@@ -92,7 +92,7 @@ func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int
 	now := r.Store.Now()
 	page, err := r.Store.Table.Range(ctx, storage.Query{
 		Partition: r.Store.partition(lane), After: messageKey(w.seq), To: messageKey(cursor), Limit: retentionPage,
-		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "Idem", "Blob", "From", "Key"},
+		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem", "Blob", "EditedBlob", "From", "Key"},
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -140,10 +140,12 @@ func (r *Retention) over(ctx context.Context, lane int, seq int64, v values, now
 		}
 		return false, err
 	}
+	finished := v.time("FinishedAt")
 	if stage == weir.Dead {
-		keep = r.Dead
+		// A replay that waits for the holder must find its message: the time begins anew.
+		keep, finished = r.Dead, later(finished, v.time("ReplayAskedAt"))
 	}
-	return stage.Final() && !v.time("FinishedAt").Add(keep).After(now), nil
+	return stage.Final() && !finished.Add(keep).After(now), nil
 }
 
 // packedFirsts are the d_ rows of a page.
@@ -186,11 +188,11 @@ func (p packedFirsts) fill(seq int64, v values) (also string) {
 	return ""
 }
 
-// remove takes away a message's rows in one transaction, its blob before them: a blob
+// remove takes away a message's rows in one transaction, its blobs before them: a blob
 // whose row is gone would be found by nobody. also is one more row to remove; empty = none.
 func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v values, also string) error {
-	if blob := v.string("Blob"); blob != "" {
-		if err := r.Store.Bodies.Delete(ctx, blob); err != nil && !storage.Is(err, storage.NotFound) {
+	for _, in := range []bodyColumns{acceptedBody, editedBody} {
+		if err := r.Store.RemoveBody(ctx, v.string(in.blob)); err != nil {
 			return err
 		}
 	}
@@ -261,23 +263,35 @@ func (r *Retention) removeForgotten(ctx context.Context, partition string, names
 	return nil
 }
 
-// blobsOf reads which blobs the messages of a partition refer to.
+// blobsOf reads which blobs the messages of a partition refer to, and the wishes that wait
+// to edit one. Wishes first: where one is granted meanwhile, the message has the blob.
 func (r *Retention) blobsOf(ctx context.Context, partition string) (map[string]bool, error) {
 	used := map[string]bool{}
-	q := storage.Query{Partition: partition, From: prefixMessage, To: after(prefixMessage), Columns: []string{"Blob"}}
+	for _, prefix := range []string{prefixWish, prefixMessage} {
+		if err := r.addBlobs(ctx, partition, prefix, used); err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
+}
+
+func (r *Retention) addBlobs(ctx context.Context, partition, prefix string, used map[string]bool) error {
+	q := storage.Query{Partition: partition, From: prefix, To: after(prefix), Columns: []string{acceptedBody.blob, editedBody.blob}}
 	for {
 		page, err := r.Store.Table.Range(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, row := range page.Rows {
-			if blob := (values{row.Values}).string("Blob"); blob != "" {
-				used[blob] = true
+			for _, in := range []bodyColumns{acceptedBody, editedBody} {
+				if blob := (values{row.Values}).string(in.blob); blob != "" {
+					used[blob] = true
+				}
 			}
 			q.From, q.After = "", row.Key
 		}
 		if !page.More {
-			return used, nil
+			return nil
 		}
 	}
 }

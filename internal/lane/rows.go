@@ -27,6 +27,7 @@ const (
 	prefixDue     = "s_"
 	prefixWish    = "w_"
 	prefixFrom    = "o_"
+	prefixLast    = "l_"
 )
 
 // seqDigits is enough for every positive int64.

@@ -45,6 +45,8 @@ type Entry struct {
 	status   weir.Status
 	row      values // nil map: the body is in Message
 	thin     bool   // row was read without its body
+	base     int    // attempts before the last replay
+	edited   bool   // what is sent is not what was accepted
 	placed   string // among the held ones, where that is not its own place in the log
 }
 
@@ -73,7 +75,9 @@ func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 func (e *Entry) Block() string { return blockOf(e.Message.Key, e.Seq(), e.Message.Skip) }
 
 // Remote says whether LoadBody has to ask storage.
-func (e *Entry) Remote() bool { return e.Message.Body == nil && (e.thin || e.row.string("Blob") != "") }
+func (e *Entry) Remote() bool {
+	return e.Message.Body == nil && (e.thin || e.row.string(e.bodyIn().blob) != "")
+}
 
 // LoadBody fills in the body. For a large one that means reading a blob, for an entry of
 // ScanLog its row.
@@ -88,7 +92,7 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 		}
 		e.row, e.thin = values{r.Values}, false
 	}
-	body, err := s.loadBody(ctx, e.row)
+	body, err := s.loadBody(ctx, e.row, e.bodyIn())
 	if err != nil {
 		return err
 	}
@@ -114,12 +118,18 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
+	edited := !v.since("EditedAt").IsZero()
+	if edited {
+		m.Version, m.ContentType, m.Size = v.string("EditedVersion"), v.string("EditedType"), int(v.int("EditedSize"))
+	}
 	st := weir.Status{
 		Message: m, Stage: weir.Stage(v.string("Stage")), Attempts: attempts, AttemptCount: int(v.int("AttemptCount")),
 		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
-		FinishedAt: v.time("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
+		FinishedAt: v.since("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
+		Replays: int(v.int("Replays")), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
+		base: int(v.int("Base")), edited: edited}, nil
 }
 
 // Status tells all about a message, wherever a change of the number of lanes has put it.
@@ -154,7 +164,8 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 
 // thinColumns are a message's columns without its body and its attempts.
 var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent",
-	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place"}
+	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place",
+	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize"}
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {

@@ -23,6 +23,7 @@ type WishKind string
 // The kinds of wishes.
 const (
 	WishCancel WishKind = "cancel" // a message
+	WishReplay WishKind = "replay" // a dead message
 	WishResume WishKind = "resume" // the lane: to forget that the CMS was unavailable
 )
 
@@ -32,6 +33,9 @@ type Wish struct {
 	Seq  int64 // of the message it is about
 	Done bool  // the message is cancelled already, and has only to be counted
 	key  string
+
+	Force bool           // a replay: whatever was delivered since
+	edit  map[string]any // a replay: columns of another body; empty = the one there is
 }
 
 // wishPatience bounds how long a caller waits for storage or for its turn at head.
@@ -45,7 +49,7 @@ func cancelKey(seq int64) string { return wishKey(WishCancel, seq) }
 func wishFrom(r storage.Row) Wish {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixWish), "_")
 	v := values{r.Values}
-	return Wish{Kind: WishKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key}
+	return Wish{Kind: WishKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key, Force: v.bool("Force"), edit: editOf(v)}
 }
 
 // Wishes reads the wishes of a lane, up to limit.

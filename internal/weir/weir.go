@@ -107,6 +107,10 @@ type Status struct {
 	NextAttemptAt time.Time
 	FinishedAt    time.Time // when the stage became final
 	SupersededBy  string    // id
+	Replays       int       // how often it was taken back from the dead
+	ReplayRefused string    // why the last one asked for was not done
+	EditedAt      time.Time // when an operator gave it another body; zero = never
+	EditNote      string    // and what for
 	Version       string    // of this state, for ETags
 }
 

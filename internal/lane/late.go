@@ -1,0 +1,117 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// A replayed message goes in front of what waits of its key, but it cannot go in front of
+// what was delivered. To know that, the holder writes the place of the last delivery of
+// each key that has dead messages (l_ rows), in the commit of that delivery. These rows are
+// never removed; keys whose messages do not die have none.
+//
+// A holder of an earlier version of this program did not write them, and writes a tail
+// without Watched: then it is not known what was delivered after those that had died.
+
+// Last is the delivery of a key that stands last in its order.
+type Last struct {
+	Place string // "" = none is known
+	ID    weir.ID
+}
+
+// Last reads the row of a key.
+func (s *Store) Last(ctx context.Context, lane int, keyHash string) (Last, error) {
+	r, err := s.Table.Get(ctx, s.partition(lane), prefixLast+keyHash)
+	if storage.Is(err, storage.NotFound) {
+		return Last{}, nil
+	}
+	return s.lastFrom(lane, values{r.Values}), err
+}
+
+func (s *Store) lastFrom(lane int, v values) Last {
+	l := Last{Place: v.string("Place"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
+	if id := originFrom(v.string("Origin")); !id.IsZero() {
+		l.ID = id
+	}
+	return l
+}
+
+// Last writes that this message, which is being delivered, stands last of its key.
+func (c *Change) Last(e *Entry) {
+	id := e.Message.ID
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLast + e.keyHash, Values: sparse(map[string]any{
+		"Place": e.place(), "Seq": id.Seq, "Nonce": id.Nonce, "Origin": origin(&e.Message)})})
+}
+
+// unknownLate stands in place of an id.
+const unknownLate = "unknown"
+
+// late names the later message of its key that was delivered after a dead one; "" = there
+// is none, or the contract lets them go ahead anyway. watched is tail's.
+func (e *Entry) late(l Last, watched int64) string {
+	switch known := e.row.string("Late"); {
+	case e.Message.Skip:
+		return ""
+	case known != "": // before the message was moved here
+		return known
+	case l.Place > e.place():
+		return l.ID.String()
+	case watched == 0 || e.diedUnder() < watched:
+		return unknownLate
+	}
+	return ""
+}
+
+// diedUnder is the fence of the last attempt.
+func (e *Entry) diedUnder() int64 {
+	if len(e.Attempts) == 0 {
+		return 0
+	}
+	return e.Attempts[len(e.Attempts)-1].Fence
+}
+
+// Late says why a dead message is not to be replayed; "" = nothing stands against it.
+// watched is tail's.
+func (s *Store) Late(ctx context.Context, e *Entry, watched int64) (string, error) {
+	l, err := s.Last(ctx, e.Message.ID.Lane, e.keyHash)
+	if err != nil {
+		return "", err
+	}
+	switch late := e.late(l, watched); late {
+	case "":
+		return "", nil
+	case unknownLate:
+		return "it is not known whether a later message of its key was delivered since: an earlier version of the program kept no record of that", nil
+	default:
+		return "a later message of its key was delivered: " + late, nil
+	}
+}
+
+// lasts reads the rows of all keys.
+func (s *Store) lasts(ctx context.Context, lane int) (map[string]Last, error) {
+	all := map[string]Last{}
+	q := storage.Query{Partition: s.partition(lane), From: prefixLast, To: after(prefixLast)}
+	for {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			all[r.Key[len(prefixLast):]] = s.lastFrom(lane, values{r.Values})
+			q.From, q.After = "", r.Key
+		}
+		if !page.More {
+			return all, nil
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,184 @@
+package lane
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// A dead message is replayed by a wish: its holder takes it back among those that wait, at
+// its old place in its key's order, and counts it so. What it has been through stays with
+// it; its attempts are counted anew.
+
+// ReplayOptions say how a dead message is replayed.
+type ReplayOptions struct {
+	Force bool  // though a later message of its key was delivered
+	Edit  *Edit // another body; nil = the one that was sent last
+}
+
+// Edit is a body to be sent in place of the one that was accepted, which is kept.
+type Edit struct {
+	Body        []byte
+	ContentType string
+	Version     string
+	Note        string // what it is for
+}
+
+// never is what a merge writes where there is no moment any more: it cannot take a value
+// away.
+var never = time.Unix(0, 0).UTC()
+
+// Replay asks for a dead message to be delivered after all. The lane's holder does it: the
+// Status says where the message stands at the moment. A replay that waits already is the
+// same one. Conflict: the message is not dead, or a later one of its key was delivered.
+// Unavailable: it may or may not have been asked.
+func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
+	ask := replayAsk{Store: s, ReplayOptions: o, nonce: newNonce()}
+	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.ops(ctx, e) })
+	return ask.status, err
+}
+
+// replayAsk is one call of Replay.
+type replayAsk struct {
+	*Store
+	ReplayOptions
+	nonce  string
+	edit   map[string]any // once its body is stored
+	status weir.Status
+}
+
+// ops make the wish, for a message as it stands. The message's row is written with it: it
+// tells this wish when the answer got lost, and keeps retention away.
+func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
+	a.status = e.status
+	if e.row.string("ReplayNonce") == a.nonce {
+		return nil, nil // it was us, and the answer got lost
+	}
+	if e.Stage != weir.Dead {
+		return nil, conflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
+	}
+	waits, err := a.waits(ctx, e)
+	switch {
+	case err != nil:
+		return nil, unavailable("replay", err)
+	case waits && a.Edit != nil:
+		return nil, conflict("replay", "a replay of the message is waiting: it can be edited when that is over")
+	case waits:
+		return nil, nil
+	}
+	if err := a.allowed(ctx, e); err != nil {
+		return nil, err
+	}
+	if err := a.store(ctx, e); err != nil {
+		return nil, err
+	}
+	wish := map[string]any{"Seq": e.Seq(), "Force": a.Force}
+	maps.Copy(wish, a.edit)
+	return []storage.Op{
+		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
+			"ReplayNonce": a.nonce, "ReplayAskedAt": a.Now().UTC().Truncate(time.Microsecond), "ReplayRefused": ""}},
+		{Kind: storage.Insert, Key: wishKey(WishReplay, e.Seq()), Values: wish},
+	}, nil
+}
+
+// waits says whether a replay of the message waits for the holder already.
+func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
+	_, err := a.Table.Get(ctx, a.partition(e.Message.ID.Lane), wishKey(WishReplay, e.Seq()))
+	if storage.Is(err, storage.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// allowed looks whether a later message of the key was delivered. The holder looks again.
+func (a *replayAsk) allowed(ctx context.Context, e *Entry) error {
+	if a.Force {
+		return nil
+	}
+	c, err := a.Control(ctx, e.Message.ID.Lane)
+	if err != nil {
+		return unavailable("replay", err)
+	}
+	reason, err := a.Late(ctx, e, c.Tail.Watched)
+	if err != nil {
+		return unavailable("replay", err)
+	}
+	if reason != "" {
+		return conflict("replay", reason+". It can be replayed by force")
+	}
+	return nil
+}
+
+// store stores the edited body. A blob stays unmarked: the look for forgotten ones finds
+// out whether its wish was granted.
+func (a *replayAsk) store(ctx context.Context, e *Entry) error {
+	if a.Edit == nil || a.edit != nil {
+		return nil
+	}
+	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partition(e.Message.ID.Lane), a.nonce), editedBody)
+	if err != nil {
+		return unavailable("replay", err)
+	}
+	if v[editedBody.blob] == nil {
+		v[editedBody.blob] = "" // of an earlier edit
+	}
+	v["EditedType"], v["EditedVersion"], v["EditedSize"], v["EditNote"] = a.Edit.ContentType, a.Edit.Version, int64(len(a.Edit.Body)), a.Edit.Note
+	a.edit = v
+	return nil
+}
+
+// editColumns are what a wish hands over to its message.
+var editColumns = []string{editedBody.inline, editedBody.blob, "EditedType", "EditedVersion", "EditedSize", "EditNote"}
+
+func editOf(v values) map[string]any {
+	edit := map[string]any{}
+	for _, name := range editColumns {
+		if value, ok := v.m[name]; ok {
+			edit[name] = value
+		}
+	}
+	return edit
+}
+
+// Edits says whether the wish brings another body.
+func (w Wish) Edits() bool { return len(w.edit) > 0 }
+
+// EditedBlob is the large body that an edit gave to the message; "" = none.
+func (e *Entry) EditedBlob() string { return e.row.string(editedBody.blob) }
+
+// Replayed says whether the message was ever taken back from the dead.
+func (e *Entry) Replayed() bool { return e.status.Replays > 0 }
+
+// Tried is the number of attempts that count since it was filed, or replayed last.
+func (e *Entry) Tried() int { return e.Count - e.base }
+
+// Replay takes a dead message back among those held in its own block, at its old place.
+func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
+	e.Stage, e.Held = weir.Queued, true
+	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays + 1),
+		"FinishedAt": never, "NextAttemptAt": never}
+	if w.Edits() {
+		maps.Copy(v, w.edit)
+		v["EditedAt"] = at
+		e.Message.Version = values{w.edit}.string("EditedVersion")
+	}
+	c.Tail(func(t *Tail) { t.Counts.Dead-- })
+	c.ops = append(c.ops,
+		storage.Op{Kind: storage.Delete, Key: deadKey(e.Seq())},
+		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v})
+}
+
+// RefuseReplay writes why a message stays dead.
+func (c *Change) RefuseReplay(e *Entry, reason string) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"ReplayRefused": reason}})
+}
+
+// LoadEdited reads an edited message with its edited body. NotFound: as with Status, or it
+// was never edited.
+func (s *Store) LoadEdited(ctx context.Context, id weir.ID) (weir.Message, error) {
+	return s.load(ctx, id, true)
+}
