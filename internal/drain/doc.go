@@ -31,6 +31,8 @@
 //     behind all that was filed before: not until the log was read up to that place.
 //   - A release alone may be refused, by whoever cancelled or moved the message; every other
 //     refusal of a commit means that the lane is lost.
+//   - A replayed message goes in front of what waits of its key, never behind what was
+//     delivered, unless by force. The retry that it goes in front of keeps its time.
 //   - At most 64 outcomes are uncommitted: that is all a crash can repeat.
 //
 // # Failure

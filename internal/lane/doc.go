@@ -13,6 +13,7 @@
 //	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → the message it named
 //	k_<hash>               the version of a key and contract that was delivered last
+//	l_<hash>               the delivery of a key that stands last in its order, where some of it died
 //	m_<seq>                the message, its stage and its attempts; never moves
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<place>      a held message of a blocked key, in order
@@ -39,6 +40,9 @@
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in
 //     every state a reader can see, because counters move with the rows they count. In a
 //     lane whose epoch is over, moved stands for what was scheduled or dead.
+//   - A dead message has one x_ row. Whoever takes it back, and that is the holder alone,
+//     counts it among the waiting again and gives it the place it had.
+//   - Of a key with dead messages every delivery moves its l_ row on, in the same commit.
 //   - Nothing is filed in a sealed lane, and nobody holds a closed one.
 //   - Pauses are written together with head, under its ETag, by the API alone.
 //   - Only the writer whose nonce is in tail has ever committed since tail's fence rose.
