@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/telemetry"
 )
 
 // What the process answers when it ends.
@@ -90,14 +92,22 @@ func (s *shell) root() *cobra.Command {
 }
 
 // program makes the Program for a command. Its logs go to stderr: stdout is for what the
-// command has to say.
-func (s *shell) program(verbose bool) (*Program, error) {
+// command has to say. Flush it at the end.
+func (s *shell) program(ctx context.Context, verbose bool) (*Program, error) {
 	collectLess(s.env)
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelInfo
 	}
-	return NewProgram(s.env, slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})))
+	local := slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})
+	export := telemetry.Open(ctx, s.env, buildOf(), local)
+	p, err := NewProgram(s.env, slog.New(export.Log(local)))
+	if err != nil {
+		flush(ctx, export)
+		return nil, err
+	}
+	p.exportTo(ctx, export)
+	return p, nil
 }
 
 // addVerbose adds the flag that every command with logs has.

@@ -25,10 +25,11 @@ func (s *shell) drainCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
 	addVerbose(cmd, &verbose)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := s.program(verbose)
+		p, err := s.program(cmd.Context(), verbose)
 		if err != nil {
 			return failed(err, false)
 		}
+		defer flush(cmd.Context(), p.export)
 		return failed(s.drain(cmd.Context(), p), false)
 	}
 	return cmd

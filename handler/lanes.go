@@ -34,10 +34,11 @@ func (s *shell) lanesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p, err := s.program(verbose)
+		p, err := s.program(cmd.Context(), verbose)
 		if err != nil {
 			return failed(err, false)
 		}
+		defer flush(cmd.Context(), p.export)
 		return failed(s.lanes(cmd.Context(), p, n, undo), false)
 	}
 	return cmd

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weir/internal/telemetry"
 )
 
 func main() {
@@ -28,7 +30,10 @@ func main() {
 // would not start us again, and never 200, for it would not count it.
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
-	log := slog.New(slog.NewJSONHandler(s.stdout, nil))
+	local := slog.NewJSONHandler(s.stdout, nil)
+	export := telemetry.Open(ctx, s.env, buildOf(), local)
+	defer flush(ctx, export)
+	log := slog.New(export.Log(local))
 	program, err := NewProgram(s.env, log)
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -36,6 +41,7 @@ func (s *shell) serve(ctx context.Context) error {
 		}
 		return err
 	}
+	program.exportTo(ctx, export)
 	listener, err := listen(s.env)
 	if err != nil {
 		log.Error("handler: cannot listen", "err", err)

@@ -48,10 +48,11 @@ func (s *shell) pollCommand() *cobra.Command {
 	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "how many averages before the period's end to stop")
 	addVerbose(cmd, &f.verbose)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := s.program(f.verbose)
+		p, err := s.program(cmd.Context(), f.verbose)
 		if err != nil {
 			return failed(err, false)
 		}
+		defer flush(cmd.Context(), p.export)
 		cfg := f.config(p.settings, flags.Changed)
 		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
 			return err
@@ -88,7 +89,7 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
 	if err != nil {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
-	meter := poll.NewMeter(p.client, time.Now)
+	meter := poll.NewMeter(p.sender(), time.Now)
 	c := p.consumer(store, meter, cfg.NotAfter(s.started))
 	sweeper := p.sweeper(store, c.Drainer)
 	sweeper.Schedules = c.runner

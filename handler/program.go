@@ -40,7 +40,8 @@ type Program struct {
 	counter   *azure.Counter
 	metrics   *telemetry.Metrics
 	calendar  *calendar.Calendar
-	instance  string // of the platform; empty = not on one
+	export    *telemetry.Export // nil = nothing is sent to a collector
+	instance  string            // of the platform; empty = not on one
 
 	ready   atomic.Pointer[http.Handler] // set once storage is open
 	drainer atomic.Pointer[drain.Drainer]
@@ -211,7 +212,7 @@ func (p *Program) newBell(store *lane.Store) *ticket.Bell {
 func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 	s := p.settings
 	return drain.Config{
-		Store: store, Leases: p.account.Leases(), Sender: p.client, Bell: bell,
+		Store: store, Leases: p.account.Leases(), Sender: p.sender(), Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
 		Observer: p.observer(), Name: p.processName(),

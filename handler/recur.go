@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 	_ "time/tzdata" // the platform's own time tables may be missing
 
@@ -8,7 +9,9 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/recur"
+	"weir/internal/telemetry"
 	"weir/internal/ticket"
+	"weir/internal/weir"
 )
 
 // schedules makes what runs recurring messages, and their function's routes.
@@ -25,7 +28,7 @@ func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appen
 func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: time.Now},
-		Log:       recurLog{appender, store},
+		Log:       recurLog{appender, store, p.export},
 		Contracts: p.contracts, Bell: bell, Now: time.Now, Logger: p.log,
 	})
 }
@@ -34,4 +37,14 @@ func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ti
 type recurLog struct {
 	*lane.Appender
 	*lane.Store
+	export *telemetry.Export
+}
+
+// Append implements recur.Log.
+func (l recurLog) Append(ctx context.Context, m weir.Message, idempotencyKey string) (filed lane.Receipt, err error) {
+	err = l.export.File(ctx, &m, func(ctx context.Context) error {
+		filed, err = l.Appender.Append(ctx, m, idempotencyKey)
+		return err
+	})
+	return filed, err
 }

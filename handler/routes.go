@@ -52,8 +52,8 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	appender := p.newAppender(store, drainer)
 	appender.Sealed = p.lookAgain
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
-	add("receive", "/api/messages", http.MethodPost, &receive.Function{
-		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})
+	add("receive", "/api/messages", http.MethodPost, p.export.Receive("/api/messages", &receive.Function{
+		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log}))
 	call := caller{drainer, bell}
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:    wrap("status", &status.Function{Log: store, Logger: p.log}),

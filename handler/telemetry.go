@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -27,6 +28,28 @@ func buildOf() telemetry.Build {
 	}
 	v := versionOf(info)
 	return telemetry.Build{Version: v.version, Commit: v.commit, GoVersion: runtime.Version()}
+}
+
+// flushTimeout is what sending the last spans and records may take. With stopTimeout it is
+// less than the host waits.
+const flushTimeout = 1500 * time.Millisecond
+
+// flush sends what is left, whether or not ctx has ended.
+func flush(ctx context.Context, e *telemetry.Export) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	e.Close(limited)
+}
+
+// exportTo has traces and metrics sent. Call it before the program runs.
+func (p *Program) exportTo(ctx context.Context, e *telemetry.Export) {
+	p.export = e
+	e.Metrics(ctx, p.metrics.Registry)
+}
+
+// sender makes the attempts, and their spans.
+func (p *Program) sender() drain.Sender {
+	return p.export.Sender(p.client, p.settings.Delivery.Method, p.settings.Delivery.URL)
 }
 
 // newAppender makes an appender that offers to the drainer what it files, and counts it.

@@ -116,8 +116,8 @@ func describe(filed lane.Receipt, asked options) receipt {
 
 func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
 	m := filed.Message
-	f.Logger.Info("receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
-		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage))
+	f.Logger.InfoContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
+		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
 func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *options) (lane.Receipt, error) {

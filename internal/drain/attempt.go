@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"weir/internal/lane"
 	"weir/internal/lease"
@@ -26,7 +27,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	}
 	outcome := r.gate.judge(c.entry, result, r.Now())
 	r.log.Info("drain: attempt", "message_id", c.entry.Message.ID.String(), "seq", c.entry.Seq(), "fence", r.fence,
-		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result))
+		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result), "trace_id", c.entry.Message.TraceID())
 	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
 	if err != nil {
@@ -96,8 +97,23 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	if r.late() {
 		return r.tooLate(), nil
 	}
-	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1})
+	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
 	return result, nil
+}
+
+// waitsSince is when the attempt that comes now could have been made, if nothing had been in
+// its way.
+func waitsSince(e *lane.Entry) time.Time {
+	since := e.Message.AcceptedAt
+	if e.Message.DueAt.After(since) {
+		since = e.Message.DueAt
+	}
+	if n := len(e.Attempts); n > 0 {
+		if last := e.Attempts[n-1]; last.At.Add(last.Duration).After(since) {
+			since = last.At.Add(last.Duration)
+		}
+	}
+	return since
 }
 
 // enter waits until this process may make one more attempt.

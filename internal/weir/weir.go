@@ -53,6 +53,14 @@ func (m *Message) Public() ID {
 	return m.Origin
 }
 
+// TraceID is the trace that the message belongs to; empty = none.
+func (m *Message) TraceID() string {
+	if parts := strings.Split(m.TraceParent, "-"); len(parts) == 4 {
+		return parts[1]
+	}
+	return ""
+}
+
 // Outcome is what an attempt came to.
 type Outcome string
 
@@ -68,8 +76,9 @@ const (
 // Delivery is one attempt to be made.
 type Delivery struct {
 	Message *Message
-	Fence   int64 // rises each time the lane changes hands
-	Attempt int   // from 1
+	Fence   int64     // rises each time the lane changes hands
+	Attempt int       // from 1
+	Since   time.Time // when it could have been made: when the message was accepted or due, or the attempt before ended
 }
 
 // Result is what came of an attempt.

@@ -1,0 +1,136 @@
+package telemetry
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"weir/internal/drain"
+	"weir/internal/weir"
+)
+
+// Sender makes two spans of each attempt, in the message's trace: wait, from when it could
+// have been made to when it began, and deliver. The CMS gets the traceparent of the second.
+// Method and address are those of the settings.
+func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
+	if e == nil || e.tracer == nil {
+		return next
+	}
+	s := &sender{next: next, tracer: e.tracer, now: time.Now, fixed: []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}, ended: map[weir.ID]time.Time{}}
+	if u, err := url.Parse(address); err == nil {
+		s.fixed = append(s.fixed, semconv.URLScheme(u.Scheme), semconv.ServerAddress(u.Hostname()))
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			s.fixed = append(s.fixed, semconv.ServerPort(port))
+		}
+	}
+	return s
+}
+
+type sender struct {
+	next   drain.Sender
+	tracer trace.Tracer
+	now    func() time.Time
+	fixed  []attribute.KeyValue // of every attempt
+
+	mu    sync.Mutex
+	ended map[weir.ID]time.Time // when attempts ended that are in nobody's record
+}
+
+// maxEnded bounds what is remembered of attempts; past it, waits begin earlier.
+const maxEnded = 1000
+
+// Send implements drain.Sender.
+func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	began := s.now()
+	parent := w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: d.Message.TraceParent})
+	common := append(place(d.Message.Public(), d.Message.ID), attribute.String("weir.key", d.Message.Key), attribute.String("weir.contract", d.Message.Contract), attribute.Int("weir.attempt", d.Attempt))
+	parent = s.wait(parent, d, began, common)
+	ctx, span := s.tracer.Start(parent, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
+		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
+	defer span.End() // also when the attempt panics
+	m := *d.Message
+	m.TraceParent = traceParent(ctx)
+	d.Message = &m
+	r := s.next.Send(ctx, d)
+	s.remember(d, r)
+	if span.IsRecording() {
+		conclude(span, d, r)
+	}
+	return r
+}
+
+// parentCarrierKey is the name that propagators ask a carrier for.
+const parentCarrierKey = "traceparent"
+
+// traceParent is the context's span as a header.
+func traceParent(ctx context.Context) string {
+	c := propagation.MapCarrier{}
+	w3c.Inject(ctx, c)
+	return c[parentCarrierKey]
+}
+
+// wait makes the span of the time before the attempt. It gives back the context of what
+// comes next, which is the same unless the message has no trace: then this is its root.
+func (s *sender) wait(parent context.Context, d weir.Delivery, began time.Time, attrs []attribute.KeyValue) context.Context {
+	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)), trace.WithAttributes(attrs...))
+	span.End(trace.WithTimestamp(began))
+	if trace.SpanContextFromContext(parent).IsValid() {
+		return parent
+	}
+	return ctx
+}
+
+// waitedSince is when the attempt could have been made. Clocks of processes differ: it is
+// never later than it was.
+func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
+	s.mu.Lock()
+	since := s.ended[d.Message.ID]
+	s.mu.Unlock()
+	if d.Since.After(since) {
+		since = d.Since
+	}
+	if since.IsZero() || since.After(began) {
+		return began
+	}
+	return since
+}
+
+// remember notes the end of an attempt that counts for nobody, and so is not recorded.
+func (s *sender) remember(d weir.Delivery, r weir.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Outcome != weir.OutcomeUnavailable {
+		delete(s.ended, d.Message.ID)
+		return
+	}
+	if len(s.ended) >= maxEnded {
+		clear(s.ended)
+	}
+	s.ended[d.Message.ID] = s.now()
+}
+
+// conclude says on a span what came of the attempt. The CMS's words are not among it: they
+// may repeat the message.
+func conclude(span trace.Span, d weir.Delivery, r weir.Result) {
+	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence), semconv.HTTPRequestBodySize(d.Message.Size))
+	if d.Attempt > 1 {
+		span.SetAttributes(semconv.HTTPRequestResendCount(d.Attempt - 1))
+	}
+	kind, words := string(r.Outcome), r.Reason
+	if r.Status != 0 {
+		span.SetAttributes(semconv.HTTPResponseStatusCode(r.Status))
+		kind, words = strconv.Itoa(r.Status), ""
+	}
+	if r.Outcome != weir.OutcomeDelivered {
+		span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+		span.SetStatus(codes.Error, words)
+	}
+}

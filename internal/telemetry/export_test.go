@@ -1,0 +1,302 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/telemetry"
+	"weir/internal/weir"
+	"weir/tools/collector"
+)
+
+// These tests are not parallel: the SDK reads its settings from the process's environment.
+
+const upstream = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func newCollector(t *testing.T) *collector.Collector {
+	t.Helper()
+	c, err := collector.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// open starts an export as a process would. The function ends it, and sends what is left.
+func open(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
+	t.Helper()
+	for i := 0; i < len(env); i += 2 {
+		t.Setenv(env[i], env[i+1])
+	}
+	e := telemetry.Open(t.Context(), os.Getenv, telemetry.Build{Version: "v1"}, local)
+	closed := false
+	end := func() {
+		if !closed {
+			closed = true
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			e.Close(ctx)
+		}
+	}
+	t.Cleanup(end)
+	return e, end
+}
+
+// post sends a request through Receive, and gives the traceparent that the message gets.
+func post(e *telemetry.Export, traceparent string) (kept string) {
+	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept = r.Header.Get("Traceparent")
+		w.Header().Set("Location", "http://weir.example/api/messages/"+message("").ID.String())
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>"))
+	if traceparent != "" {
+		r.Header.Set("Traceparent", traceparent)
+	}
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	return kept
+}
+
+func message(traceparent string) *weir.Message {
+	return &weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article", Key: "/a",
+		TraceParent: traceparent, Body: []byte("<secret/>"), Size: 9}
+}
+
+// cms answers attempts in turn, and keeps what it was sent.
+type cms struct {
+	answers []weir.Result
+	got     []string // traceparents
+}
+
+func (c *cms) Send(_ context.Context, d weir.Delivery) weir.Result {
+	c.got = append(c.got, d.Message.TraceParent)
+	r := c.answers[0]
+	c.answers = c.answers[1:]
+	return r
+}
+
+func find(t *testing.T, spans []collector.Span, name string) []collector.Span {
+	t.Helper()
+	var found []collector.Span
+	for _, s := range spans {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func TestExport_Off(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"NotAsked": {},
+		"Disabled": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
+		"None":     {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"},
+		"Empty":    {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "", "OTEL_SERVICE_NAME": "weir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := telemetry.Open(t.Context(), func(name string) string { return env[name] }, telemetry.Build{}, slog.DiscardHandler)
+			if e != nil {
+				t.Fatal("exports")
+			}
+			sender, local := &cms{}, slog.DiscardHandler
+			if e.Sender(sender, "POST", "http://cms.example") != sender || e.Log(local) != local {
+				t.Error("something stands between")
+			}
+			if kept := post(e, upstream); kept != upstream {
+				t.Errorf("the traceparent became %q", kept)
+			}
+			e.Metrics(t.Context(), nil)
+			e.Close(t.Context())
+		})
+	}
+}
+
+func TestExport_OneTraceOverProcesses(t *testing.T) {
+	c := newCollector(t)
+	first, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none", "OTEL_SERVICE_NAME", "front")
+	kept := post(first, upstream)
+	end()
+
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"}, {Outcome: weir.OutcomeRetry, Status: 500, Reason: "500: <secret/>"}, {Outcome: weir.OutcomeDelivered, Status: 201}}}
+	accepted := time.Now().Add(-72 * time.Hour)
+	second, end := open(t, slog.DiscardHandler)
+	sender := second.Sender(server, "POST", "https://cms.example:8443/api?code=hidden")
+	for _, d := range []weir.Delivery{{Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 2, Since: time.Now(), Fence: 7}} {
+		d.Message = message(kept)
+		sender.Send(t.Context(), d)
+		if d.Message.TraceParent != kept {
+			t.Errorf("the message's own traceparent became %q", d.Message.TraceParent)
+		}
+	}
+	end()
+
+	receive := find(t, c.Spans(), "POST /api/messages")
+	waits, delivers := find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
+	if len(receive) != 1 || len(waits) != 3 || len(delivers) != 3 {
+		t.Fatalf("%+v", c.Spans())
+	}
+	root := receive[0]
+	if root.Trace != upstream[3:35] || root.Parent != upstream[36:52] || root.Kind != "SPAN_KIND_SERVER" || root.ByResource["service.name"] != "front" ||
+		root.Attributes["weir.lane"] != "2" || root.Attributes["weir.sequence"] != "3" || root.Attributes["http.response.status_code"] != "202" || root.Failed {
+		t.Errorf("%+v", root)
+	}
+	for i, s := range append(waits, delivers...) {
+		if s.Trace != root.Trace || s.Parent != root.ID {
+			t.Errorf("span %d is not of the trace: %+v", i, s)
+		}
+		for name, value := range s.Attributes {
+			if strings.Contains(value, "secret") || strings.Contains(value, "hidden") {
+				t.Errorf("%s holds %q", name, value)
+			}
+		}
+	}
+	for i, got := range server.got {
+		if want := "00-" + root.Trace + "-" + delivers[i].ID + "-01"; got != want {
+			t.Errorf("attempt %d: the CMS got %s, want %s", i, got, want)
+		}
+		if !waits[i].End.Equal(delivers[i].Start) {
+			t.Errorf("attempt %d: waited until %s, began %s", i, waits[i].End, delivers[i].Start)
+		}
+	}
+	if !waits[0].Start.Equal(accepted.Truncate(time.Nanosecond)) || waits[1].Start.Before(delivers[0].Start) {
+		t.Errorf("waits began %s and %s", waits[0].Start, waits[1].Start)
+	}
+	if a := delivers[1]; a.Kind != "SPAN_KIND_CLIENT" || !a.Failed || a.Attributes["error.type"] != "500" || a.Attributes["weir.outcome"] != "retry" ||
+		a.Attributes["server.address"] != "cms.example" || a.Attributes["server.port"] != "8443" || a.Attributes["weir.key"] != "/a" {
+		t.Errorf("%+v", a)
+	}
+	if a := delivers[2]; a.Failed || a.Attributes["http.response.status_code"] != "201" || a.Attributes["weir.attempt"] != "2" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestExport_UnsampledStaysSo(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
+	end()
+	if len(c.Spans()) != 0 {
+		t.Errorf("%+v", c.Spans())
+	}
+	if got := server.got[0]; !strings.HasPrefix(got, upstream[:36]) || !strings.HasSuffix(got, "-00") {
+		t.Errorf("the CMS got %q", got)
+	}
+}
+
+func TestExport_WithoutUpstream(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
+	kept := post(e, "")
+	m := message("")
+	if err := e.File(t.Context(), m, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}, {Outcome: weir.OutcomeDelivered}}}
+	sender := e.Sender(server, "POST", "http://cms.example")
+	sender.Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
+	sender.Send(t.Context(), weir.Delivery{Message: message(""), Attempt: 1}) // filed before anything was exported
+	end()
+	receive, file, waits, delivers := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "file"), find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
+	if len(receive) != 1 || receive[0].Parent != "" || !strings.Contains(kept, receive[0].Trace) {
+		t.Errorf("kept %q of %+v", kept, receive)
+	}
+	if len(file) != 1 || delivers[0].Parent != file[0].ID || file[0].Trace == receive[0].Trace {
+		t.Errorf("%+v %+v", file, delivers)
+	}
+	if waits[1].Parent != "" || delivers[1].Parent != waits[1].ID {
+		t.Errorf("%+v %+v", waits[1], delivers[1])
+	}
+}
+
+func TestExport_Logs(t *testing.T) {
+	c := newCollector(t)
+	var text bytes.Buffer
+	local := slog.NewJSONHandler(&text, nil)
+	e, end := open(t, local, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL()+"/v1/logs")
+	log := slog.New(e.Log(local)).With("lane", 2)
+	log.Debug("drain: nobody wants to know")
+	log.Info("drain: attempt", telemetry.TraceIDKey, upstream[3:35])
+	log.Info("drain: attempt", telemetry.TraceIDKey, "")
+	end()
+	got := c.Records()
+	if len(got) != 2 || got[0].Text != "drain: attempt" || got[0].Severity != "INFO" || got[0].Trace != upstream[3:35] || got[1].Trace != "" {
+		t.Errorf("%+v", got)
+	}
+	if lines := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); lines != 2 {
+		t.Errorf("%d lines in:\n%s", lines, text.String())
+	}
+}
+
+func TestExport_Metrics(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	m, _ := setup()
+	e.Metrics(t.Context(), m.Registry)
+	m.Filed([]weir.Message{{Contract: "article"}})
+	end()
+	for _, name := range []string{"weir_messages_accepted_total", "weir_delivery_lag_seconds", "weir_build_info", "go_goroutines"} {
+		if c.Points(name) == 0 {
+			t.Errorf("nothing came of %s", name)
+		}
+	}
+}
+
+func TestExport_GRPC(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.RPC(), "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	post(e, upstream)
+	end()
+	if spans := c.Spans(); len(spans) != 1 || spans[0].Trace != upstream[3:35] {
+		t.Errorf("%+v", spans)
+	}
+}
+
+func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
+	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"}, {"OTEL_TRACES_EXPORTER", "zipkin"}} {
+		t.Run(c.name, func(t *testing.T) {
+			var text bytes.Buffer
+			e, end := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1", c.name, c.value)
+			if kept := post(e, upstream); kept != upstream {
+				t.Errorf("kept %q", kept)
+			}
+			end()
+			if !strings.Contains(text.String(), c.value) {
+				t.Errorf("not told:\n%s", text.String())
+			}
+		})
+	}
+}
+
+// A collector that does not answer holds up neither attempts nor the end.
+func TestExport_CollectorHangs(t *testing.T) {
+	c := newCollector(t)
+	defer c.Hang()()
+	var text bytes.Buffer
+	e, _ := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_BSP_SCHEDULE_DELAY", "1")
+	server := &cms{}
+	sender := e.Sender(server, "POST", "http://cms.example")
+	for range 10_000 { // the SDK's queue holds 2,048
+		server.answers = []weir.Result{{Outcome: weir.OutcomeDelivered}}
+		sender.Send(t.Context(), weir.Delivery{Message: message(upstream), Attempt: 1})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	e.Close(ctx)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+	if !strings.Contains(text.String(), "not all was exported") {
+		t.Errorf("not told:\n%s", text.String())
+	}
+}

@@ -1,0 +1,53 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	logsdk "go.opentelemetry.io/otel/sdk/log"
+	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+	tracesdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// The protocols of OTLP that can be spoken. Endpoints, headers, certificates, compression
+// and timeouts are read from the environment by the exporters themselves.
+const (
+	httpProtobuf = "http/protobuf"
+	grpcProtocol = "grpc"
+)
+
+// newSpanExporter gives nil where there is no protocol; so do the other two.
+func newSpanExporter(ctx context.Context, protocol string) (tracesdk.SpanExporter, error) {
+	switch protocol {
+	case httpProtobuf:
+		return otlptracehttp.New(ctx)
+	case grpcProtocol:
+		return otlptracegrpc.New(ctx)
+	}
+	return nil, nil
+}
+
+func newMetricExporter(ctx context.Context, protocol string) (metricsdk.Exporter, error) {
+	switch protocol {
+	case httpProtobuf:
+		return otlpmetrichttp.New(ctx)
+	case grpcProtocol:
+		return otlpmetricgrpc.New(ctx)
+	}
+	return nil, nil
+}
+
+func newLogExporter(ctx context.Context, protocol string) (logsdk.Exporter, error) {
+	switch protocol {
+	case httpProtobuf:
+		return otlploghttp.New(ctx)
+	case grpcProtocol:
+		return otlploggrpc.New(ctx)
+	}
+	return nil, nil
+}

@@ -1,0 +1,28 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"weir/internal/weir"
+)
+
+// File makes a span of filing a message that no request brought, and gives the message its
+// traceparent. The function files it.
+func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
+	if e == nil || e.tracer == nil {
+		return file(ctx)
+	}
+	ctx, span := e.tracer.Start(ctx, "file", trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.String("weir.key", m.Key), attribute.String("weir.contract", m.Contract)))
+	defer span.End()
+	m.TraceParent = traceParent(ctx)
+	err := file(ctx)
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+	}
+	return err
+}

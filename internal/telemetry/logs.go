@@ -1,0 +1,55 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// TraceIDKey is the log key of a message's trace. A record that has it belongs to that
+// trace, also where no span is under way.
+const TraceIDKey = "trace_id"
+
+// exported are the log records on their way to the collector: those that are logged here
+// too, no more.
+type exported struct {
+	slog.Handler
+	local slog.Handler
+}
+
+func newLogs(p log.LoggerProvider, local slog.Handler) slog.Handler {
+	return exported{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(p)), local}
+}
+
+// Enabled implements slog.Handler.
+func (h exported) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.local.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (h exported) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return exported{h.Handler.WithAttrs(attrs), h.local}
+}
+
+// WithGroup implements slog.Handler.
+func (h exported) WithGroup(name string) slog.Handler {
+	return exported{h.Handler.WithGroup(name), h.local}
+}
+
+// Handle implements slog.Handler.
+func (h exported) Handle(ctx context.Context, r slog.Record) error {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		r.Attrs(func(a slog.Attr) bool {
+			id, err := trace.TraceIDFromHex(a.Value.String())
+			if a.Key != TraceIDKey || err != nil {
+				return true
+			}
+			ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
+			return false
+		})
+	}
+	return h.Handler.Handle(ctx, r)
+}

@@ -1,0 +1,85 @@
+package telemetry
+
+import (
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"weir/internal/weir"
+)
+
+// w3c reads and writes trace contexts.
+var w3c propagation.TraceContext
+
+// Receive makes a span of each request, which continues the upstream's trace. The request
+// goes on with the span's own traceparent in the place of the upstream's: it is kept with
+// the message, so that whatever is done with it later belongs to this span.
+func (e *Export) Receive(route string, next http.Handler) http.Handler {
+	if e == nil || e.tracer == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headers := propagation.HeaderCarrier(r.Header)
+		ctx, span := e.tracer.Start(w3c.Extract(r.Context(), headers), r.Method+" "+route, trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route), semconv.URLScheme("http"), semconv.URLPath(r.URL.Path)))
+		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // unless it answers
+		defer func() {
+			if span.IsRecording() {
+				span.SetAttributes(append(filed(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
+			}
+			if rec.status >= http.StatusInternalServerError {
+				span.SetStatus(codes.Error, "")
+			}
+			span.End()
+		}()
+		r = r.WithContext(ctx)
+		r.Header = r.Header.Clone()
+		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// filed says of an answer which message it tells of; nothing of a refusal.
+func filed(h http.Header) []attribute.KeyValue {
+	location := h.Get("Location")
+	id, err := weir.ParseID(location[strings.LastIndexByte(location, '/')+1:])
+	if err != nil {
+		return nil
+	}
+	return place(id, id)
+}
+
+// place are the attributes of which message it is and where it stands.
+func place(public, at weir.ID) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("weir.message_id", public.String()),
+		attribute.Int("weir.lane", at.Lane), attribute.Int64("weir.sequence", at.Seq)}
+}
+
+// recorder remembers the status.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+// Unwrap lets http.ResponseController reach what the recorder does not implement.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) WriteHeader(status int) {
+	if !r.wrote {
+		r.status, r.wrote = status, true
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if !r.wrote {
+		r.WriteHeader(http.StatusOK)
+	}
+	return r.ResponseWriter.Write(p)
+}

@@ -1,0 +1,244 @@
+// Package collector is a small stand-in for an OpenTelemetry collector: it takes OTLP over
+// HTTP (protobuf) and over gRPC on loopback, and keeps what it got.
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	logspb "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	spanpb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// Span is a span as it came.
+type Span struct {
+	Name, Kind             string
+	Trace, ID, Parent      string // hex
+	Start, End             time.Time
+	Failed                 bool
+	Attributes, ByResource map[string]string
+}
+
+// Record is a log record as it came.
+type Record struct{ Text, Severity, Trace, Span string }
+
+// Collector takes what is exported. Safe for concurrent use.
+type Collector struct {
+	mu       sync.Mutex
+	spans    []Span
+	records  []Record
+	metrics  map[string]int // points by name
+	requests int
+	hang     chan struct{} // nil = answers at once
+
+	server *http.Server
+	grpc   *grpc.Server
+	web    net.Listener
+	rpc    net.Listener
+}
+
+// Start listens on two free ports of loopback. Close it.
+func Start() (*Collector, error) {
+	c := &Collector{metrics: map[string]int{}}
+	var err error
+	if c.web, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	if c.rpc, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		c.web.Close()
+		return nil, err
+	}
+	c.server = &http.Server{Handler: http.HandlerFunc(c.serve), ReadHeaderTimeout: 10 * time.Second}
+	c.grpc = grpc.NewServer()
+	tracepb.RegisterTraceServiceServer(c.grpc, traceServer{c: c})
+	go c.server.Serve(c.web)
+	go c.grpc.Serve(c.rpc)
+	return c, nil
+}
+
+// Close ends it.
+func (c *Collector) Close() {
+	c.server.Close()
+	c.grpc.Stop()
+}
+
+// URL is its address for http/protobuf.
+func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
+
+// RPC is its address for gRPC, which takes traces alone.
+func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
+
+// Hang has it answer nothing until the function it gives back is called.
+func (c *Collector) Hang() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hang := make(chan struct{})
+	c.hang = hang
+	return func() { close(hang) }
+}
+
+// Spans are those that came so far.
+func (c *Collector) Spans() []Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Span(nil), c.spans...)
+}
+
+// Records are the log records that came so far.
+func (c *Collector) Records() []Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Record(nil), c.records...)
+}
+
+// Points says how many data points of a metric have come.
+func (c *Collector) Points(metric string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.metrics[metric]
+}
+
+// Requests is how many have come, answered or not.
+func (c *Collector) Requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests
+}
+
+func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := read(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	c.requests++
+	hang := c.hang
+	c.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if err := c.take(r.URL.Path, body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+func read(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.Header.Get("Content-Encoding") != "gzip" {
+		return body, err
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(unzip)
+}
+
+// take keeps what a body holds, which its path tells.
+func (c *Collector) take(path string, body []byte) error {
+	switch path {
+	case "/v1/traces":
+		var m tracepb.ExportTraceServiceRequest
+		if err := proto.Unmarshal(body, &m); err != nil {
+			return err
+		}
+		c.takeSpans(&m)
+	case "/v1/metrics":
+		var m metricspb.ExportMetricsServiceRequest
+		if err := proto.Unmarshal(body, &m); err != nil {
+			return err
+		}
+		c.takeMetrics(&m)
+	case "/v1/logs":
+		var m logspb.ExportLogsServiceRequest
+		if err := proto.Unmarshal(body, &m); err != nil {
+			return err
+		}
+		c.takeLogs(&m)
+	}
+	return nil
+}
+
+func (c *Collector) takeSpans(m *tracepb.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range m.ResourceSpans {
+		for _, s := range r.ScopeSpans {
+			for _, span := range s.Spans {
+				c.spans = append(c.spans, spanOf(span, r.Resource.GetAttributes()))
+			}
+		}
+	}
+}
+
+func spanOf(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
+	return Span{
+		Name: s.Name, Kind: s.Kind.String(), Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
+		Start: time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)),
+		Failed: s.Status.GetCode() == spanpb.Status_STATUS_CODE_ERROR, Attributes: texts(s.Attributes), ByResource: texts(resource),
+	}
+}
+
+// texts are attributes as text, whatever their type.
+func texts(attributes []*commonpb.KeyValue) map[string]string {
+	out := map[string]string{}
+	for _, a := range attributes {
+		out[a.Key] = text(a.Value)
+	}
+	return out
+}
+
+func (c *Collector) takeMetrics(m *metricspb.ExportMetricsServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range m.ResourceMetrics {
+		for _, s := range r.ScopeMetrics {
+			for _, metric := range s.Metrics {
+				c.metrics[metric.Name] += len(metric.GetSum().GetDataPoints()) + len(metric.GetGauge().GetDataPoints()) + len(metric.GetHistogram().GetDataPoints())
+			}
+		}
+	}
+}
+
+func (c *Collector) takeLogs(m *logspb.ExportLogsServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range m.ResourceLogs {
+		for _, s := range r.ScopeLogs {
+			for _, l := range s.LogRecords {
+				c.records = append(c.records, Record{Text: text(l.Body), Severity: l.SeverityText, Trace: hex.EncodeToString(l.TraceId), Span: hex.EncodeToString(l.SpanId)})
+			}
+		}
+	}
+}
+
+// traceServer is the gRPC service.
+type traceServer struct {
+	tracepb.UnimplementedTraceServiceServer
+	c *Collector
+}
+
+// Export implements the service.
+func (s traceServer) Export(_ context.Context, m *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
+	s.c.takeSpans(m)
+	return &tracepb.ExportTraceServiceResponse{}, nil
+}

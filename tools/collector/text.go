@@ -1,0 +1,20 @@
+package collector
+
+import (
+	"strconv"
+
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+)
+
+// text is a value as text: strings, numbers and booleans, which is all we send.
+func text(v *commonpb.AnyValue) string {
+	switch v := v.GetValue().(type) {
+	case *commonpb.AnyValue_StringValue:
+		return v.StringValue
+	case *commonpb.AnyValue_IntValue:
+		return strconv.FormatInt(v.IntValue, 10)
+	case *commonpb.AnyValue_BoolValue:
+		return strconv.FormatBool(v.BoolValue)
+	}
+	return ""
+}
