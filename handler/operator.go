@@ -25,6 +25,7 @@ type operator struct {
 // is in Program.routes.
 func (o *operator) routes() {
 	o.pauses()
+	o.replays()
 	keeper := o.keepHistory(o.store)
 	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
 	o.view("/api/openapi.yaml", openapi.Handler())

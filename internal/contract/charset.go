@@ -226,3 +226,12 @@ func malformedAt(rule, message, before string) error {
 	return malformed(fmt.Sprintf("line %d, column %d: %s", line, column, message),
 		weir.Problem{Rule: rule, Message: message, Line: line, Column: column})
 }
+
+// Text gives a body as UTF-8, without byte order mark and with its XML declaration blanked.
+func Text(contentType string, body []byte) (string, error) {
+	charset, err := mediaType(contentType)
+	if err != nil {
+		return "", err
+	}
+	return decode(body, charset)
+}

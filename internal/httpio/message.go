@@ -24,7 +24,16 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
+	Edited        *edited    `json:"edited,omitempty"`
+	Replays       int        `json:"replays,omitempty"`
+	ReplayRefused string     `json:"replayRefused,omitempty"`
 	AttemptLog    []attempt  `json:"attemptLog,omitempty"`
+}
+
+// edited tells of the body that is sent in place of the one that was accepted.
+type edited struct {
+	At   time.Time `json:"at"`
+	Note string    `json:"note,omitempty"`
 }
 
 // attempt is one try as users see it.
@@ -45,6 +54,10 @@ func DescribeStatus(st weir.Status) Message {
 		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version,
 		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: moment(m.DueAt), FinishedAt: moment(st.FinishedAt), NextAttemptAt: moment(st.NextAttemptAt),
 		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError,
+		Replays: st.Replays, ReplayRefused: st.ReplayRefused,
+	}
+	if !st.EditedAt.IsZero() {
+		a.Edited = &edited{st.EditedAt, st.EditNote}
 	}
 	if st.Stage == weir.Delivered {
 		a.DeliveredAt = a.FinishedAt

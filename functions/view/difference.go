@@ -1,0 +1,87 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/beevik/etree"
+
+	"weir/internal/contract"
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Bodies reads messages with their bodies. NotFound for an edited one says that there is
+// none.
+type Bodies interface {
+	Load(ctx context.Context, id weir.ID) (weir.Message, error)
+	LoadEdited(ctx context.Context, id weir.ID) (weir.Message, error)
+}
+
+// Difference serves GET /api/messages/{id}/difference: what an edit changed. All fields are
+// needed.
+type Difference struct {
+	Bodies Bodies
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id".
+func (f *Difference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := f.difference(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, struct {
+		Difference string `json:"difference"`
+	}{text})
+}
+
+func (f *Difference) difference(r *http.Request) (string, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return "", err
+	}
+	edited, err := f.Bodies.LoadEdited(r.Context(), id)
+	if err != nil {
+		return "", err
+	}
+	accepted, err := f.Bodies.Load(r.Context(), id)
+	if err != nil {
+		return "", err
+	}
+	return compare(&accepted, &edited), nil
+}
+
+// compare gives a unified diff. Both bodies are laid out alike first, an element a line, for
+// many upstreams send all in one line; where they differ in layout alone, they are compared
+// as they are.
+func compare(accepted, edited *weir.Message) string {
+	before, after := indented(accepted), indented(edited)
+	if before == after {
+		before, after = string(accepted.Body), string(edited.Body)
+	}
+	return udiff.Unified("accepted", "edited", before, after)
+}
+
+// indentMax is the size up to which a body is laid out: it takes many times that in memory.
+const indentMax = 4 << 20
+
+func indented(m *weir.Message) string {
+	text, err := contract.Text(m.ContentType, m.Body)
+	if err != nil || len(text) > indentMax {
+		return string(m.Body)
+	}
+	document := etree.NewDocument()
+	if err := document.ReadFromString(text); err != nil {
+		return text
+	}
+	document.Indent(2)
+	laidOut, err := document.WriteToString()
+	if err != nil {
+		return text
+	}
+	return laidOut
+}

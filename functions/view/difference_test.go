@@ -1,0 +1,56 @@
+package view_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weir/functions/view"
+	"weir/internal/weir"
+)
+
+type bodies struct{ accepted, edited string }
+
+func (b bodies) Load(context.Context, weir.ID) (weir.Message, error) {
+	return weir.Message{ContentType: "application/xml", Body: []byte(b.accepted)}, nil
+}
+
+func (b bodies) LoadEdited(context.Context, weir.ID) (weir.Message, error) {
+	if b.edited == "" {
+		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
+	}
+	return weir.Message{ContentType: "application/xml", Body: []byte(b.edited)}, nil
+}
+
+func TestDifference(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bodies
+		status int
+		want   string
+	}{
+		"one line": {bodies{`<a path="/x"><title>Helo</title><text>long</text></a>`, `<a path="/x"><title>Hello</title><text>long</text></a>`}, 200,
+			"--- accepted\n+++ edited\n@@ -1,4 +1,4 @@\n <a path=\"/x\">\n-  <title>Helo</title>\n+  <title>Hello</title>\n   <text>long</text>\n </a>\n"},
+		"layout alone": {bodies{"<a><b/></a>", "<a>\n<b/></a>"}, 200, "--- accepted\n+++ edited\n@@ -1 +1,2 @@\n-<a><b/></a>\n\\ No newline at end of file\n+<a>\n+<b/></a>\n\\ No newline at end of file\n"},
+		"nothing":      {bodies{"<a/>", "<a/>"}, 200, ""},
+		"Latin-1": {bodies{"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>\xe4</a>", "<a>ö</a>"}, 200,
+			"--- accepted\n+++ edited\n@@ -1 +1 @@\n-<a>ä</a>\n+<a>ö</a>\n"},
+		"not edited": {bodies{"<a/>", ""}, 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mux := http.NewServeMux()
+			mux.Handle("/api/messages/{id}/difference", &view.Difference{Bodies: c.bodies, Logger: slog.New(slog.DiscardHandler)})
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String()+"/difference", nil))
+			var got struct{ Difference string }
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status || strings.TrimSpace(got.Difference) != strings.TrimSpace(c.want) {
+				t.Errorf("%d %v:\n%s\nwant\n%s", w.Code, err, got.Difference, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Accepter turns a body into a message, or says every problem.
+type Accepter interface {
+	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
+}
+
+// EditLog is what an edit needs of the log.
+type EditLog interface {
+	Replayer
+	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
+// Edit serves POST /api/messages/{id}/edit: a dead message is delivered after all, with the
+// body of the request. What was accepted is kept. All fields are needed.
+type Edit struct {
+	Contracts Accepter
+	Log       EditLog
+	Caller    Caller
+	MaxBody   int64
+	Logger    *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id".
+func (f *Edit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	st, err := f.edit(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	replayed(w, st, f.Caller)
+	f.Logger.Info("write: edited", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+}
+
+func (f *Edit) edit(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	force, err := forced(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	note, err := noteOf(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	body, err := httpio.ReadBody(w, r, f.MaxBody)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	st, err := f.Log.Status(r.Context(), id)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
+	if err == nil {
+		err = same(&st.Message, &m)
+	}
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force, Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note}})
+}
+
+// noteOf reads the parameter note.
+func noteOf(r *http.Request) (string, error) {
+	note := strings.TrimSpace(r.URL.Query().Get("note"))
+	if n := utf8.RuneCountInString(note); n > weir.MaxReason || !utf8.ValidString(note) {
+		return "", &weir.Error{Kind: weir.Malformed, Op: "edit", Message: fmt.Sprintf("the note has %d characters and may have %d", n, weir.MaxReason)}
+	}
+	return note, nil
+}
+
+// same says what makes the corrected message another one: its contract and its key say
+// where it belongs.
+func same(accepted, edited *weir.Message) error {
+	var problems []weir.Problem
+	if edited.Contract != accepted.Contract {
+		problems = append(problems, weir.Problem{Rule: "contract", Message: fmt.Sprintf("it is a message of the contract %q, and the dead one is of %q", edited.Contract, accepted.Contract)})
+	}
+	if edited.Key != accepted.Key {
+		problems = append(problems, weir.Problem{Rule: "key", Message: fmt.Sprintf("its key is %q, and the dead one's is %q", edited.Key, accepted.Key)})
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &weir.Error{Kind: weir.Invalid, Op: "edit", Message: "the body is another message: post it instead", Problems: problems}
+}

@@ -1,0 +1,67 @@
+package write
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Replayer has a dead message delivered after all; see lane.Store.Replay.
+type Replayer interface {
+	Replay(ctx context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error)
+}
+
+// Replay serves POST /api/messages/{id}/replay. All fields are needed.
+type Replay struct {
+	Log    Replayer
+	Caller Caller
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id". 202: it is asked for,
+// and the stage will tell.
+func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	st, err := f.replay(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	replayed(w, st, f.Caller)
+	f.Logger.Info("write: replay asked", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+}
+
+func (f *Replay) replay(r *http.Request) (weir.Status, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	force, err := forced(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force})
+}
+
+// replayed answers with the message as it stands, and has its lane looked at.
+func replayed(w http.ResponseWriter, st weir.Status, caller Caller) {
+	httpio.WriteJSON(w, http.StatusAccepted, httpio.DescribeStatus(st))
+	caller.Call(st.Message.ID.Lane)
+}
+
+// forced reads the parameter force.
+func forced(r *http.Request) (bool, error) {
+	text := r.URL.Query().Get("force")
+	if text == "" {
+		return false, nil
+	}
+	force, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, &weir.Error{Kind: weir.Malformed, Op: "write", Message: "force is true or false"}
+	}
+	return force, nil
+}

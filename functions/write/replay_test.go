@@ -1,0 +1,144 @@
+package write_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/write"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// dead is a log with one dead message.
+type dead struct {
+	message weir.Message
+	asked   []lane.ReplayOptions
+	called  int
+}
+
+func newDead() *dead {
+	return &dead{message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article", Key: "/a", Version: "3"}}
+}
+
+func (d *dead) status() weir.Status {
+	return weir.Status{Message: d.message, Stage: weir.Dead, Replays: 1, ReplayRefused: "too late", EditedAt: now(), EditNote: "a title"}
+}
+
+func (d *dead) Status(context.Context, weir.ID) (weir.Status, error) { return d.status(), nil }
+
+func (d *dead) Replay(_ context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error) {
+	if id != d.message.ID {
+		return weir.Status{}, &weir.Error{Kind: weir.Conflict, Message: "a later message of its key was delivered"}
+	}
+	d.asked = append(d.asked, o)
+	return d.status(), nil
+}
+
+// Accept reads "contract key version".
+func (d *dead) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
+	words := strings.Fields(string(body))
+	if len(words) != 3 {
+		return weir.Message{}, &weir.Error{Kind: weir.Malformed, Message: "not XML"}
+	}
+	return weir.Message{Contract: words[0], Key: words[1], Version: words[2], ContentType: contentType, Body: body}, nil
+}
+
+func (d *dead) Call(lane int) {
+	if lane == 2 {
+		d.called++
+	}
+}
+
+func (d *dead) post(address, body string) *httptest.ResponseRecorder {
+	mux := http.NewServeMux()
+	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
+	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Log: d, Caller: d, MaxBody: 100, Logger: quiet})
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address, strings.NewReader(body))
+	r.Header.Set("Content-Type", "text/xml")
+	mux.ServeHTTP(w, r)
+	return w
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	id, other := newDead().message.ID.String(), weir.ID{Epoch: 1, Seq: 9, Nonce: "00112233445566778899"}.String()
+	for address, c := range map[string]struct {
+		status int
+		force  bool
+	}{
+		id + "/replay":             {202, false},
+		id + "/replay?force=true":  {202, true},
+		id + "/replay?force=false": {202, false},
+		id + "/replay?force=maybe": {400, false},
+		other + "/replay":          {409, false},
+		"nonsense/replay":          {404, false},
+	} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			d := newDead()
+			w := d.post(address, "")
+			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called {
+				t.Fatalf("%d %s, asked %+v, called %d", w.Code, w.Body, d.asked, d.called)
+			}
+			if c.status != 202 {
+				return
+			}
+			if o := d.asked[0]; o.Force != c.force || o.Edit != nil {
+				t.Errorf("asked %+v", o)
+			}
+			var got struct {
+				ID, Stage, ReplayRefused string
+				Replays                  int
+				Edited                   struct {
+					At   time.Time
+					Note string
+				}
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" || got.Replays != 1 || got.ReplayRefused != "too late" ||
+				!got.Edited.At.Equal(now()) || got.Edited.Note != "a title" {
+				t.Errorf("%s, %v", w.Body, err)
+			}
+		})
+	}
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	id := newDead().message.ID.String()
+	for name, c := range map[string]struct {
+		query, body string
+		status      int
+		says        string
+	}{
+		"corrected":        {"", "article /a 4", 202, ""},
+		"by force":         {"?force=true", "article /a 4", 202, ""},
+		"with a note":      {"?note=%20typo%20", "article /a 4", 202, ""},
+		"another key":      {"", "article /b 4", 422, `its key is \"/b\"`},
+		"another contract": {"", "picture /a 4", 422, `the contract \"picture\"`},
+		"not XML":          {"", "x", 400, "not XML"},
+		"too large":        {"", strings.Repeat("x", 101), 413, ""},
+		"a long note":      {"?note=" + strings.Repeat("x", 501), "article /a 4", 400, "may have 500"},
+		"force":            {"?force=2", "article /a 4", 400, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDead()
+			w := d.post(id+"/edit"+c.query, c.body)
+			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called || !strings.Contains(w.Body.String(), c.says) {
+				t.Fatalf("%d %s, asked %+v, called %d", w.Code, w.Body, d.asked, d.called)
+			}
+			if c.status != 202 {
+				return
+			}
+			o := d.asked[0]
+			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" || (e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
+				t.Errorf("asked %+v, %+v", o, o.Edit)
+			}
+		})
+	}
+}
