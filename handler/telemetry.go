@@ -65,5 +65,8 @@ func (p *Program) newAppender(store *lane.Store, drainer *drain.Drainer) *lane.A
 // show shows what a look at a lane has seen.
 func (p *Program) show(number int, c lane.Control) {
 	now := time.Now()
-	p.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(), Paused: map[string]bool{"cms": c.Tail.PausedUntil.After(now)}})
+	_, operator := c.Paused(now)
+	closed, _, _ := p.calendar.At(now)
+	p.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(),
+		Paused: map[string]bool{"operator": operator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }

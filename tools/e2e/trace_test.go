@@ -1,0 +1,95 @@
+package e2e_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/tools/collector"
+)
+
+// The process that took the message dies before it is delivered, and another delivers it:
+// what both did, and what the CMS was sent, is one trace, which is the upstream's.
+func TestTrace_OneOverKilledProcesses(t *testing.T) {
+	c, err := collector.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // milliseconds; what is not sent when a process is killed is lost
+	t.Setenv("OTEL_BLRP_SCHEDULE_DELAY", "100")
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+	s := newSystem(t, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
+	s.faults(`{"down":true}`)
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	s.postTraced("/traced", "00-"+trace+"-"+parent+"-01")
+	named := func(name, outcome string) (found []collector.Span) {
+		for _, span := range c.Spans() {
+			if span.Name == name && (outcome == "" || span.Attributes["weir.outcome"] == outcome) {
+				found = append(found, span)
+			}
+		}
+		return found
+	}
+	s.eventually("receive and a failed attempt are exported", 20*time.Second, func() bool {
+		return len(named("POST /api/messages", "")) == 1 && len(named("deliver", "unavailable")) > 0
+	})
+	first := named("deliver", "unavailable")[0].ByResource["service.instance.id"]
+	s.killNext(0)
+	s.faults(`{}`)
+	s.eventually("the delivery is exported", time.Minute, func() bool { return len(named("deliver", "delivered")) == 1 })
+	s.eventually("metrics and logs too", 20*time.Second, func() bool {
+		return c.Points("weir_delivery_attempts_total") > 0 && traced(c.Records(), "drain: attempt", trace)
+	})
+
+	receive, deliver := named("POST /api/messages", "")[0], named("deliver", "delivered")[0]
+	if receive.Trace != trace || receive.Parent != parent {
+		t.Errorf("receive: %+v", receive)
+	}
+	if deliver.Trace != trace || deliver.Parent != receive.ID || deliver.ByResource["service.instance.id"] == first {
+		t.Errorf("deliver, after %s: %+v", first, deliver)
+	}
+	waited := false
+	for _, w := range named("wait", "") {
+		waited = waited || w.Trace == trace && w.Parent == receive.ID && w.End.Equal(deliver.Start) && !w.Start.After(receive.End)
+	}
+	if !waited {
+		t.Errorf("no span of the wait from acceptance to %s among %+v", deliver.Start, named("wait", ""))
+	}
+	requests := s.requests()
+	if got, want := requests[len(requests)-1].Trace, "00-"+trace+"-"+deliver.ID+"-01"; got != want {
+		t.Errorf("the CMS got %q, want %q", got, want)
+	}
+	s.clean()
+}
+
+func traced(records []collector.Record, text, trace string) bool {
+	for _, r := range records {
+		if r.Text == text && r.Trace == trace {
+			return true
+		}
+	}
+	return false
+}
+
+// postTraced posts as an upstream that traces.
+func (s *system) postTraced(path, traceparent string) {
+	s.t.Helper()
+	body := `<article path="` + path + `" version="1"><title>Traced</title></article>`
+	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	req.Header.Set("Traceparent", traceparent)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		s.t.Fatal(resp.Status)
+	}
+}
