@@ -48,6 +48,9 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 func (p *Program) seen(_ context.Context, number int, c lane.Control) {
 	p.recorder.Waits(number, c.Waiting(), 0)
 	p.show(number, c)
+	if r := p.replays.Load(); r != nil {
+		r.Look(c)
+	}
 }
 
 // filed takes in what was filed.

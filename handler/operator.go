@@ -26,6 +26,7 @@ type operator struct {
 func (o *operator) routes() {
 	o.pauses()
 	o.replays()
+	o.bulk()
 	keeper := o.keepHistory(o.store)
 	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
 	o.view("/api/openapi.yaml", openapi.Handler())

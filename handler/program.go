@@ -18,6 +18,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/recur"
 	"weir/internal/relane"
+	"weir/internal/replay"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
 	"weir/internal/ticket"
@@ -48,6 +49,7 @@ type Program struct {
 	bell    atomic.Pointer[ticket.Bell]
 	runner  atomic.Pointer[recur.Runner]
 	keeper  atomic.Pointer[history.Keeper]
+	replays atomic.Pointer[replay.Runner]
 
 	recorder *history.Recorder
 
@@ -128,6 +130,9 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	var err error
 	if r := p.runner.Load(); r != nil {
 		err = r.Close(limited)
+	}
+	if r := p.replays.Load(); r != nil {
+		err = errors.Join(err, r.Close(limited))
 	}
 	if d := p.drainer.Load(); d != nil {
 		err = errors.Join(err, d.Close(limited))

@@ -8,6 +8,7 @@
 //
 //	!head                  next sequence number, touched, sealed: written by receivers and the API
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
+//	!replay_<id>           a bulk replay under way; in lane 0 alone
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row

@@ -65,6 +65,9 @@ func stageOf(m *weir.Message) weir.Stage {
 	return weir.Scheduled
 }
 
+// Status is what the entry says of its message. One of ScanLog knows no attempts.
+func (e *Entry) Status() weir.Status { return e.status }
+
 // KeyHash names the message's ordering key in row keys.
 func (e *Entry) KeyHash() string { return e.keyHash }
 

@@ -47,6 +47,7 @@ var (
 	ErrUnderWay = errors.New("a change of the number of lanes is under way")
 	ErrUndone   = errors.New("the change is being undone")
 	ErrTooLate  = errors.New("the new number of lanes is in force already")
+	ErrReplays  = errors.New("bulk replays are under way")
 )
 
 // Run changes the number of lanes to n, or goes on with a change to n that was begun. It
@@ -73,6 +74,9 @@ func (c Config) begin(ctx context.Context, n int) (meta lane.Meta, err error) {
 		return err
 	})
 	if err != nil {
+		return lane.Meta{}, err
+	}
+	if err := c.noReplays(ctx, n); err != nil {
 		return lane.Meta{}, err
 	}
 	begun := false

@@ -18,6 +18,9 @@ func (c Config) drain(ctx context.Context, meta lane.Meta) error {
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Seal); err != nil {
 		return err
 	}
+	if err := c.noneSlipped(ctx); err != nil {
+		return err
+	}
 	c.Progress("Intake answers 503 now; waiting for the lanes to run empty.")
 	drainer := c.Drainer(c.Store.In(meta.Open))
 	defer c.closeDrainer(ctx, drainer)

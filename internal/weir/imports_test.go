@@ -21,6 +21,7 @@ var may = map[string][]string{
 	"weir/internal/ticket":              {"weir/internal/storage"},
 	"weir/internal/drain":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/ticket", "weir/internal/storage"},
 	"weir/internal/relane":              {"weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
+	"weir/internal/replay":              {"weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/poll":                {"weir/internal/weir", "weir/internal/lane", "weir/internal/drain"},
 	"weir/internal/cms":                 {"weir/internal/weir"},
 	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain"},

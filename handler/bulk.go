@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"weir/functions/view"
+	"weir/functions/write"
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/replay"
+	"weir/internal/weir"
+)
+
+// bulk adds what brings many dead messages back, and the runner that does it.
+func (o *operator) bulk() {
+	runner := o.newReplays(o.store, caller{o.drainer, o.bell}.Call)
+	o.Program.replays.Store(runner)
+	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, o.log, time.Now, h) }
+	o.mux.Handle("/api/replays", httpio.Methods(map[string]http.Handler{
+		http.MethodGet:  wrap("view", &view.Replays{Jobs: runner, Logger: o.log}),
+		http.MethodPost: wrap("write", &write.Replays{Jobs: runner, Logger: o.log}),
+	}))
+	o.mux.Handle("/api/replays/{id}", httpio.Methods(map[string]http.Handler{
+		http.MethodGet:    wrap("view", &view.Replays{Jobs: runner, Logger: o.log}),
+		http.MethodDelete: wrap("write", &write.CancelReplays{Jobs: runner, Logger: o.log}),
+	}))
+}
+
+func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Runner {
+	return replay.New(replay.Config{
+		Store: store, Log: replayLog{store}, Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease),
+		Call: call, Interval: time.Duration(p.settings.Delivery.Rate), Now: time.Now, Logger: p.log,
+	})
+}
+
+// replayLog is the log as bulk replays need it.
+type replayLog struct{ *lane.Store }
+
+// Replay implements replay.Log.
+func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
+	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
+	return err
+}

@@ -1,0 +1,53 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Fate is where a message stands that was asked for by its place alone.
+type Fate struct {
+	Stage      weir.Stage // "" = it is gone, by its retention
+	FinishedAt time.Time
+	Refused    bool // the holder did not do the replay that was asked for last
+}
+
+// fatePage is how many rows one query of Fates reads: those between two wanted ones cost
+// little, another query more.
+const fatePage = 200
+
+var fateColumns = []string{"Stage", "FinishedAt", "ReplayRefused"}
+
+// Fates tells how the messages of a lane stand that were dead once; seqs is sorted. What
+// was delivered at its first attempt without ever having been dead may be told as queued.
+func (s *Store) Fates(ctx context.Context, lane int, seqs []int64) ([]Fate, error) {
+	fates := make([]Fate, len(seqs))
+	for i := 0; i < len(seqs); {
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seqs[i]), To: messageKey(seqs[len(seqs)-1] + 1),
+			Limit: fatePage, Columns: fateColumns})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			seq, err := seqOfMessageKey(r.Key)
+			if err != nil {
+				return nil, err
+			}
+			for i < len(seqs) && seqs[i] < seq {
+				i++
+			}
+			if i < len(seqs) && seqs[i] == seq {
+				v := values{r.Values}
+				fates[i] = Fate{weir.Stage(v.string("Stage")), v.since("FinishedAt"), v.string("ReplayRefused") != ""}
+				i++
+			}
+		}
+		if !page.More {
+			break
+		}
+	}
+	return fates, nil
+}

@@ -1,0 +1,64 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"weir/internal/lane"
+)
+
+// place is what a runner remembers of a job, so that another can go on.
+type place struct {
+	Counted bool   // Job.Matched is known
+	Lane    int    // of those concerned, which one it is at
+	Seq     int64  // there: every key has begun its turn whose first message stands up to here
+	Next    []item // these have their turn now: some of them may have had it
+	Open    []item // replayed, and not final when last looked at; sorted
+}
+
+// item is a message that was dead at a moment.
+type item struct {
+	lane int
+	seq  int64
+	died int64 // microseconds of the Unix epoch: it is dead again when it has another moment
+}
+
+// MarshalJSON keeps it short: five hundred of them stand in a row.
+func (i item) MarshalJSON() ([]byte, error) {
+	return json.Marshal([3]int64{int64(i.lane), i.seq, i.died})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *item) UnmarshalJSON(data []byte) error {
+	var v [3]int64
+	err := json.Unmarshal(data, &v)
+	*i = item{int(v[0]), v[1], v[2]}
+	return err
+}
+
+func byPlace(a, b item) int { return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.seq, b.seq)) }
+
+// opened puts a message among the open ones.
+func (p *place) opened(i item) {
+	if at, found := slices.BinarySearchFunc(p.Open, i, byPlace); !found {
+		p.Open = slices.Insert(p.Open, at, i)
+	}
+}
+
+// row gives job and place as they are stored.
+func row(j Job, p place) (lane.Job, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return lane.Job{}, err
+	}
+	remembered, err := json.Marshal(p)
+	return lane.Job{ID: j.ID, Text: string(text), Place: string(remembered)}, err
+}
+
+func fromRow(r lane.Job) (j Job, p place, err error) {
+	if err = json.Unmarshal([]byte(r.Text), &j); err == nil && r.Place != "" {
+		err = json.Unmarshal([]byte(r.Place), &p)
+	}
+	return j, p, err
+}

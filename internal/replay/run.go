@@ -1,0 +1,315 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+const (
+	// turnSpan is how many messages' time has its turn at once: as much as a crash makes
+	// the next runner look at again.
+	turnSpan = 2 * time.Second
+	// maxTurn is that in messages.
+	maxTurn = 50
+	// maxOpen is how many messages may be replayed and not final.
+	maxOpen = 500
+	// What is open is looked at often while something happens, and seldom else.
+	minLook, maxLook = 2 * time.Second, 30 * time.Second
+	// After a failure the same is tried again, at first soon and then less often.
+	minRetry, maxRetry = time.Second, 30 * time.Second
+)
+
+// errElsewhere says that another has changed the job's note: it is over, or carried there.
+var errElsewhere = errors.New("the job is over, or in other hands")
+
+// run is a job that is being carried.
+type run struct {
+	*Runner
+	job     Job
+	place   place
+	etag    storage.ETag
+	lanes   []int  // concerned
+	index   *index // of the present lane; nil = not read yet
+	resumed bool   // of place.Next some may have been asked for already
+	due     time.Time
+	lookAt  time.Time
+	every   time.Duration // between two looks
+	retry   time.Duration
+	over    bool // the job is, or it is in other hands
+}
+
+// run carries a job until it is over, or ctx, which is the lease's, ends.
+func (r *Runner) run(ctx context.Context, id string) error {
+	w, err := r.open(ctx, id)
+	if err != nil || w == nil {
+		return err
+	}
+	defer w.leave(ctx)
+	for {
+		wait, err := w.step(ctx)
+		switch {
+		case w.over:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			w.retry = min(max(2*w.retry, minRetry), maxRetry)
+			r.Logger.Warn("replay: trying again", "delay", w.retry, "err", err)
+			wait = w.retry
+		default:
+			w.retry = 0
+		}
+		if wait > 0 && !sleep(ctx, wait) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// leaveTimeout is how long the last note of a carrier may take.
+const leaveTimeout = 3 * time.Second
+
+// leave writes how far the job has come, for whoever carries it next.
+func (w *run) leave(ctx context.Context) {
+	if w.over || ctx.Err() == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := w.save(limited); err != nil {
+		w.Logger.Warn("replay: the last turn is not written down", "err", err)
+	}
+}
+
+// open reads a job as its last runner left it; nil when it is over.
+func (r *Runner) open(ctx context.Context, id string) (*run, error) {
+	note, err := r.Store.Job(ctx, id)
+	if storage.Is(err, storage.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &run{Runner: r, etag: note.ETag, every: minLook}
+	if w.job, w.place, err = fromRow(note); err != nil {
+		return nil, fmt.Errorf("job %s: %w", id, err)
+	}
+	over, found, err := r.books.over(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found { // and whoever wrote that was killed before the note was gone
+		_, err = r.books.finish(ctx, over, r.Finished)
+		return nil, err
+	}
+	w.lanes, w.resumed = w.job.Filter.lanes(r.Store.Lanes), len(w.place.Next) > 0
+	r.Logger.Info("replay: carrying a job")
+	return w, nil
+}
+
+// step does what is to be done now, and tells how long there is nothing to do then.
+func (w *run) step(ctx context.Context) (wait time.Duration, err error) {
+	if !w.place.Counted {
+		if err := w.count(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if len(w.place.Next) > 0 { // left by a crash, or by a failure
+		return 0, w.turn(ctx)
+	}
+	if err := w.look(ctx); err != nil {
+		return 0, err
+	}
+	if reason := w.job.failing(); reason != "" {
+		return 0, w.end(ctx, Stopped, reason)
+	}
+	now := w.Now()
+	if wait := w.due.Sub(now); wait > 0 {
+		return min(wait, w.nextLook(now)), nil
+	}
+	if err := w.choose(ctx); err != nil {
+		return 0, err
+	}
+	switch {
+	case len(w.place.Next) > 0:
+		return 0, w.turn(ctx)
+	case len(w.place.Open) > 0:
+		return w.nextLook(now), nil
+	}
+	return 0, w.end(ctx, Done, "")
+}
+
+// nextLook is how long what is open is not looked at.
+func (w *run) nextLook(now time.Time) time.Duration {
+	if len(w.place.Open) == 0 {
+		return maxLook
+	}
+	return max(w.lookAt.Sub(now), 0)
+}
+
+// count counts what is meant, before anything of it is replayed.
+func (w *run) count(ctx context.Context) error {
+	matched := int64(0)
+	for _, number := range w.lanes {
+		err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool {
+			if w.job.matches(d) {
+				matched++
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.job.Matched, w.place.Counted = matched, true
+	return w.save(ctx)
+}
+
+// choose says whose turn it is next; nobody's when all have had theirs, or too many are
+// open.
+func (w *run) choose(ctx context.Context) error {
+	room := min(maxOpen-len(w.place.Open), maxTurn)
+	for room > 0 && w.place.Lane < len(w.lanes) {
+		if w.index == nil {
+			x, err := readIndex(ctx, w.Log, &w.job, w.lanes[w.place.Lane], w.place.Seq)
+			if err != nil {
+				return err
+			}
+			w.index = x
+		}
+		n := max(1, int(turnSpan*time.Duration(w.job.RatePerMinute)/time.Minute))
+		if w.place.Next, w.place.Seq = w.index.next(min(n, room), room, w.place.Seq); len(w.place.Next) > 0 {
+			return w.save(ctx)
+		}
+		w.index, w.place.Lane, w.place.Seq = nil, w.place.Lane+1, 0
+	}
+	return nil
+}
+
+// turn replays those whose turn it is. Where that fails in the middle the rest stays.
+func (w *run) turn(ctx context.Context) error {
+	began, called := w.Now(), -1
+	for n := int64(1); len(w.place.Next) > 0; n++ {
+		i := w.place.Next[0]
+		if err := w.replay(ctx, i); err != nil {
+			return err
+		}
+		if w.place.Next = w.place.Next[1:]; i.lane != called {
+			called = i.lane
+			w.Call(called)
+		}
+		w.due = began.Add(time.Duration(n) * time.Minute / time.Duration(w.job.RatePerMinute))
+	}
+	w.resumed = false
+	w.lookSoon()
+	return w.save(ctx)
+}
+
+// replay replays one message.
+func (w *run) replay(ctx context.Context, i item) error {
+	e, err := w.Log.ReadMessage(ctx, i.lane, i.seq)
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if e.Stage != weir.Dead || e.Status().FinishedAt.UnixMicro() != i.died {
+		if w.resumed { // asked for, before that could be written down
+			w.replayed(i)
+		}
+		return nil
+	}
+	err = w.Log.Replay(ctx, e.Message.ID, w.job.Force)
+	switch {
+	case err == nil:
+		w.replayed(i)
+	case weir.KindOf(err) == weir.Conflict:
+		w.job.Refused++
+	case weir.KindOf(err) != weir.NotFound:
+		w.resumed = true // it may have been asked for
+		return err
+	}
+	return nil
+}
+
+func (w *run) replayed(i item) {
+	w.job.Replayed++
+	w.place.opened(i)
+	w.job.Waiting = int64(len(w.place.Open))
+}
+
+// save writes how far the job has come.
+func (w *run) save(ctx context.Context) error {
+	w.job.UpdatedAt = w.Now().UTC().Truncate(time.Microsecond)
+	note, err := row(w.job, w.place)
+	if err != nil {
+		return err
+	}
+	note.ETag = w.etag
+	etag, err := w.Store.SaveJob(ctx, note)
+	if err == nil {
+		w.etag = etag
+		return nil
+	}
+	return w.settle(ctx, note, err)
+}
+
+// settle finds out after a failed write whether it was done.
+func (w *run) settle(ctx context.Context, wrote lane.Job, failed error) error {
+	stands, err := w.Store.Job(ctx, wrote.ID)
+	switch {
+	case storage.Is(err, storage.NotFound):
+		w.over = true
+		return errElsewhere
+	case err != nil:
+		return err
+	case stands.ETag == w.etag:
+		return failed // nothing was written; the next write tells the same and more
+	case stands.Text == wrote.Text && stands.Place == wrote.Place:
+		w.etag = stands.ETag
+		return nil
+	}
+	w.over = true
+	return errElsewhere
+}
+
+// end writes that the job is over. What was not replayed though it is still dead was
+// refused: said anew, since after a crash some were asked for twice.
+func (w *run) end(ctx context.Context, s State, reason string) error {
+	if s == Done {
+		refused := int64(0)
+		for _, number := range w.lanes {
+			err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool {
+				if w.job.matches(d) {
+					refused++
+				}
+				return true
+			})
+			if err != nil {
+				return err
+			}
+		}
+		w.job.Refused = refused
+		w.job.Matched = max(w.job.Matched, w.job.Replayed+refused)
+		w.job.Skipped = w.job.Matched - w.job.Replayed - refused
+	}
+	w.job.end(s, reason, w.Now())
+	j, err := w.books.finish(ctx, w.job, w.Finished)
+	if err == nil {
+		w.over = true
+		w.Logger.Info("replay: job over", "outcome", string(j.State))
+	}
+	return err
+}
+
+// end marks a job as over.
+func (j *Job) end(s State, reason string, now time.Time) {
+	now = now.UTC().Truncate(time.Microsecond)
+	j.State, j.StopReason, j.UpdatedAt, j.FinishedAt = s, reason, now, now
+}

@@ -1,0 +1,457 @@
+package replay_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/replay"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+var keys = []string{"/a", "/b", "/c", "/d", "/e"}
+
+func TestRunner_ReplaysAll(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		w.die(20, keys...)
+		p := w.start()
+		time.Sleep(time.Second)
+		j := p.begin(plain)
+		time.Sleep(time.Millisecond)
+		w.die(1, "/a") // died since: not meant
+		j = p.comes(j.ID, replay.Done, time.Minute)
+		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 100 || j.FinishedAt.IsZero() {
+			t.Errorf("%+v", j)
+		}
+		w.inOrder()
+		if n := len(w.list()); n != 100 {
+			t.Errorf("%d were asked for", n)
+		}
+		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+			t.Errorf("still under way: %v, %v", jobs, err)
+		}
+		if told := w.told(); len(told) != 1 || told[0] != j {
+			t.Errorf("told: %+v", told)
+		}
+		all, err := p.List(t.Context())
+		if err != nil || len(all) != 1 || all[0] != j {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// TestRunner_KeepsKeysTogether: a key's messages go in one go, whatever the rate says, and
+// the rate holds nevertheless.
+func TestRunner_KeepsKeysTogether(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(10, "/a", "/b", "/c")
+		p := w.start()
+		spec := plain
+		spec.RatePerMinute = 60
+		began := time.Now()
+		p.comes(p.begin(spec).ID, replay.Done, time.Minute)
+		w.inOrder()
+		list := w.list()
+		for i := 0; i < len(list); i += 10 {
+			turn := list[i : i+10]
+			for _, a := range turn {
+				if a.key != turn[0].key || !a.at.Equal(turn[0].at) {
+					t.Errorf("%q at %s, in the turn of %q at %s", a.key, a.at, turn[0].key, turn[0].at)
+				}
+			}
+			if due := began.Add(time.Duration(i) * time.Second); turn[0].at.Before(due) || turn[0].at.After(due.Add(time.Second)) {
+				t.Errorf("%q came after %s, not after %d s", turn[0].key, turn[0].at.Sub(began), i)
+			}
+		}
+	})
+}
+
+func TestRunner_KeepsTheRate(t *testing.T) {
+	for _, rate := range []int{1, 7, 60, 600, 6000} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			simulate(t, 2, func(t *testing.T, w *world) {
+				n := min(rate+20, 300)
+				for i := range n {
+					w.die(1, fmt.Sprint("/", i))
+				}
+				p := w.start()
+				spec := plain
+				spec.RatePerMinute = rate
+				p.comes(p.begin(spec).ID, replay.Done, time.Hour)
+				list := w.list()
+				ahead := max(1, min(50, rate/30)) // a turn
+				for i := range list {
+					least := time.Duration(max(i+1-ahead, 0)) * time.Minute / time.Duration(rate)
+					took := list[i].at.Sub(list[0].at)
+					if took < least-time.Microsecond || took > least+4*time.Second+time.Minute/time.Duration(rate) {
+						t.Fatalf("%d came after %s, which was due after %s", i, took, least)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRunner_StopsAtErrorRate(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate  float64
+		bad   int // of five
+		state replay.State
+	}{
+		"HalfIsTooMuch":     {0.5, 3, replay.Stopped},
+		"LessIsNot":         {0.5, 2, replay.Done},
+		"AnyIsTooMuch":      {0, 1, replay.Stopped},
+		"NoneIsNotTooMuch":  {0, 0, replay.Done},
+		"OnlyAllIsTooMuch":  {1, 4, replay.Done},
+		"AllIsTooMuchAtAll": {1, 5, replay.Stopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 1, func(t *testing.T, w *world) {
+				w.die(40, keys...)
+				w.ends = func(key string) weir.Stage {
+					if slices.Index(keys, key) < c.bad {
+						return weir.Dead
+					}
+					return weir.Delivered
+				}
+				p := w.start()
+				spec := plain
+				spec.RatePerMinute, spec.StopAtErrorRate = 6000, c.rate
+				j := p.comes(p.begin(spec).ID, c.state, 5*time.Minute)
+				outcomes := j.Delivered + j.DeadAgain
+				if c.state == replay.Stopped && (j.StopReason == "" || outcomes < 10 || float64(j.DeadAgain) < c.rate*float64(outcomes)) {
+					t.Errorf("%+v", j)
+				}
+				if c.state == replay.Done && (j.StopReason != "" || j.DeadAgain != int64(40*c.bad) || j.Delivered != int64(200-40*c.bad)) {
+					t.Errorf("%+v", j)
+				}
+				n := len(w.list())
+				time.Sleep(time.Minute)
+				if len(w.list()) != n || int64(n) != j.Replayed {
+					t.Errorf("%d, and later %d were asked for: %+v", n, len(w.list()), j)
+				}
+			})
+		})
+	}
+}
+
+func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(4, keys...)
+		w.late["/a"] = true // refused by the API
+		w.ends = func(key string) weir.Stage {
+			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] + map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
+		}
+		p := w.start()
+		spec := plain
+		spec.RatePerMinute = 60
+		j := p.begin(spec)
+		time.Sleep(100 * time.Millisecond)
+		// One of /e is replayed by hand before its turn, one of /d edited, and dead again.
+		for _, hand := range []struct {
+			seq    int64
+			values map[string]any
+		}{{5, map[string]any{"Stage": "delivered", "FinishedAt": time.Now().UTC()}}, {4, map[string]any{"FinishedAt": time.Now().UTC()}}} {
+			if _, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{{Kind: storage.Merge, Key: row("m_", hand.seq), Values: hand.values}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j = p.comes(j.ID, replay.Done, 3*time.Minute)
+		// Those done by hand are still in the list of the dead here, which no real holder leaves.
+		if j.Matched != 20 || j.Replayed != 4+3+3 || j.Otherwise != 7 || j.Delivered != 3 || j.Refused != 4+4+2 {
+			t.Errorf("%+v", j)
+		}
+		for _, a := range w.list() {
+			if a.force || a.key == "/a" || a.seq == 5 || a.seq == 4 {
+				t.Errorf("asked for %+v", a)
+			}
+		}
+		spec.Force = true
+		spec.Filter.Key = "/a"
+		if j := p.comes(p.begin(spec).ID, replay.Done, time.Minute); j.Replayed != 4 || !j.Force || j.Refused != 0 {
+			t.Errorf("by force: %+v", j)
+		}
+	})
+}
+
+// TestRunner_BoundsWhatIsOpen: where nothing is delivered, the walk stops too.
+func TestRunner_BoundsWhatIsOpen(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, w *world) {
+		w.die(120, keys...)
+		w.takes = 0
+		p := w.start()
+		spec := plain
+		spec.RatePerMinute = 6000
+		j := p.begin(spec)
+		time.Sleep(10 * time.Minute)
+		got := p.comes(j.ID, replay.Running, 0)
+		if got.Waiting != 500 || got.Replayed != 500 || len(w.list()) != 500 {
+			t.Errorf("%+v", got)
+		}
+		w.mu.Lock()
+		w.takes = time.Second
+		w.mu.Unlock()
+		if j := p.comes(j.ID, replay.Done, 2*time.Minute); j.Delivered != 600 {
+			t.Errorf("%+v", j)
+		}
+		w.inOrder()
+	})
+}
+
+func TestRunner_Cancel(t *testing.T) {
+	for _, where := range []string{"Here", "InAnotherProcess", "WhereNobodyCarriesIt"} {
+		t.Run(where, func(t *testing.T) {
+			simulate(t, 1, func(t *testing.T, w *world) {
+				w.die(100, keys...)
+				p := w.start()
+				j, by := p.begin(plain), p
+				time.Sleep(5 * time.Second)
+				if where != "Here" {
+					by = w.start()
+				}
+				if where == "WhereNobodyCarriesIt" {
+					p.kill()
+				}
+				got, err := by.Cancel(t.Context(), j.ID)
+				if err != nil || got.State != replay.Cancelled || got.Replayed < 20 || got.FinishedAt.IsZero() {
+					t.Fatalf("%+v, %v", got, err)
+				}
+				time.Sleep(3 * time.Second)
+				n := len(w.list())
+				if where == "Here" && int64(n) != got.Replayed {
+					t.Errorf("%d were asked for, and it says %d", n, got.Replayed)
+				}
+				time.Sleep(5 * time.Minute)
+				by.sweep()
+				time.Sleep(time.Minute)
+				if len(w.list()) != n || n >= 500 || len(w.told()) != 1 {
+					t.Errorf("%d, then %d were asked for, and %v told", n, len(w.list()), w.told())
+				}
+				if again, err := by.Cancel(t.Context(), j.ID); err != nil || again != got {
+					t.Errorf("again: %+v, %v", again, err)
+				}
+				if now, err := by.Get(t.Context(), j.ID); err != nil || now != got {
+					t.Errorf("later: %+v, %v", now, err)
+				}
+			})
+		})
+	}
+}
+
+func TestRunner_CancelWhatIsOver(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		p := w.start()
+		j := p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		if _, err := p.Cancel(t.Context(), j.ID); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("what is done: %v", err)
+		}
+		for _, id := range []string{"nothing", "../meta", "0000000000000abcdefab"} {
+			if _, err := p.Cancel(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+	})
+}
+
+// broken runs a job of which storage's nth call fails, and with it, where the process is
+// killed, all that follow. Whoever carries the job to its end, the numbers are right.
+func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
+	simulate(t, 2, func(t *testing.T, w *world) {
+		w.die(4, keys...)
+		w.late["/e"] = true
+		p, q := w.start(), w.start()
+		spec := plain
+		spec.RatePerMinute = 90
+		calls := 0
+		p.faults.Set(func(storagetest.Call) storagetest.Fault {
+			switch calls++; {
+			case calls == n:
+				return storagetest.Fault{Kind: kind}
+			case calls > n && killed:
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		_, err := p.Start(t.Context(), spec)
+		time.Sleep(20 * time.Second)
+		if killed {
+			p.kill()
+		}
+		for range 4 {
+			q.sweep()
+			time.Sleep(time.Minute)
+		}
+		jobs, listErr := q.List(t.Context())
+		if err != nil && listErr == nil && len(jobs) == 0 {
+			return // killed before it began
+		}
+		if listErr != nil || len(jobs) != 1 {
+			t.Fatalf("%+v, %v", jobs, listErr)
+		}
+		j := q.comes(jobs[0].ID, replay.Done, time.Minute)
+		if j.Matched != 20 || j.Replayed != 16 || j.Delivered != 16 || j.Refused != 4 || j.Skipped != 0 {
+			t.Errorf("%+v", j)
+		}
+		w.inOrder()
+		if len(w.list()) != 16 || len(w.told()) == 0 {
+			t.Errorf("%d were asked for, %d times told", len(w.list()), len(w.told()))
+		}
+	})
+}
+
+// brokenCalls is more than the calls of storage that such a job makes.
+const brokenCalls = 150
+
+func TestRunner_Crash(t *testing.T) {
+	for n := 1; n <= brokenCalls; n++ {
+		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
+			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { broken(t, n, kind, true) })
+		}
+	}
+}
+
+func TestRunner_Hiccup(t *testing.T) {
+	for n := 1; n <= brokenCalls; n++ {
+		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
+			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { broken(t, n, kind, false) })
+		}
+	}
+}
+
+// TestRunner_TwoAtOnce: a carrier that lost its lease, and does not know, does no harm.
+func TestRunner_TwoAtOnce(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(40, keys...)
+		p, q := w.start(), w.start()
+		j := p.begin(plain)
+		time.Sleep(5 * time.Second)
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Port == "leases" {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		q.sweep()
+		j = q.comes(j.ID, replay.Done, 3*time.Minute)
+		if j.Delivered != 200 || len(w.list()) != 200 {
+			t.Errorf("%+v", j)
+		}
+		w.inOrder()
+	})
+}
+
+// TestRunner_Close: what a process leaves at its end, the next one takes up.
+func TestRunner_Close(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(40, keys...)
+		p := w.start()
+		j := p.begin(plain)
+		time.Sleep(5 * time.Second)
+		p.stop()
+		n := len(w.list())
+		time.Sleep(time.Minute)
+		if len(w.list()) != n || n == 0 || n == 200 {
+			t.Errorf("%d, then %d were asked for", n, len(w.list()))
+		}
+		p.sweep() // it is closed
+		q := w.start()
+		q.sweep()
+		if j = q.comes(j.ID, replay.Done, time.Minute); j.Delivered != 200 {
+			t.Errorf("%+v", j)
+		}
+		w.inOrder()
+	})
+}
+
+// TestRunner_KilledAtTheEnd: a job that has its row is over, though its note is there still.
+func TestRunner_KilledAtTheEnd(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(1, keys...)
+		p, q := w.start(), w.start()
+		gone := false
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if gone = gone || c.Op == "Transact" && c.Ops[0].Kind == storage.Delete; gone {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		j := q.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		time.Sleep(time.Minute)
+		p.stop()
+		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 1 {
+			t.Fatalf("%v, %v", jobs, err)
+		}
+		if all, err := q.List(t.Context()); err != nil || len(all) != 1 || all[0] != j {
+			t.Errorf("%+v, %v", all, err)
+		}
+		before := len(w.told())
+		q.sweep()
+		time.Sleep(time.Minute)
+		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+			t.Errorf("%v, %v", jobs, err)
+		}
+		if told := w.told(); len(told) != before+1 || told[before] != j {
+			t.Errorf("told: %+v", told)
+		}
+	})
+}
+
+func TestRunner_Limits(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(1, keys...)
+		w.takes = 0
+		p := w.start()
+		var first replay.Job
+		for i := range lane.MaxJobs {
+			if j := p.begin(plain); i == 0 {
+				first = j
+			}
+			time.Sleep(time.Second)
+		}
+		if _, err := p.Start(t.Context(), plain); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("one too many: %v", err)
+		}
+		all, err := p.List(t.Context())
+		if err != nil || len(all) != lane.MaxJobs || all[len(all)-1].ID != first.ID {
+			t.Errorf("%d, the oldest %q, %v", len(all), all[len(all)-1].ID, err)
+		}
+		if _, err := p.Cancel(t.Context(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		p.begin(plain)
+		if err := w.store.Seal(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Cancel(t.Context(), all[0].ID); err != nil {
+			t.Errorf("cancel in a sealed lane: %v", err)
+		}
+		if _, err := p.Start(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("in a sealed lane: %v", err)
+		}
+	})
+}
+
+func TestRunner_KeepsThirtyDays(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		p := w.start()
+		old := p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		time.Sleep(29 * 24 * time.Hour)
+		young := p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		if all, err := p.List(t.Context()); err != nil || len(all) != 2 || all[0] != young || all[1] != old {
+			t.Errorf("%+v, %v", all, err)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		time.Sleep(time.Second)
+		if _, err := p.Get(t.Context(), old.ID); weir.KindOf(err) != weir.NotFound {
+			t.Errorf("the old one: %v", err)
+		}
+		if _, err := p.Get(t.Context(), young.ID); err != nil {
+			t.Errorf("the young one: %v", err)
+		}
+	})
+}

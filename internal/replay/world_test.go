@@ -1,0 +1,296 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/lane"
+	"weir/internal/replay"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// world is one storage account with dead messages in it, and holders that do what is
+// wished: they deliver a message a while after it was asked for, or let it die again.
+type world struct {
+	t       *testing.T
+	account *memory.Account
+	store   *lane.Store // without faults: the test's own eyes and hands
+
+	mu       sync.Mutex
+	asked    []asked
+	wishes   []wish
+	takes    time.Duration           // from wish to end; 0 = for ever
+	ends     func(string) weir.Stage // by key; default Delivered
+	late     map[string]bool         // keys of which a later message was delivered
+	finished []replay.Job
+}
+
+// asked is a message that was asked for, for the first time since it died.
+type asked struct {
+	lane  int
+	seq   int64
+	key   string
+	at    time.Time
+	force bool
+}
+
+// wish is what the holders have still to do.
+type wish struct {
+	asked
+	nonce string
+}
+
+func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := memory.New(time.Now)
+		w := &world{t: t, account: account, takes: time.Second, late: map[string]bool{}}
+		w.ends = func(string) weir.Stage { return weir.Delivered }
+		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
+		if err := w.store.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f(t, w)
+	})
+}
+
+func partition(lane int) string         { return fmt.Sprintf("1.%d", lane) }
+func row(kind string, seq int64) string { return kind + lane.Place(seq) }
+
+// die files n dead messages of each key in turn, and gives how many lanes have some.
+func (w *world) die(n int, keys ...string) {
+	w.t.Helper()
+	for range n {
+		for _, key := range keys {
+			w.dead(key, "article", 422, "bad content", time.Now())
+		}
+	}
+}
+
+func (w *world) dead(key, contract string, status int64, reason string, at time.Time) {
+	w.t.Helper()
+	number := lane.Of(key, w.store.Lanes)
+	seq := w.last(number) + 1
+	_, err := w.account.Table().Transact(w.t.Context(), partition(number), []storage.Op{
+		{Kind: storage.Insert, Key: row("m_", seq), Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key, "Contract": contract,
+			"Stage": "dead", "FinishedAt": at.UTC(), "Attempts": `[{"number":1,"duration":3000000000,"outcome":"rejected"}]`}},
+		{Kind: storage.Insert, Key: row("x_", seq), Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(), "Reason": reason, "CMSStatus": status}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) last(number int) int64 {
+	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: partition(number), From: "m_", To: "m_~"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return int64(len(page.Rows))
+}
+
+// process is a process with a runner.
+type process struct {
+	*replay.Runner
+	*world
+	sees   *lane.Store // storage, with its faults
+	faults *storagetest.Faults
+	ctx    context.Context
+	calls  []int
+}
+
+func (w *world) start() *process {
+	p := &process{world: w, faults: storagetest.NewFaults()}
+	store := *w.store
+	store.Table = p.faults.Table(w.account.Table())
+	p.sees = &store
+	p.Runner = replay.New(replay.Config{
+		Store: &store, Log: (*log)(p), Leases: p.faults.Leases(w.account.Leases()), Lease: 15 * time.Second,
+		Call: func(number int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			p.calls = append(p.calls, number)
+		},
+		Finished: func(j replay.Job) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.finished = append(w.finished, j)
+		},
+		Now: time.Now, Logger: quiet,
+	})
+	w.t.Cleanup(func() { p.stop() })
+	return p
+}
+
+func (p *process) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		p.t.Errorf("close: %v", err)
+	}
+}
+
+// kill ends a process as SIGKILL would: nothing of it reaches storage any more.
+func (p *process) kill() {
+	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+}
+
+// sweep has the process look for jobs, as each minute's sweep does.
+func (p *process) sweep() {
+	c, err := p.sees.Control(p.t.Context(), 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Look(c)
+}
+
+// log is a lane.Store whose holders are the world's.
+type log process
+
+func (l *log) Dead(ctx context.Context, lane int, behind int64, limit int) ([]lane.DeadRow, bool, error) {
+	l.grant()
+	return l.sees.Dead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
+}
+
+func (l *log) Fates(ctx context.Context, lane int, seqs []int64) ([]lane.Fate, error) {
+	l.grant()
+	return l.sees.Fates(ctx, lane, seqs)
+}
+
+func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error) {
+	l.grant()
+	return l.sees.ReadMessage(ctx, lane, seq)
+}
+
+func (l *log) Late(_ context.Context, e *lane.Entry, _ int64) (string, error) {
+	if l.late[e.Message.Key] {
+		return "a later one was delivered", nil
+	}
+	return "", nil
+}
+
+// Replay writes a wish, in storage as this process sees it.
+func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
+	e, err := l.sees.ReadMessage(ctx, id.Lane, id.Seq)
+	switch {
+	case err != nil:
+		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}
+	case e.Stage != weir.Dead:
+		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "not dead"}
+	case l.late[e.Message.Key] && !force:
+		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "a later one was delivered"}
+	}
+	_, err = l.sees.Table.Transact(ctx, partition(id.Lane), []storage.Op{{Kind: storage.Insert, Key: row("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
+	if storage.Is(err, storage.Conflict) {
+		return nil
+	}
+	if err == nil || storage.Is(err, storage.Ambiguous) {
+		w := l.world
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.asked = append(w.asked, asked{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
+		w.wishes = append(w.wishes, wish{asked: w.asked[len(w.asked)-1]})
+	}
+	if err != nil {
+		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}
+	}
+	return nil
+}
+
+// grant does what the holders would have done up to now.
+func (w *world) grant() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.wishes) > 0 && w.takes > 0 && time.Since(w.wishes[0].at) >= w.takes {
+		g := w.wishes[0]
+		w.wishes = w.wishes[1:]
+		ops := []storage.Op{
+			{Kind: storage.Delete, Key: row("w_replay_", g.seq)},
+			{Kind: storage.Merge, Key: row("m_", g.seq), Values: map[string]any{"Stage": string(w.ends(g.key)), "FinishedAt": time.Now().UTC()}},
+			{Kind: storage.Delete, Key: row("x_", g.seq)},
+		}
+		switch w.ends(g.key) {
+		case weir.Dead:
+			ops[2] = storage.Op{Kind: storage.Merge, Key: row("x_", g.seq), Values: map[string]any{"DiedAt": time.Now().UTC()}}
+		case refused:
+			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: row("m_", g.seq), Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
+		}
+		if _, err := w.account.Table().Transact(context.Background(), partition(g.lane), ops); err != nil {
+			w.t.Errorf("grant: %v", err)
+		}
+	}
+}
+
+// refused as the end of a message: its holder does not do what was wished.
+const refused weir.Stage = "refused"
+
+func (w *world) list() []asked {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+func (w *world) told() []replay.Job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.finished)
+}
+
+var plain = replay.Spec{RatePerMinute: 600, StopAtErrorRate: 0.5}
+
+func (p *process) begin(s replay.Spec) replay.Job {
+	p.t.Helper()
+	j, err := p.Start(p.t.Context(), s)
+	if err != nil || j.State != replay.Running {
+		p.t.Fatalf("%+v, %v", j, err)
+	}
+	return j
+}
+
+// comes waits until a job has a state, and checks that its numbers add up.
+func (p *process) comes(id string, s replay.State, limit time.Duration) replay.Job {
+	p.t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		j, err := p.Get(p.t.Context(), id)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if j.Replayed != j.Delivered+j.DeadAgain+j.Otherwise+j.Waiting || j.State == replay.Done && j.Matched != j.Replayed+j.Refused+j.Skipped {
+			p.t.Fatalf("it does not add up: %+v", j)
+		}
+		if j.State == s {
+			return j
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("after %s: %+v", limit, j)
+		}
+	}
+}
+
+// inOrder checks that each message was asked for once, and those of a key in order.
+func (w *world) inOrder() {
+	w.t.Helper()
+	last := map[string]int64{}
+	for _, a := range w.list() {
+		if a.seq <= last[a.key] {
+			w.t.Errorf("%q: %d after %d", a.key, a.seq, last[a.key])
+		}
+		last[a.key] = a.seq
+	}
+}
