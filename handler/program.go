@@ -220,7 +220,7 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 		Store: store, Leases: p.account.Leases(), Sender: p.sender(), Bell: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
-		Observer: p.observer(), Name: p.processName(),
+		Observer: p.observer(), Name: p.processName(), Calendar: p.calendar,
 	}
 }
 

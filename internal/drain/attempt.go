@@ -97,6 +97,9 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	if r.late() {
 		return r.tooLate(), nil
 	}
+	if may, err := r.mayGo(ctx, e); err != nil || !may {
+		return r.stopped(), err
+	}
 	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
 	return result, nil
 }

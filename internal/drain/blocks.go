@@ -9,17 +9,6 @@ import (
 // blocks are the keys that wait, by block id.
 type blocks map[string]*lane.Block
 
-// nextDue is the earliest moment at which one of them is tried again; zero = none waits.
-func (b blocks) nextDue() time.Time {
-	var next time.Time
-	for _, blk := range b {
-		if next.IsZero() || blk.Next.Before(next) {
-			next = blk.Next
-		}
-	}
-	return next
-}
-
 // ahead gives, by key, the number from which on the log waits for the first try of what was
 // released; nil when there is nothing of the kind.
 func (b blocks) ahead() map[string]int64 {

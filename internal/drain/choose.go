@@ -70,12 +70,15 @@ func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 // it. What is blocked is put behind its key's failed message and leaves the window.
 func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 	passed, ahead := map[string]bool{}, r.blocks.ahead() // keys with an earlier message still in the window, or in a block
+	now := r.Now()                                       // for all alike: where a pause ends meanwhile, nothing overtakes what was shelved
 	for i := 0; i < len(r.window.entries); {
 		e := r.window.entries[i]
 		key := e.KeyHash()
 		switch {
 		case passed[key]:
 			i++
+		case r.keyPaused(key, now):
+			r.shelve(e)
 		case ahead[key] != 0 && e.Seq() >= ahead[key]:
 			passed[key] = true
 			i++
@@ -118,8 +121,10 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 // it.
 func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 	for {
-		b := r.blocks.due(r.Now(), func(b *lane.Block) bool {
-			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && r.reached(b)
+		now, ahead := r.Now(), r.blocks.ahead()
+		b := r.blocks.due(now, func(b *lane.Block) bool {
+			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
+				(b.Ahead == 0 || b.Ahead == ahead[b.KeyHash]) && r.reached(b)
 		})
 		if b == nil {
 			return nil, nil

@@ -24,7 +24,7 @@ type Bell interface {
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Rate, AtOnce, Rand, NotAfter, Observer and Name.
+// for Rate, AtOnce, Rand, NotAfter, Observer, Name and Calendar.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -42,6 +42,7 @@ type Config struct {
 	NotAfter time.Time // no attempt begins after it; zero = no bound
 	Observer Observer  // nil = nobody looks on
 	Name     string    // of this process, for people
+	Calendar Calendar  // nil = always open
 }
 
 // State is what a look at a lane found.
@@ -59,7 +60,8 @@ const (
 type Report struct {
 	State  State
 	Until  time.Time // for Waiting
-	Paused bool      // Waiting because the CMS is unavailable
+	Paused bool      // Waiting although there is something to send
+	Reason string    // why, where Paused
 	Err    error     // storage could not be asked, or the lane was lost; tried again soon
 }
 

@@ -57,7 +57,7 @@ func (r *run) preloadNext(ctx context.Context, c *candidate) {
 func (r *run) likelyNext(c *candidate) *lane.Entry {
 	for i, e := range r.window.entries {
 		key := e.KeyHash()
-		if key == c.entry.KeyHash() || r.blocks[key] != nil || r.gate.avoid[key] || r.committer.isClosed(key) {
+		if key == c.entry.KeyHash() || r.blocks[key] != nil || r.keyPaused(key, r.Now()) || r.gate.avoid[key] || r.committer.isClosed(key) {
 			continue
 		}
 		if e.Message.Supersede {

@@ -59,7 +59,7 @@ func (r *run) releaseAt(next time.Time) time.Time {
 	at := next.Add(-releaseLead)
 	until := at.Add(soon)
 	for _, b := range r.blocks {
-		if b.Next.After(at) && b.Next.Before(until) && r.reached(b) {
+		if b.Next.After(at) && b.Next.Before(until) && r.reached(b) && !r.keyPaused(b.KeyHash, until) {
 			return until
 		}
 	}
@@ -69,11 +69,12 @@ func (r *run) releaseAt(next time.Time) time.Time {
 // release releases messages in a transaction of their own: it is refused when one of them
 // was cancelled or moved, and then made again without it.
 func (r *run) release(ctx context.Context, dues []lane.Due) error {
+	asked := r.Now()
 	control, entries, err := r.ripe(ctx, dues)
 	if err != nil {
 		return err
 	}
-	r.notice(control)
+	r.notice(control, asked)
 	for len(entries) > 0 {
 		ch, undo := r.releasing(entries, control.Head.Next)
 		err := r.committer.try(ctx, ch)
@@ -179,7 +180,9 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 // the earliest first; what supersedes is chosen by its whole line, when its time has come.
 func (r *run) ripenHeld(ctx context.Context) error {
 	now := r.Now()
-	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool { return b.First == nil && b.Next.After(now) })
+	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool {
+		return b.First == nil && b.Next.After(now) && !r.keyPaused(b.KeyHash, b.Next)
+	})
 	if b == nil || r.kept() >= keptMost {
 		return nil
 	}
@@ -211,7 +214,13 @@ func (r *run) scheduled() time.Time {
 
 // nextDue is when the next of what waits below the cursor is due; zero = nothing waits.
 func (r *run) nextDue() time.Time {
-	held, scheduled := r.blocks.nextDue(), r.scheduled()
+	var held time.Time
+	for _, b := range r.blocks {
+		if next := r.nextOf(b); held.IsZero() || next.Before(held) {
+			held = next
+		}
+	}
+	scheduled := r.scheduled()
 	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
 		return scheduled
 	}
@@ -223,8 +232,8 @@ func (r *run) nextDue() time.Time {
 func (r *run) nextStir() time.Time {
 	var held time.Time
 	for _, b := range r.blocks {
-		if (held.IsZero() || b.Next.Before(held)) && r.reached(b) {
-			held = b.Next
+		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) {
+			held = next
 		}
 	}
 	scheduled := r.scheduled()

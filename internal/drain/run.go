@@ -42,6 +42,7 @@ type run struct {
 	logNext     bool // whose turn it is: the log's or the held ones'
 	agenda      agenda
 	looking     looking
+	pauses      pauses
 	watched     *watched // keys; shared with the tender
 	watchedFrom int64    // see lane.Tail
 	former      string   // the nonce of the holder before this one
@@ -62,7 +63,7 @@ type run struct {
 
 // hold takes the fence and drains until nothing can be sent any more, under the lease's
 // context: when trust ends, so does everything that may write.
-func (t *tender) hold(l *lease.Lease, seen lane.Control) error {
+func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.d
@@ -81,7 +82,7 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control) error {
 	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, func(seqs []int64) { d.finals.tell(t.number, seqs) })
 	tail := writer.Tail()
 	err = r.load(ctx, tail, t.offers)
-	r.notice(seen)
+	r.notice(seen, asked)
 	if err == nil {
 		t.watched, t.nonce = r.watched, tail.Nonce
 		err = r.drain(ctx)
@@ -155,7 +156,8 @@ func (r *run) drain(ctx context.Context) error {
 		if err := r.serve(ctx); err != nil {
 			return err
 		}
-		if wait := r.gate.opensAt().Sub(r.Now()); wait > 0 {
+		now := r.Now()
+		if wait := r.opensAt(now).Sub(now); wait > 0 {
 			if wait > lingerMax {
 				return nil
 			}
@@ -256,11 +258,12 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		} else if !due.IsZero() && due.Sub(r.Now()) < soon {
 			continue
 		}
+		asked := r.Now()
 		control, err := r.Store.Control(ctx, r.lane)
 		if err != nil {
 			return false, err
 		}
-		r.notice(control)
+		r.notice(control, asked)
 		if control.Head.Next > r.window.nextRead || r.touched != r.touchedSeen {
 			return true, nil
 		}

@@ -143,18 +143,22 @@ func (t *tender) handOn() {
 // look is one round: is there work, may it be sent, is the lane free? When all are so it
 // drains, and says Working when it has.
 func (t *tender) look() Report {
-	ctx := t.d.ctx
+	ctx, asked := t.d.ctx, t.d.Now()
 	control, err := t.d.Store.Control(ctx, t.number)
 	if err != nil {
 		return t.trouble(err)
 	}
 	now := t.d.Now()
 	at, work := control.WorkAt(now)
+	if work && !control.Touched() {
+		at = t.d.calendarOpens(at)
+	}
 	switch {
 	case !work:
 		return Report{State: Idle}
 	case at.After(now):
-		return Report{State: Waiting, Until: at, Paused: control.Tail.PausedUntil.After(now)}
+		reason := t.d.pauseReason(control, now)
+		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
 	}
 	if t.holderCommits(control.Tail) {
 		return Report{State: Busy}
@@ -172,7 +176,7 @@ func (t *tender) look() Report {
 	}
 	t.held = true
 	t.d.Observer.Lease(t.number, LeaseTaken)
-	err = t.hold(l, control)
+	err = t.hold(l, control, asked)
 	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil
 	t.d.Observer.Lease(t.number, map[bool]LeaseEvent{true: LeaseLost, false: LeaseReleased}[lost])
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
@@ -203,7 +207,7 @@ func (t *tender) trouble(err error) Report {
 
 // rest waits for the next reason to look.
 func (t *tender) rest(r Report) {
-	until := r.Until.Sub(t.d.Now())
+	until := min(r.Until.Sub(t.d.Now()), forever)
 	switch {
 	case r.Err != nil:
 		sleep(t.d.open, until)

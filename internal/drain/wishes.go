@@ -13,6 +13,8 @@ const (
 	// lookEvery is how often a holder that has no time to linger reads the control rows, for
 	// wishes and for what other instances have filed.
 	lookEvery = time.Second
+	// lookAgain is the pause after a read that failed and is waited for.
+	lookAgain = 200 * time.Millisecond
 	// wishPage is how many wishes are granted in one go.
 	wishPage = 30
 )
@@ -20,6 +22,7 @@ const (
 // looking reads the control rows beside the deliveries.
 type looking struct {
 	answer chan lane.Control // of the read under way; nil = none
+	asked  time.Time         // when that was begun
 	last   time.Time         // when control was last seen
 }
 
@@ -31,20 +34,20 @@ func (r *run) lookAround(ctx context.Context) {
 	if l.answer != nil {
 		select {
 		case c, ok := <-l.answer:
-			l.answer = nil
-			if ok {
-				r.notice(c)
-			}
+			r.looked(c, ok)
 		default:
 		}
 		return
 	}
-	if r.Now().Sub(l.last) < lookEvery {
-		return
+	if r.Now().Sub(l.last) >= lookEvery {
+		r.startLook(ctx)
 	}
-	l.last = r.Now()
+}
+
+func (r *run) startLook(ctx context.Context) {
+	now := r.Now()
 	answer := make(chan lane.Control, 1)
-	l.answer = answer
+	r.looking = looking{answer: answer, asked: now, last: now}
 	go func() {
 		defer close(answer)
 		if c, err := r.Store.Control(ctx, r.lane); err == nil {
@@ -53,8 +56,37 @@ func (r *run) lookAround(ctx context.Context) {
 	}()
 }
 
-// notice takes in what the control rows say of work that is not in the window.
-func (r *run) notice(c lane.Control) {
+func (r *run) looked(c lane.Control, ok bool) {
+	r.looking.answer = nil
+	if ok {
+		r.notice(c, r.looking.asked)
+	}
+}
+
+// awaitLook waits for a read of the control rows, a little longer where it fails.
+func (r *run) awaitLook(ctx context.Context) error {
+	if r.looking.answer == nil {
+		r.startLook(ctx)
+	}
+	select {
+	case c, ok := <-r.looking.answer:
+		r.looked(c, ok)
+		if !ok {
+			r.sleepOrDone(ctx, lookAgain, nil)
+		}
+	case <-r.open.Done():
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// notice takes in what the control rows say of pauses, and of work that is not in the
+// window. asked is when they were asked for.
+func (r *run) notice(c lane.Control, asked time.Time) {
+	if asked.Before(r.pauses.known) {
+		return // a later read has overtaken this one
+	}
+	r.learnPauses(c, asked)
 	r.looking.last = r.Now()
 	if c.Head.Next > r.window.nextRead {
 		r.window.more()
@@ -170,6 +202,9 @@ func (r *run) withdraw(ctx context.Context, e *lane.Entry, ch *lane.Change) (boo
 // block waits for may the others go before that time.
 func (r *run) withdrawHeld(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
 	b := r.blocks[e.Block()]
+	if b == nil {
+		b = r.blocks[e.KeyHash()] // it came to stand behind others of its key
+	}
 	if b == nil {
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/weir"
 )
 
 const (
@@ -105,9 +106,11 @@ func (e *Emptied) state() string {
 	case e.Due && e.Report.State == drain.Busy:
 		return fmt.Sprintf("held by another process, %d waiting", e.Waiting)
 	case e.Report.State == drain.Waiting && e.Report.Paused:
-		return fmt.Sprintf("paused until %s because the CMS is unavailable, %d waiting", moment(e.Report.Until), e.Waiting)
+		return fmt.Sprintf("paused %s because %s, %d waiting", moment(e.Report.Until), e.Report.Reason, e.Waiting)
+	case e.Report.State == drain.Waiting && endless(e.Report.Until):
+		return fmt.Sprintf("what is left is paused until it is resumed, %d waiting", e.Waiting)
 	case e.Report.State == drain.Waiting:
-		return fmt.Sprintf("the next is due at %s, %d waiting", moment(e.Report.Until), e.Waiting)
+		return fmt.Sprintf("the next is due at %s, %d waiting", e.Report.Until.UTC().Format(time.RFC3339), e.Waiting)
 	case e.Report.State == drain.Working:
 		return fmt.Sprintf("told to end before it was empty, %d waiting", e.Waiting)
 	case e.Waiting > 0:
@@ -116,7 +119,16 @@ func (e *Emptied) state() string {
 	return "empty"
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+// moment says until when it is paused.
+func moment(until time.Time) string {
+	if endless(until) {
+		return "until it is resumed"
+	}
+	return "until " + until.UTC().Format(time.RFC3339)
+}
+
+// endless says that no moment ends the wait.
+func endless(until time.Time) bool { return !until.Before(weir.Forever.Add(-time.Hour)) }
 
 // sleep waits for d, and says whether it did to the end.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -10,6 +10,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/poll"
+	"weir/internal/weir"
 )
 
 // joins gives one report after the other, and what the lane looks like then.
@@ -51,8 +52,12 @@ func TestEmpty(t *testing.T) {
 		"Held":      {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(1)}}, true, "lane 7: held by another process, 2 waiting", 0},
 		"HeldIdle":  {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(3)}}, false, "lane 7: empty, 2 delivered", 0},
 		"Later":     {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false, "lane 7: the next is due at 2000-01-01T00:00:05Z, 1 waiting, 1 delivered", 0},
-		"Paused": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon, Paused: true}, at(1)}}, false,
+		"Paused": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon, Paused: true, Reason: "the CMS is unavailable"}, at(1)}}, false,
 			"lane 7: paused until 2000-01-01T00:00:05Z because the CMS is unavailable, 2 waiting", 0},
+		"Stopped": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: weir.Forever, Paused: true, Reason: "an operator has paused it: fire"}, at(1)}}, false,
+			"lane 7: paused until it is resumed because an operator has paused it: fire, 2 waiting", 0},
+		"KeysStopped": {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: weir.Forever.Add(-lane.DueLead)}, due}}, false,
+			"lane 7: what is left is paused until it is resumed, 1 waiting, 1 delivered", 0},
 		"Settling": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon}, at(2)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
 			"lane 7: empty, 2 delivered", 5 * time.Second},
 		"ToldToEnd": {[]joined{{control: at(1)}, {drain.Report{State: drain.Working}, at(2)}}, true, "lane 7: told to end before it was empty, 1 waiting, 1 delivered", 0},

@@ -1,0 +1,330 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// pause pauses a key, or the lane.
+func (w *world) pause(key string, until time.Time) {
+	w.t.Helper()
+	if err := w.store.Pause(w.t.Context(), weir.Pause{Key: key, Reason: "test", Since: time.Now(), Until: until}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// resume ends a pause and has the process look, as the API does.
+func (w *world) resume(p *process, key string) {
+	w.t.Helper()
+	if err := w.store.Resume(w.t.Context(), 0, key); err != nil {
+		w.t.Fatal(err)
+	}
+	p.Wake(0)
+}
+
+// between are the bodies that were sent from one moment to another.
+func (w *world) between(from, to time.Time) (bodies []string) {
+	for _, s := range w.cms.requests() {
+		if !s.at.Before(from) && s.at.Before(to) {
+			bodies = append(bodies, s.body)
+		}
+	}
+	return bodies
+}
+
+func skip(m *weir.Message) { m.Skip = true }
+
+func TestPause_Lane(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.pause("", time.Time{})
+		for i := range 20 {
+			w.post(fmt.Sprint(i%3), fmt.Sprint(i))
+			p.Wake(0)
+		}
+		due := time.Now().Add(time.Minute)
+		w.post("0", "due", func(m *weir.Message) { m.DueAt = due })
+		if r := p.Join(t.Context(), 0); r.State != drain.Waiting || !r.Paused || r.Reason != "an operator has paused it: test" {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(time.Hour)
+		if n := len(w.cms.requests()); n != 0 {
+			t.Fatalf("%d requests of a paused lane", n)
+		}
+		w.resume(p, "")
+		w.settled(time.Minute)
+		if got := w.delivered("0"); fmt.Sprint(got) != "[0 3 6 9 12 15 18 due]" {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+func TestPause_TakesEffectInTheMidst(t *testing.T) {
+	for name, takesTime := range map[string]time.Duration{"QuickCMS": 20 * time.Millisecond, "SlowCMS": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(takes(takesTime, 200))
+				p := w.start()
+				for i := range 2000 {
+					w.post(fmt.Sprint(i), fmt.Sprint(i))
+				}
+				p.Wake(0)
+				time.Sleep(12 * time.Second)
+				w.pause("", time.Time{})
+				paused := time.Now()
+				time.Sleep(time.Minute)
+				if got := w.between(paused.Add(1500*time.Millisecond), time.Now()); len(got) > 0 {
+					t.Errorf("%d were sent later than a second and a half after the pause", len(got))
+				}
+				if len(w.between(time.Time{}, paused)) == 0 {
+					t.Error("nothing was sent before")
+				}
+				w.resume(p, "")
+				w.settled(4 * time.Hour)
+			})
+		})
+	}
+}
+
+func TestPause_EndsByItself(t *testing.T) {
+	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				until := time.Now().Add(10 * time.Minute)
+				w.pause(key, until)
+				w.post("a", "1")
+				w.post("a", "2")
+				p.Wake(0)
+				w.settled(11 * time.Minute)
+				if log := w.cms.requests(); len(log) != 2 || log[0].body != "1" || log[0].at.Before(until) || log[0].at.Sub(until) > 100*time.Millisecond {
+					t.Errorf("until %s: %+v", until, log)
+				}
+			})
+		})
+	}
+}
+
+func TestPause_Key(t *testing.T) {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				w.append.Filed = p.Offer
+				w.pause("a", time.Time{})
+				for i := range 10 {
+					w.post("a", fmt.Sprint(i), kind)
+					w.post("b", fmt.Sprint("b", i))
+				}
+				due := time.Now().Add(5 * time.Second)
+				w.post("a", "due", kind, func(m *weir.Message) { m.DueAt = due })
+				time.Sleep(10 * time.Second)
+				w.post("a", "last", kind)
+				time.Sleep(time.Hour)
+				if n := len(w.delivered("b")); n != 10 {
+					t.Errorf("%d of b were delivered", n)
+				}
+				if got := w.delivered("a"); len(got) != 0 {
+					t.Errorf("%v of a were sent", got)
+				}
+				w.resume(p, "a")
+				w.post("a", "after", kind)
+				w.settled(time.Minute)
+				if got := w.delivered("a"); fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8 9 due last after]" {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
+}
+
+// Where a key is paused in the midst of its work, all that waits of it keeps its order: what
+// waits for a retry, what was released, what stands in the log.
+func TestPause_KeyInTheMidst(t *testing.T) {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+					if string(d.Message.Body) == "0" && d.Attempt == 1 {
+						return takes(time.Second, 500)(ctx, d)
+					}
+					return takes(time.Second, 200)(ctx, d)
+				})
+				p := w.start()
+				due := time.Now().Add(2500 * time.Millisecond)
+				w.post("a", "due", kind, func(m *weir.Message) { m.DueAt = due })
+				for i := range 6 {
+					w.post("a", fmt.Sprint(i), kind)
+				}
+				p.Wake(0)
+				time.Sleep(1200 * time.Millisecond)
+				w.pause("a", time.Time{})
+				time.Sleep(time.Minute)
+				before := len(w.cms.requests())
+				w.resume(p, "a")
+				w.settled(time.Minute)
+				var firsts []string
+				for _, s := range w.cms.requests() {
+					if s.attempt == 1 {
+						firsts = append(firsts, s.body)
+					}
+				}
+				if fmt.Sprint(firsts) != "[0 1 2 3 4 5 due]" || before >= len(firsts) {
+					t.Errorf("first attempts %v, %d requests before it was resumed", firsts, before)
+				}
+			})
+		})
+	}
+}
+
+func TestPause_OutlivesItsHolder(t *testing.T) {
+	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				first := w.start()
+				w.cms.set(takes(3*time.Second, 200))
+				for i := range 5 {
+					w.post("a", fmt.Sprint(i))
+				}
+				first.Wake(0)
+				time.Sleep(time.Second)
+				w.pause(key, time.Time{})
+				first.kill()
+				second := w.start()
+				second.Wake(0)
+				time.Sleep(time.Hour)
+				if got := w.delivered("a"); len(got) != 1 {
+					t.Errorf("delivered %v", got)
+				}
+				w.resume(second, key)
+				w.settled(time.Minute)
+				if got := w.delivered("a"); !slices.Equal(slices.Compact(got), []string{"0", "1", "2", "3", "4"}) {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestResume_TriesTheCMSAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start(func(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Hour, Max: time.Hour} })
+		w.cms.set(takes(0, 503))
+		w.post("a", "1")
+		p.Wake(0)
+		time.Sleep(10 * time.Second)
+		if c := w.control(); !c.Tail.PausedUntil.After(time.Now().Add(10*time.Minute)) || c.Tail.LastError != "503 from the CMS" || c.Tail.LastErrorAt.IsZero() {
+			t.Fatalf("%+v", c.Tail)
+		}
+		w.cms.set(takes(0, 200))
+		w.resume(p, "")
+		if c := w.settled(5 * time.Second); !c.Tail.PausedUntil.IsZero() || c.Touched() {
+			t.Errorf("%+v", c.Tail)
+		}
+	})
+}
+
+func TestPause_Cancel(t *testing.T) {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				w.pause("a", time.Time{})
+				ids := []weir.ID{w.post("a", "0", kind), w.post("a", "1", kind), w.post("a", "2", kind)}
+				p.Wake(0)
+				time.Sleep(time.Minute)
+				for _, i := range []int{0, 2} {
+					if _, err := w.store.Cancel(t.Context(), ids[i]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.Wake(0)
+				time.Sleep(time.Minute)
+				if a, b := w.status(ids[0]).Stage, w.status(ids[2]).Stage; a != weir.Cancelled || b != weir.Cancelled {
+					t.Errorf("they are %s and %s", a, b)
+				}
+				w.resume(p, "a")
+				w.settled(time.Minute)
+				if got := w.delivered("a"); fmt.Sprint(got) != "[1]" {
+					t.Errorf("delivered %v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestPause_CostsNothing holds that a process does not ask storage again and again while
+// all that waits is paused.
+func TestPause_CostsNothing(t *testing.T) {
+	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				p := w.start()
+				w.pause(key, time.Time{})
+				w.post("a", "1")
+				p.Wake(0)
+				time.Sleep(time.Minute)
+				var calls atomic.Int64
+				p.faults.Set(func(storagetest.Call) storagetest.Fault { calls.Add(1); return storagetest.Fault{} })
+				time.Sleep(12 * time.Hour)
+				if n := calls.Load(); n > 0 {
+					t.Errorf("%d calls of storage", n)
+				}
+				w.resume(p, key)
+				w.settled(time.Minute)
+			})
+		})
+	}
+}
+
+// nights closes ten minutes of each hour.
+type nights struct{}
+
+func (nights) At(t time.Time) (bool, string, time.Time) {
+	hour := t.Truncate(time.Hour)
+	if t.Sub(hour) < 50*time.Minute {
+		return false, "", time.Time{}
+	}
+	return true, "night", hour.Add(time.Hour)
+}
+
+func TestCalendar(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(10*time.Second, 200))
+		p := w.start(func(c *drain.Config) { c.Calendar = nights{} })
+		due := time.Now().Truncate(time.Hour).Add(2*time.Hour + 55*time.Minute)
+		w.post("due", "due", func(m *weir.Message) { m.DueAt = due })
+		for i := range 1000 {
+			w.post(fmt.Sprint(i), fmt.Sprint(i))
+		}
+		p.Wake(0)
+		w.settled(5 * time.Hour)
+		at := map[string]time.Time{}
+		for _, s := range w.cms.requests() {
+			at[s.body] = s.at
+			if closed, _, _ := (nights{}).At(s.at); closed {
+				t.Errorf("%s was sent at %s", s.body, s.at)
+			}
+		}
+		for hour := range 2 { // it goes on as soon as it opens
+			opens := due.Truncate(time.Hour).Add(time.Duration(hour-1) * time.Hour)
+			if got := w.between(opens, opens.Add(20*time.Second)); len(got) == 0 {
+				t.Errorf("nothing was sent when it opened at %s", opens)
+			}
+		}
+		if late := at["due"].Sub(due.Truncate(time.Hour).Add(time.Hour)); late < 0 || late > 20*time.Second {
+			t.Errorf("what fell due in the night was sent %s after it", late)
+		}
+		if n := len(w.cms.requests()); n != 1001 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
