@@ -1,0 +1,77 @@
+package telemetry_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/receive"
+	"weir/internal/contract"
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+	"weir/internal/telemetry"
+	"weir/tools/collector"
+)
+
+type silent struct{}
+
+func (silent) RingSoon(int)  {}
+func (silent) Refused(error) {}
+
+// BenchmarkReceive takes a message through receive into storage in memory: as it is, with
+// traces and logs for a collector of this process, and with traces that nobody samples.
+func BenchmarkReceive(b *testing.B) {
+	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"}, {"Unsampled", "always_off"}} {
+		b.Run(c.name, func(b *testing.B) {
+			var export *telemetry.Export
+			if c.sampler != "" {
+				sink, err := collector.Start()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer sink.Close()
+				b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.URL())
+				b.Setenv("OTEL_TRACES_SAMPLER", c.sampler)
+				export = telemetry.Open(b.Context(), os.Getenv, telemetry.Build{}, slog.NewJSONHandler(nowhere{}, nil))
+			}
+			h := export.Receive("/api/messages", receiver(b, slog.New(export.Log(slog.NewJSONHandler(nowhere{}, nil)))))
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader(`<a key="/a"><title>Title</title></a>`))
+				r.Header.Set("Content-Type", "application/xml")
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, r); w.Code != http.StatusAccepted {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+			b.StopTimer()
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			export.Close(ctx)
+		})
+	}
+}
+
+// nowhere is io.Discard without slog's knowing, which would not even make the lines.
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
+func receiver(b *testing.B, log *slog.Logger) http.Handler {
+	b.Helper()
+	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}}, contract.Limits{MaxBody: 1 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	account := memory.New(time.Now)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	if err := store.Open(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Observer: silent{}, MaxBody: 1 << 20, Now: time.Now, Logger: log}
+}
