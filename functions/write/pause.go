@@ -80,11 +80,19 @@ func (f *Pause) pause(w http.ResponseWriter, r *http.Request) ([]weir.Pause, err
 		paused.Lane, paused.Key = lanes[i], key
 		return f.Pauser.Pause(r.Context(), paused)
 	})
-	f.Logger.Info("write: paused", "lanes", len(lanes), "lane", lanes[0], "keyed", key != "", "until", p.Until, "err", err)
+	f.Logger.Info("write: paused", "lane", lanes, "key", key, "delay", lasts(p), "err", err)
 	if err != nil {
 		return nil, err
 	}
 	return f.Pauser.Pauses(r.Context())
+}
+
+// lasts is how long a pause is; 0 = until resumed.
+func lasts(p weir.Pause) time.Duration {
+	if p.Until.IsZero() {
+		return 0
+	}
+	return p.Until.Sub(p.Since)
 }
 
 func answerPauses(w http.ResponseWriter, pauses []weir.Pause) {

@@ -43,7 +43,7 @@ func (f *Resume) resume(w http.ResponseWriter, r *http.Request) ([]weir.Pause, e
 		}
 		return err
 	})
-	f.Logger.Info("write: resumed", "lanes", len(lanes), "lane", lanes[0], "keyed", key != "", "err", err)
+	f.Logger.Info("write: resumed", "lane", lanes, "key", key, "err", err)
 	if err != nil {
 		return nil, err
 	}

@@ -138,10 +138,10 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	case lane.WishReplay:
 		err = r.grantReplay(ctx, w, ch)
 	case lane.WishResume:
-		r.log.Info("drain: pause of the cms lifted", "fence", r.fence, "until", r.gate.pausedUntil)
+		r.log.Info("drain: pause of the cms lifted", "fence", r.fence, "delay", r.gate.pausedUntil.Sub(r.Now()))
 		r.gate.resume()
 	default: // of a later version of this program
-		r.log.Error("drain: unknown wish refused", "kind", string(w.Kind), "seq", w.Seq)
+		r.log.Error("drain: unknown wish refused", "seq", w.Seq, "err", "kind "+string(w.Kind))
 	}
 	if err != nil {
 		return err
