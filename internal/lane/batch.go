@@ -69,10 +69,10 @@ func (e *Entry) LastError() string { return e.status.LastError }
 
 // Retry writes that the message waits for another try, held in a block.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
-	e.Stage, e.status.NextAttemptAt = weir.Retrying, next
-	if !e.Held {
-		c.Hold(block, e)
-		c.ops = c.ops[:len(c.ops)-1] // merge below writes the message's row
+	known := e.Held && e.Stage == weir.Retrying
+	e.Stage, e.status.NextAttemptAt, e.Held = weir.Retrying, next, true
+	if !known {
+		c.queueUp(block, e)
 	}
 	return c.merge(e)
 }
@@ -107,9 +107,13 @@ func mergeOp(e *Entry) (storage.Op, error) {
 // own row says so too, for whoever reads the log from a cursor below it.
 func (c *Change) Hold(block string, e *Entry) {
 	e.Held = true
-	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: heldKey(block, e.place()), Values: heldFrom(e).values()},
-		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
+	c.queueUp(block, e)
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
+}
+
+// queueUp writes the message's row in a block's line.
+func (c *Change) queueUp(block string, e *Entry) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: heldKey(block, e.place()), Values: heldFrom(e).values()})
 }
 
 // Unhold takes it away; it must stand there in storage.

@@ -34,12 +34,11 @@ func (s *Store) Dead(ctx context.Context, lane int, behind int64, limit int) (ro
 		return nil, false, err
 	}
 	for _, r := range page.Rows {
-		seq, err := parseSeq(r.Key[len(prefixDead):])
+		d, err := deadFrom(r)
 		if err != nil {
 			return nil, false, err
 		}
-		v := values{r.Values}
-		rows = append(rows, DeadRow{Seq: seq, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))})
+		rows = append(rows, d)
 	}
 	return rows, page.More, nil
 }
@@ -66,4 +65,10 @@ func (s *Store) DeadKeys(ctx context.Context, lane int) (keys map[string]bool, a
 		}
 	}
 	return nil, true, nil
+}
+
+func deadFrom(r storage.Row) (DeadRow, error) {
+	seq, err := parseSeq(r.Key[len(prefixDead):])
+	v := values{r.Values}
+	return DeadRow{Seq: seq, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
 }

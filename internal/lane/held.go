@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/weir"
 )
 
 // Block is a key that waits, with the messages held behind its failed one.
@@ -48,10 +49,11 @@ type Held struct {
 	Place    string
 	Contract string // where it supersedes; else empty
 	Version  string
+	Tried    bool // it was tried, and waits for its next attempt
 }
 
 func heldFrom(e *Entry) Held {
-	h := Held{Seq: e.Seq(), Place: e.place()}
+	h := Held{Seq: e.Seq(), Place: e.place(), Tried: e.Stage == weir.Retrying}
 	if e.Message.Supersede {
 		h.Contract, h.Version = e.Message.Contract, e.Message.Version
 	}
@@ -62,6 +64,9 @@ func (h Held) values() map[string]any {
 	v := map[string]any{"Seq": h.Seq}
 	if h.Contract != "" {
 		v["Contract"], v["Version"] = h.Contract, h.Version
+	}
+	if h.Tried {
+		v["Tried"] = true
 	}
 	return v
 }
@@ -81,8 +86,13 @@ func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]
 	}
 	line := make([]Held, len(page.Rows))
 	for i, r := range page.Rows {
-		v := values{r.Values}
-		line[i] = Held{Seq: v.int("Seq"), Place: strings.TrimPrefix(r.Key, prefix), Contract: v.string("Contract"), Version: v.string("Version")}
+		line[i] = heldFromRow(r)
 	}
 	return line, nil
+}
+
+func heldFromRow(r storage.Row) Held {
+	v := values{r.Values}
+	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixHeld), "_") // behind the block
+	return Held{Seq: v.int("Seq"), Place: place, Contract: v.string("Contract"), Version: v.string("Version"), Tried: v.bool("Tried")}
 }

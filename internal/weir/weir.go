@@ -120,6 +120,7 @@ type Status struct {
 	ReplayRefused string    // why the last one asked for was not done
 	EditedAt      time.Time // when an operator gave it another body; zero = never
 	EditNote      string    // and what for
+	Held          bool      // it stands in its key's line, for its next attempt or behind another that waits for one
 	Version       string    // of this state, for ETags
 }
 

@@ -1,0 +1,49 @@
+package lane
+
+import (
+	"context"
+
+	"weir/internal/storage"
+)
+
+// bodyGap is how far apart numbers may be whose bodies are read in one query: what lies
+// between is read for nothing, and bodies are large.
+const bodyGap = 4
+
+// InBlob says of an entry of Past or ReadMany whether its body is too large for its row.
+func (e *Entry) InBlob() bool { return e.row.string("Blob") != "" }
+
+// LoadInline fills in the bodies of thin entries whose numbers fall, as far as they stand in
+// their rows: those in blobs stay out. looks is how many queries it took.
+func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (looks int, err error) {
+	var groups [][]*Entry
+	for _, e := range entries {
+		if n := len(groups); n > 0 && groups[n-1][len(groups[n-1])-1].Seq()-e.Seq() <= bodyGap {
+			groups[n-1] = append(groups[n-1], e)
+			continue
+		}
+		groups = append(groups, []*Entry{e})
+	}
+	return len(groups), Each(len(groups), func(i int) error { return s.loadInline(ctx, lane, groups[i]) })
+}
+
+func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error {
+	wanted := make(map[string]*Entry, len(group))
+	for _, e := range group {
+		wanted[messageKey(e.Seq())] = e
+	}
+	q := storage.Query{Partition: s.partition(lane), From: messageKey(group[len(group)-1].Seq()), To: messageKey(group[0].Seq() + 1), Columns: []string{"Body"}}
+	rows, _, err := s.rows(ctx, q, pastRows)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		packed := values{r.Values}.bytes("Body")
+		if e := wanted[r.Key]; e != nil && packed != nil {
+			if e.Message.Body, err = decompress(packed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Past reads a lane from its newest messages back. Storage gives rows in the order of the
+// log only, so the log is read in pieces of so many numbers, each of them forwards, and
+// handed out backwards. Where retention has left few, the pieces grow.
+type Past struct {
+	Before int64 // only numbers below this are still to be read; 1 = none
+	Looks  int   // queries so far
+	Rows   int   // rows they gave
+
+	store *Store
+	lane  int
+	span  int64 // numbers in the next piece
+	first int64 // the lowest number there is, where that is known
+}
+
+const (
+	// pastRows is how many numbers a piece of a full log has at most: one answer of storage.
+	pastRows = 1000
+	// pastSpan keeps numbers far from overflowing.
+	pastSpan = 1 << 40
+)
+
+// Past begins to read back from a number on, with a piece of span numbers.
+func (s *Store) Past(lane int, before, span int64) *Past {
+	return &Past{Before: max(before, 1), store: s, lane: lane, span: min(max(span, 1), pastSpan)}
+}
+
+// pastColumns are those a look at a message needs; its body and attempts are not among them.
+var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob")
+
+// Read reads the next piece, newest first. It may be empty where more is still to be read.
+func (p *Past) Read(ctx context.Context) ([]*Entry, error) {
+	rows, err := p.piece(ctx, prefixMessage, pastColumns)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := p.store.entriesFrom(ctx, p.lane, rows)
+	p.Looks++ // for the first deliveries, mostly
+	slices.Reverse(entries)
+	return entries, err
+}
+
+// ReadDead is Read for the list of dead messages.
+func (p *Past) ReadDead(ctx context.Context) ([]DeadRow, error) {
+	rows, err := p.piece(ctx, prefixDead, nil)
+	if err != nil {
+		return nil, err
+	}
+	dead := make([]DeadRow, len(rows))
+	for i, r := range rows {
+		if dead[len(rows)-1-i], err = deadFrom(r); err != nil {
+			return nil, err
+		}
+	}
+	return dead, nil
+}
+
+// piece reads the rows of the next piece, oldest first, and moves Before down to where it
+// began.
+func (p *Past) piece(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
+	if p.Before <= 1 {
+		return nil, nil
+	}
+	for {
+		low := max(p.Before-p.span, p.first, 1)
+		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + Place(low), To: prefix + Place(p.Before), Columns: columns}
+		rows, dense, err := p.read(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if dense {
+			p.span = max(p.span/4, pastRows)
+			continue
+		}
+		if p.Before = low; len(rows) == 0 {
+			err = p.findFirst(ctx, prefix)
+		}
+		p.grow(len(rows))
+		return rows, err
+	}
+}
+
+// read reads a piece whole; dense says that it was given up, because a piece that was meant
+// to bridge a gap in the log holds more than one answer does.
+func (p *Past) read(ctx context.Context, q storage.Query) (rows []storage.Row, dense bool, err error) {
+	for {
+		page, err := p.store.Table.Range(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		p.Looks++
+		p.Rows += len(page.Rows)
+		if rows = append(rows, page.Rows...); !page.More {
+			return rows, false, nil
+		}
+		if p.span > pastRows {
+			return nil, true, nil
+		}
+		q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
+	}
+}
+
+// grow makes the next piece larger: a caller who comes back wants more than the first.
+func (p *Past) grow(rows int) {
+	switch {
+	case int64(rows) < p.span/4:
+		p.span = min(8*p.span, pastSpan)
+	case p.span < pastRows:
+		p.span = min(4*p.span, pastRows)
+	}
+}
+
+// findFirst looks whether anything is left below an empty piece.
+func (p *Past) findFirst(ctx context.Context, prefix string) error {
+	if p.first > 0 || p.Before <= 1 {
+		return nil
+	}
+	page, err := p.store.Table.Range(ctx, storage.Query{Partition: p.store.partition(p.lane), From: prefix, To: prefix + Place(p.Before), Limit: 1, Columns: []string{"Stage"}})
+	if err != nil {
+		return err
+	}
+	p.Looks++
+	if len(page.Rows) == 0 {
+		p.Before = 1
+		return nil
+	}
+	p.first, err = parseSeq(page.Rows[0].Key[len(prefix):])
+	return err
+}
+
+// entriesFrom makes entries of thin m_ rows in the order of the log, those too of which only
+// a d_ row tells that they were delivered.
+func (s *Store) entriesFrom(ctx context.Context, lane int, rows []storage.Row) ([]*Entry, error) {
+	entries := make([]*Entry, len(rows))
+	low, high := int64(0), int64(0)
+	for i, r := range rows {
+		e, err := s.entryFrom(lane, r)
+		if err != nil {
+			return nil, err
+		}
+		e.thin = true
+		entries[i] = e
+		if e.Stage == weir.Queued && !e.Held {
+			if low == 0 {
+				low = e.Seq()
+			}
+			high = e.Seq()
+		}
+	}
+	if low == 0 {
+		return entries, nil
+	}
+	packed, err := s.readFirsts(ctx, lane, low, high)
+	for _, e := range entries {
+		if e.Stage == weir.Queued && !e.Held {
+			e.lookIn(packed)
+		}
+	}
+	return entries, err
+}
+
+// lookIn looks the entry up in d_ rows.
+func (e *Entry) lookIn(rows []firsts) {
+	for _, f := range rows {
+		if one, ok := f.bySeq[e.Seq()]; ok {
+			e.delivered(one, f.etag)
+		}
+	}
+}
+
+// manyGap is how far apart numbers may be that ReadMany reads in one query.
+const manyGap = 32
+
+// ReadMany reads messages by their numbers, which fall, without bodies, and gives those that
+// are there still. looks is how many queries it took.
+func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
+	var groups [][]int64
+	for _, seq := range seqs {
+		if n := len(groups); n > 0 && groups[n-1][len(groups[n-1])-1]-seq <= manyGap && groups[n-1][0]-seq < pastRows {
+			groups[n-1] = append(groups[n-1], seq)
+			continue
+		}
+		groups = append(groups, []int64{seq})
+	}
+	found := make([][]*Entry, len(groups))
+	err = Each(len(groups), func(i int) (err error) {
+		found[i], err = s.readGroup(ctx, lane, groups[i])
+		return err
+	})
+	return slices.Concat(found...), len(groups), err
+}
+
+// readGroup reads messages that stand near each other.
+func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
+	rows, _, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seqs[len(seqs)-1]), To: messageKey(seqs[0] + 1), Columns: pastColumns}, pastRows)
+	if err != nil {
+		return nil, err
+	}
+	wanted := rows[:0]
+	for _, r := range rows {
+		seq, err := seqOfMessageKey(r.Key)
+		if err != nil {
+			return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		}
+		if slices.Contains(seqs, seq) {
+			wanted = append(wanted, r)
+		}
+	}
+	entries, err := s.entriesFrom(ctx, lane, wanted)
+	slices.Reverse(entries)
+	return entries, err
+}
+
+// FirstAfter finds about the lowest number from which on the messages of a log that ends
+// before next were accepted after a moment: none before it was, and some hundreds behind it
+// may not have been. Copies from an earlier epoch come first in a log, and count as accepted
+// before. looks is how many queries it took.
+func (s *Store) FirstAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int, err error) {
+	low, high := int64(1), next
+	for high-low > pastRows/2 {
+		mid := low + (high-low)/2
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(mid), To: messageKey(high), Limit: 1, Columns: []string{"AcceptedAt", "Origin"}})
+		if err != nil {
+			return 0, looks, err
+		}
+		looks++
+		if len(page.Rows) == 0 {
+			high = mid
+			continue
+		}
+		v := values{page.Rows[0].Values}
+		if v.string("Origin") == "" && v.time("AcceptedAt").After(at) {
+			high = mid
+			continue
+		}
+		if low, err = seqOfMessageKey(page.Rows[0].Key); err != nil {
+			return 0, looks, err
+		}
+		low++
+	}
+	return high, looks, nil
+}

@@ -1,0 +1,81 @@
+package lane
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// Standing is what waits in a lane and has left its log: the messages in the lines of their
+// keys, and the scheduled ones.
+type Standing struct {
+	Held  []Held // line by line
+	Dues  []Due  // by time
+	Whole bool   // these are all
+}
+
+// Standing reads what has left a lane's log and waits, in one page where that is enough, and
+// else up to so many pages of each kind.
+func (s *Store) Standing(ctx context.Context, lane, pages int) (Standing, error) {
+	rows, more, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixDue), Columns: standingColumns}, 1)
+	if err == nil && more {
+		rows, more, err = s.standing(ctx, lane, pages)
+	}
+	st := Standing{Whole: !more}
+	for _, r := range rows {
+		if strings.HasPrefix(r.Key, prefixHeld) {
+			st.Held = append(st.Held, heldFromRow(r))
+			continue
+		}
+		d, err := parseDue(r.Key)
+		if err != nil {
+			return Standing{}, err
+		}
+		st.Dues = append(st.Dues, d)
+	}
+	return st, err
+}
+
+var standingColumns = []string{"Seq", "Tried"}
+
+func (s *Store) standing(ctx context.Context, lane, pages int) (all []storage.Row, more bool, err error) {
+	for _, prefix := range []string{prefixHeld, prefixDue} {
+		rows, cut, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: standingColumns}, pages)
+		if err != nil {
+			return nil, false, err
+		}
+		all, more = append(all, rows...), more || cut
+	}
+	return all, more, nil
+}
+
+// rows reads up to so many pages, and says whether there are more.
+func (s *Store) rows(ctx context.Context, q storage.Query, pages int) (rows []storage.Row, more bool, err error) {
+	for range pages {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		rows, more = append(rows, page.Rows...), page.More
+		if !more {
+			break
+		}
+		q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
+	}
+	return rows, more, nil
+}
+
+// Released is the moment at which a message that was scheduled joined its line; zero = it
+// came through the log.
+func (h Held) Released() time.Time {
+	_, due, released := strings.Cut(h.Place, "_")
+	at, _, _ := strings.Cut(due, "_")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if !released || err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}

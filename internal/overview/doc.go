@@ -1,0 +1,55 @@
+// Package overview is what an operator reads: how the lanes stand, which messages there
+// are, what the dead ones died of, and what a waiting one waits for. It reads and changes
+// nothing.
+//
+// Storage gives rows in the order of the log and knows no other order, so the newest
+// messages are found by reading the logs backwards in pieces, all lanes at once, and
+// merging them. Every answer is bounded: what is left is read by a call that goes on where
+// the last one ended.
+package overview
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Rates tells how fast a lane was emptied lately.
+type Rates interface {
+	// Rate is how many of a lane's messages became final a minute, over the last so many
+	// minutes; not known where too little of that was seen.
+	Rate(lane, minutes int) (perMinute float64, known bool)
+}
+
+// Overview reads one storage account.
+type Overview struct {
+	Store *lane.Store
+	Rates Rates // nil = not known
+	Now   func() time.Time
+}
+
+// rate gives a rate, where there is any.
+func (o *Overview) rate(lane, minutes int) (perMinute float64, known bool) {
+	if o.Rates == nil {
+		return 0, false
+	}
+	return o.Rates.Rate(lane, minutes)
+}
+
+// readError is what a caller sees of an error: ours as they are, storage's as a reason to
+// try again.
+func readError(op string, err error) error {
+	var ours *weir.Error
+	if errors.As(err, &ours) {
+		return err
+	}
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
