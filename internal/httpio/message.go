@@ -27,7 +27,10 @@ type Message struct {
 	Edited        *edited    `json:"edited,omitempty"`
 	Replays       int        `json:"replays,omitempty"`
 	ReplayRefused string     `json:"replayRefused,omitempty"`
-	AttemptLog    []attempt  `json:"attemptLog,omitempty"`
+	Position      int        `json:"position,omitempty"`   // in the line of its key, from 1
+	ExpectedAt    *time.Time `json:"expectedAt,omitempty"` // about when it is sent
+	WaitsFor      string     `json:"waitsFor,omitempty"`
+	AttemptLog    []Attempt  `json:"attemptLog,omitempty"`
 }
 
 // edited tells of the body that is sent in place of the one that was accepted.
@@ -36,8 +39,8 @@ type edited struct {
 	Note string    `json:"note,omitempty"`
 }
 
-// attempt is one try as users see it.
-type attempt struct {
+// Attempt is one try as users see it.
+type Attempt struct {
 	Number     int          `json:"number"`
 	At         time.Time    `json:"at"`
 	DurationMS int64        `json:"durationMs"`
@@ -52,7 +55,7 @@ func DescribeStatus(st weir.Status) Message {
 	m := st.Message
 	a := Message{
 		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version,
-		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: moment(m.DueAt), FinishedAt: moment(st.FinishedAt), NextAttemptAt: moment(st.NextAttemptAt),
+		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: Moment(m.DueAt), FinishedAt: Moment(st.FinishedAt), NextAttemptAt: Moment(st.NextAttemptAt),
 		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError,
 		Replays: st.Replays, ReplayRefused: st.ReplayRefused,
 	}
@@ -63,14 +66,21 @@ func DescribeStatus(st weir.Status) Message {
 		a.DeliveredAt = a.FinishedAt
 	}
 	for _, t := range st.Attempts {
-		a.AttemptLog = append(a.AttemptLog, attempt{t.Number, t.At.UTC(), t.Duration.Milliseconds(), t.Outcome, t.Status, t.Reason, t.Body})
+		a.AttemptLog = append(a.AttemptLog, Attempt{t.Number, t.At.UTC(), t.Duration.Milliseconds(), t.Outcome, t.Status, t.Reason, t.Body})
 	}
 	return a
 }
 
-func moment(t time.Time) *time.Time {
+// Expect adds what a waiting message can expect; zero = not known.
+func (m *Message) Expect(position int, at time.Time, waitsFor string) {
+	m.Position, m.ExpectedAt, m.WaitsFor = position, Moment(at), waitsFor
+}
+
+// Moment is a time as users see it: where it is zero there is none.
+func Moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
+	t = t.UTC()
 	return &t
 }

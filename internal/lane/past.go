@@ -36,6 +36,9 @@ func (s *Store) Past(lane int, before, span int64) *Past {
 	return &Past{Before: max(before, 1), store: s, lane: lane, span: min(max(span, 1), pastSpan)}
 }
 
+// Lane is the number of the lane.
+func (p *Past) Lane() int { return p.lane }
+
 // pastColumns are those a look at a message needs; its body and attempts are not among them.
 var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob")
 

@@ -41,6 +41,16 @@ func (s *Store) Standing(ctx context.Context, lane, pages int) (Standing, error)
 
 var standingColumns = []string{"Seq", "Tried"}
 
+// Line reads up to so many pages of a block's line, in order, and says whether that is all.
+func (s *Store) Line(ctx context.Context, lane int, block string, pages int) (line []Held, whole bool, err error) {
+	prefix := heldKey(block, "")
+	rows, more, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: standingColumns}, pages)
+	for _, r := range rows {
+		line = append(line, heldFromRow(r))
+	}
+	return line, !more, err
+}
+
 func (s *Store) standing(ctx context.Context, lane, pages int) (all []storage.Row, more bool, err error) {
 	for _, prefix := range []string{prefixHeld, prefixDue} {
 		rows, cut, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: standingColumns}, pages)

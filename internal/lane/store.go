@@ -75,7 +75,10 @@ func (e *Entry) KeyHash() string { return e.keyHash }
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
 // Block names the block that this message makes when it has to wait for a retry.
-func (e *Entry) Block() string { return blockOf(e.Message.Key, e.Seq(), e.Message.Skip) }
+func (e *Entry) Block() string { return BlockOf(&e.Message) }
+
+// BlockOf is Block of a message that was filed.
+func BlockOf(m *weir.Message) string { return blockOf(m.Key, m.ID.Seq, m.Skip) }
 
 // Remote says whether LoadBody has to ask storage.
 func (e *Entry) Remote() bool {

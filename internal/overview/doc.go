@@ -9,6 +9,7 @@
 package overview
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -18,26 +19,36 @@ import (
 	"weir/internal/weir"
 )
 
-// Rates tells how fast a lane was emptied lately.
+// Rates tells how fast lanes were emptied lately.
 type Rates interface {
 	// Rate is how many of a lane's messages became final a minute, over the last so many
-	// minutes; not known where too little of that was seen.
-	Rate(lane, minutes int) (perMinute float64, known bool)
+	// minutes; not known where nothing of that was seen.
+	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
 }
 
-// Overview reads one storage account.
+// Calendar tells when nothing is delivered.
+type Calendar interface {
+	// At says whether it is closed at a moment, by which name, and until when.
+	At(t time.Time) (closed bool, reason string, until time.Time)
+	// Next is when that changes; zero = never.
+	Next(t time.Time) time.Time
+}
+
+// Overview reads one storage account. Its methods may be called concurrently.
 type Overview struct {
-	Store *lane.Store
-	Rates Rates // nil = not known
-	Now   func() time.Time
+	Store    *lane.Store
+	Rates    Rates    // nil = not known
+	Calendar Calendar // nil = always open
+	Now      func() time.Time
 }
 
 // rate gives a rate, where there is any.
-func (o *Overview) rate(lane, minutes int) (perMinute float64, known bool) {
+func (o *Overview) rate(ctx context.Context, lane, minutes int) Rate {
 	if o.Rates == nil {
-		return 0, false
+		return Rate{}
 	}
-	return o.Rates.Rate(lane, minutes)
+	n, known := o.Rates.Rate(ctx, lane, minutes)
+	return Rate{n, known}
 }
 
 // readError is what a caller sees of an error: ours as they are, storage's as a reason to
