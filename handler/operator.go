@@ -6,9 +6,11 @@ import (
 
 	"weir/functions/view"
 	"weir/internal/drain"
+	"weir/internal/history"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/openapi"
+	"weir/internal/overview"
 	"weir/internal/ticket"
 )
 
@@ -19,6 +21,16 @@ type operator struct {
 	store   *lane.Store
 	drainer *drain.Drainer
 	bell    *ticket.Bell
+
+	keeper   *history.Keeper
+	overview *overview.Overview
+}
+
+// newOperator prepares what several addresses use.
+func (p *Program) newOperator(mux *router, store *lane.Store, drainer *drain.Drainer, bell *ticket.Bell) *operator {
+	keeper := p.keepHistory(store)
+	all := &overview.Overview{Store: store, Rates: keeper, Calendar: p.calendar, Now: time.Now}
+	return &operator{p, mux, store, drainer, bell, keeper, all}
 }
 
 // routes adds what the functions view and write serve. A path that takes other methods too
@@ -27,8 +39,8 @@ func (o *operator) routes() {
 	o.pauses()
 	o.replays()
 	o.bulk()
-	keeper := o.keepHistory(o.store)
-	o.view("/api/history", &view.History{Source: keeper, Lanes: o.settings.Lanes, Logger: o.log})
+	o.reads()
+	o.view("/api/history", &view.History{Source: o.keeper, Lanes: o.settings.Lanes, Logger: o.log})
 	o.view("/api/openapi.yaml", openapi.Handler())
 }
 

@@ -16,6 +16,7 @@ import (
 	"weir/functions/receive"
 	"weir/functions/status"
 	"weir/functions/sweep"
+	"weir/functions/view"
 	"weir/internal/drain"
 	"weir/internal/httpio"
 	"weir/internal/lane"
@@ -52,11 +53,15 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	appender := p.newAppender(store, drainer)
 	appender.Sealed = p.lookAgain
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
-	add("receive", "/api/messages", http.MethodPost, p.export.Receive("/api/messages", &receive.Function{
-		Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log}))
+	op := p.newOperator(mux, store, drainer, bell)
+	mux.Handle("/api/messages", httpio.Methods(map[string]http.Handler{
+		http.MethodGet: wrap("view", &view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
+		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
+			Contracts: p.contracts, Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
+	}))
 	call := caller{drainer, bell}
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
-		http.MethodGet:    wrap("status", &status.Function{Log: store, Logger: p.log}),
+		http.MethodGet:    wrap("status", &status.Function{Log: store, Outlook: op.overview, Logger: p.log}),
 		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
 		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
 	}))
@@ -66,7 +71,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
 	add("sweep", "/sweep", http.MethodPost, sweeper.Handler())
-	(&operator{p, mux, store, drainer, bell}).routes()
+	op.routes()
 	mux.Handle("/", httpio.NotFound(p.log))
 	return mux, sweeper.Sweep
 }

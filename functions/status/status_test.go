@@ -3,6 +3,7 @@ package status_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,16 +12,24 @@ import (
 	"time"
 
 	"weir/functions/status"
+	"weir/internal/overview"
 	"weir/internal/weir"
 )
 
-type reader struct{ st weir.Status }
+type reader struct {
+	st    weir.Status
+	fails error
+}
 
 func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 	if id != r.st.Message.ID {
 		return weir.Status{}, &weir.Error{Kind: weir.NotFound, Message: "no such message"}
 	}
 	return r.st, nil
+}
+
+func (r reader) Outlook(context.Context, weir.Status) (overview.Outlook, error) {
+	return overview.Outlook{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"}, r.fails
 }
 
 func TestFunction(t *testing.T) {
@@ -34,7 +43,7 @@ func TestFunction(t *testing.T) {
 		FinishedAt: noon.Add(time.Second), Version: `W/"7"`, Attempts: []weir.Attempt{{Number: 1, Outcome: weir.OutcomeRetry, Status: 500}, {Number: 2, Outcome: weir.OutcomeDelivered}},
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st: st}, Outlook: reader{st: st}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	get := func(id, tag string) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/messages/"+id, nil)
 		r.Header.Set("If-None-Match", tag)
@@ -56,5 +65,31 @@ func TestFunction(t *testing.T) {
 		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", wrong, w.Code, w.Body)
 		}
+	}
+}
+
+func TestFunction_Outlook(t *testing.T) {
+	t.Parallel()
+	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
+	st := weir.Status{Message: weir.Message{ID: id, Key: "/a", AcceptedAt: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, Stage: weir.Queued, Version: `W/"7"`}
+	ask := func(r reader) map[string]any {
+		mux, w := http.NewServeMux(), httptest.NewRecorder()
+		mux.Handle("/api/messages/{id}", &status.Function{Log: r, Outlook: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String(), nil))
+		var got map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+		}
+		return got
+	}
+	if got := ask(reader{st: st}); got["position"] != 3.0 || got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
+		t.Errorf("%v", got)
+	}
+	if got := ask(reader{st: st, fails: errors.New("storage is away")}); got["stage"] != "queued" || got["position"] != nil || got["waitsFor"] != nil {
+		t.Errorf("where the outlook cannot be read: %v", got)
+	}
+	st.Stage = weir.Delivered
+	if got := ask(reader{st: st}); got["position"] != nil || got["expectedAt"] != nil || got["waitsFor"] != nil {
+		t.Errorf("of a final message: %v", got)
 	}
 }

@@ -9,20 +9,20 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/overview"
-	"weir/internal/weir"
 )
 
 // LaneReader tells how lanes stand; see overview.Overview.
 type LaneReader interface {
 	Lanes(ctx context.Context) ([]overview.Lane, error)
 	Lane(ctx context.Context, number int) (overview.Lane, error)
-	Season() overview.Season
 }
 
 // Lanes serves GET /api/lanes. All fields are needed.
 type Lanes struct {
-	Source LaneReader
-	Logger *slog.Logger
+	Source   LaneReader
+	Calendar httpio.Hours
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -33,10 +33,10 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := struct {
-		Lanes    []LaneState `json:"lanes"`
-		Totals   totals      `json:"totals"`
-		Calendar Calendar    `json:"calendar"`
-	}{[]LaneState{}, totalsOf(overview.Sum(lanes)), DescribeSeason(f.Source.Season())}
+		Lanes    []LaneState     `json:"lanes"`
+		Totals   totals          `json:"totals"`
+		Calendar httpio.Calendar `json:"calendar"`
+	}{[]LaneState{}, totalsOf(overview.Sum(lanes)), httpio.CalendarAt(f.Calendar, f.Now())}
 	for i := range lanes {
 		out.Lanes = append(out.Lanes, DescribeLane(&lanes[i]))
 	}
@@ -65,33 +65,33 @@ func (f *Lane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // LaneState is how a lane stands as users see it.
 type LaneState struct {
-	Lane          int        `json:"lane"`
-	Accepted      int64      `json:"accepted"`
-	Delivered     int64      `json:"delivered"`
-	Dead          int64      `json:"dead"`
-	Cancelled     int64      `json:"cancelled"`
-	Superseded    int64      `json:"superseded"`
-	Moved         int64      `json:"moved,omitempty"`
-	Waiting       int64      `json:"waiting"`
-	Scheduled     int64      `json:"scheduled"`
-	Queued        int64      `json:"queued"`
-	Retrying      int64      `json:"retrying"`
-	Exact         bool       `json:"exact"` // the stages of what waits were counted to the end
-	OldestAt      *time.Time `json:"oldestWaitingAt,omitempty"`
-	OldestSeconds *float64   `json:"oldestWaitingSeconds,omitempty"`
-	Rate1         *float64   `json:"ratePerMinute1,omitempty"`
-	Rate15        *float64   `json:"ratePerMinute15,omitempty"`
-	EmptyIn       *float64   `json:"emptyInSeconds,omitempty"`
-	Held          bool       `json:"held"` // a holder is at work, or died at it
-	Holder        string     `json:"holder,omitempty"`
-	Fence         int64      `json:"fence"`
-	PausedBy      string     `json:"pausedBy,omitempty"` // operator, calendar, cms
-	PausedUntil   *time.Time `json:"pausedUntil,omitempty"`
-	PauseReason   string     `json:"pauseReason,omitempty"`
-	Pauses        []pause    `json:"pauses"`
-	NextDueAt     *time.Time `json:"nextDueAt,omitempty"`
-	LastError     string     `json:"lastError,omitempty"`
-	LastErrorAt   *time.Time `json:"lastErrorAt,omitempty"`
+	Lane          int            `json:"lane"`
+	Accepted      int64          `json:"accepted"`
+	Delivered     int64          `json:"delivered"`
+	Dead          int64          `json:"dead"`
+	Cancelled     int64          `json:"cancelled"`
+	Superseded    int64          `json:"superseded"`
+	Moved         int64          `json:"moved,omitempty"`
+	Waiting       int64          `json:"waiting"`
+	Scheduled     int64          `json:"scheduled"`
+	Queued        int64          `json:"queued"`
+	Retrying      int64          `json:"retrying"`
+	Exact         bool           `json:"exact"` // the stages of what waits were counted to the end
+	OldestAt      *time.Time     `json:"oldestWaitingAt,omitempty"`
+	OldestSeconds *float64       `json:"oldestWaitingSeconds,omitempty"`
+	Rate1         *float64       `json:"ratePerMinute1,omitempty"`
+	Rate15        *float64       `json:"ratePerMinute15,omitempty"`
+	EmptyIn       *float64       `json:"emptyInSeconds,omitempty"`
+	Held          bool           `json:"held"` // a holder is at work, or died at it
+	Holder        string         `json:"holder,omitempty"`
+	Fence         int64          `json:"fence"`
+	PausedBy      string         `json:"pausedBy,omitempty"` // operator, calendar, cms
+	PausedUntil   *time.Time     `json:"pausedUntil,omitempty"`
+	PauseReason   string         `json:"pauseReason,omitempty"`
+	Pauses        []httpio.Pause `json:"pauses"`
+	NextDueAt     *time.Time     `json:"nextDueAt,omitempty"`
+	LastError     string         `json:"lastError,omitempty"`
+	LastErrorAt   *time.Time     `json:"lastErrorAt,omitempty"`
 }
 
 // DescribeLane gives a lane's state as users see it.
@@ -99,18 +99,15 @@ func DescribeLane(l *overview.Lane) LaneState {
 	s := LaneState{
 		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead, Cancelled: l.Counts.Cancelled,
 		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying,
-		Exact: l.Exact, OldestAt: httpio.Moment(l.OldestAt), Rate1: rate(l.Rate1), Rate15: rate(l.Rate15), Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.Halt.By, PausedUntil: httpio.Moment(l.Halt.Until), PauseReason: l.Halt.Reason, Pauses: []pause{},
-		NextDueAt: httpio.Moment(l.NextDue), LastError: l.LastError, LastErrorAt: httpio.Moment(l.LastErrorAt),
+		Exact: l.Exact, OldestAt: moment(l.OldestAt), Rate1: rate(l.Rate1), Rate15: rate(l.Rate15), Held: l.Held, Holder: l.Holder, Fence: l.Fence,
+		PausedBy: l.Halt.By, PausedUntil: moment(l.Halt.Until), PauseReason: l.Halt.Reason, Pauses: httpio.Pauses(l.Pauses),
+		NextDueAt: moment(l.NextDue), LastError: l.LastError, LastErrorAt: moment(l.LastErrorAt),
 	}
 	if !l.OldestAt.IsZero() {
 		s.OldestSeconds = seconds(max(l.At.Sub(l.OldestAt), 0))
 	}
 	if l.Empty.Known {
 		s.EmptyIn = seconds(l.Empty.In)
-	}
-	for _, p := range l.Pauses {
-		s.Pauses = append(s.Pauses, describePause(p))
 	}
 	return s
 }
@@ -127,22 +124,11 @@ func rate(r overview.Rate) *float64 {
 	return &r.PerMinute
 }
 
-// pause is an operator's pause as users see it.
-type pause struct {
-	Scope  string     `json:"scope"`
-	Lane   int        `json:"lane"`
-	Key    string     `json:"key,omitempty"`
-	Reason string     `json:"reason"`
-	Since  time.Time  `json:"since"`
-	Until  *time.Time `json:"until,omitempty"` // absent: until it is resumed
-}
-
-func describePause(p weir.Pause) pause {
-	scope := "lane"
-	if p.Key != "" {
-		scope = "key"
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
 	}
-	return pause{scope, p.Lane, p.Key, p.Reason, p.Since.UTC(), httpio.Moment(p.Until)}
+	return &t
 }
 
 // totals are the sums over all lanes as users see them.
@@ -158,17 +144,4 @@ type totals struct {
 
 func totalsOf(t overview.Totals) totals {
 	return totals{t.Accepted, t.Counts.Delivered, t.Counts.Dead, t.Counts.Cancelled, t.Counts.Superseded, t.Counts.Moved, t.Waiting}
-}
-
-// Calendar is the calendar as users see it.
-type Calendar struct {
-	Closed     bool       `json:"closed"`
-	Until      *time.Time `json:"until,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	NextChange *time.Time `json:"nextChange,omitempty"`
-}
-
-// DescribeSeason gives the calendar's state as users see it.
-func DescribeSeason(s overview.Season) Calendar {
-	return Calendar{s.Closed, httpio.Moment(s.Until), s.Reason, httpio.Moment(s.Next)}
 }

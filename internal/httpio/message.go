@@ -55,7 +55,7 @@ func DescribeStatus(st weir.Status) Message {
 	m := st.Message
 	a := Message{
 		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version,
-		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: Moment(m.DueAt), FinishedAt: Moment(st.FinishedAt), NextAttemptAt: Moment(st.NextAttemptAt),
+		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: moment(m.DueAt), FinishedAt: moment(st.FinishedAt), NextAttemptAt: moment(st.NextAttemptAt),
 		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError,
 		Replays: st.Replays, ReplayRefused: st.ReplayRefused,
 	}
@@ -73,14 +73,12 @@ func DescribeStatus(st weir.Status) Message {
 
 // Expect adds what a waiting message can expect; zero = not known.
 func (m *Message) Expect(position int, at time.Time, waitsFor string) {
-	m.Position, m.ExpectedAt, m.WaitsFor = position, Moment(at), waitsFor
+	m.Position, m.ExpectedAt, m.WaitsFor = position, moment(at), waitsFor
 }
 
-// Moment is a time as users see it: where it is zero there is none.
-func Moment(t time.Time) *time.Time {
+func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	t = t.UTC()
 	return &t
 }

@@ -50,10 +50,11 @@ type Held struct {
 	Contract string // where it supersedes; else empty
 	Version  string
 	Tried    bool // it was tried, and waits for its next attempt
+	Again    bool // it was replayed
 }
 
 func heldFrom(e *Entry) Held {
-	h := Held{Seq: e.Seq(), Place: e.place(), Tried: e.Stage == weir.Retrying}
+	h := Held{Seq: e.Seq(), Place: e.place(), Tried: e.Stage == weir.Retrying, Again: e.Replayed()}
 	if e.Message.Supersede {
 		h.Contract, h.Version = e.Message.Contract, e.Message.Version
 	}
@@ -67,6 +68,9 @@ func (h Held) values() map[string]any {
 	}
 	if h.Tried {
 		v["Tried"] = true
+	}
+	if h.Again {
+		v["Again"] = true
 	}
 	return v
 }
@@ -94,5 +98,5 @@ func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]
 func heldFromRow(r storage.Row) Held {
 	v := values{r.Values}
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixHeld), "_") // behind the block
-	return Held{Seq: v.int("Seq"), Place: place, Contract: v.string("Contract"), Version: v.string("Version"), Tried: v.bool("Tried")}
+	return Held{Seq: v.int("Seq"), Place: place, Contract: v.string("Contract"), Version: v.string("Version"), Tried: v.bool("Tried"), Again: v.bool("Again")}
 }

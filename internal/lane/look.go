@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"time"
 
 	"weir/internal/storage"
 )
@@ -11,9 +12,14 @@ import (
 const bodyGap = 4
 
 // InBlob says of an entry of Past or ReadMany whether its body is too large for its row.
-func (e *Entry) InBlob() bool { return e.row.string("Blob") != "" }
+func (e *Entry) InBlob() bool { return e.row.string(e.bodyIn().blob) != "" }
 
-// LoadInline fills in the bodies of thin entries whose numbers fall, as far as they stand in
+// WaitsSince is, of such an entry, when it was accepted, or asked to be replayed.
+func (e *Entry) WaitsSince() time.Time {
+	return later(e.Message.AcceptedAt, e.row.since("ReplayAskedAt"))
+}
+
+// LoadInline fills in the bodies that are sent, of thin entries whose numbers fall, as far as they stand in
 // their rows: those in blobs stay out. looks is how many queries it took.
 func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (looks int, err error) {
 	var groups [][]*Entry
@@ -32,14 +38,17 @@ func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error 
 	for _, e := range group {
 		wanted[messageKey(e.Seq())] = e
 	}
-	q := storage.Query{Partition: s.partition(lane), From: messageKey(group[len(group)-1].Seq()), To: messageKey(group[0].Seq() + 1), Columns: []string{"Body"}}
+	q := storage.Query{Partition: s.partition(lane), From: messageKey(group[len(group)-1].Seq()), To: messageKey(group[0].Seq() + 1), Columns: []string{acceptedBody.inline, editedBody.inline}}
 	rows, _, err := s.rows(ctx, q, pastRows)
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		packed := values{r.Values}.bytes("Body")
-		if e := wanted[r.Key]; e != nil && packed != nil {
+		e := wanted[r.Key]
+		if e == nil {
+			continue
+		}
+		if packed := (values{r.Values}).bytes(e.bodyIn().inline); packed != nil {
 			if e.Message.Body, err = decompress(packed); err != nil {
 				return err
 			}

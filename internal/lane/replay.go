@@ -158,7 +158,8 @@ func (e *Entry) Tried() int { return e.Count - e.base }
 // Replay takes a dead message back among those held in its own block, at its old place.
 func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
 	e.Stage, e.Held = weir.Queued, true
-	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays + 1),
+	e.status.Replays++
+	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays),
 		"FinishedAt": never, "NextAttemptAt": never}
 	if w.Edits() {
 		maps.Copy(v, w.edit)

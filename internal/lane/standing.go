@@ -39,7 +39,7 @@ func (s *Store) Standing(ctx context.Context, lane, pages int) (Standing, error)
 	return st, err
 }
 
-var standingColumns = []string{"Seq", "Tried"}
+var standingColumns = []string{"Seq", "Tried", "Again"}
 
 // Line reads up to so many pages of a block's line, in order, and says whether that is all.
 func (s *Store) Line(ctx context.Context, lane int, block string, pages int) (line []Held, whole bool, err error) {

@@ -30,8 +30,6 @@ type Rates interface {
 type Calendar interface {
 	// At says whether it is closed at a moment, by which name, and until when.
 	At(t time.Time) (closed bool, reason string, until time.Time)
-	// Next is when that changes; zero = never.
-	Next(t time.Time) time.Time
 }
 
 // Overview reads one storage account. Its methods may be called concurrently.

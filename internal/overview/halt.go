@@ -86,21 +86,3 @@ func count(n int64, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// Season is what the calendar says now.
-type Season struct {
-	Closed bool
-	Reason string
-	Until  time.Time
-	Next   time.Time // when that changes; zero = never
-}
-
-// Season asks the calendar; without one it is always open.
-func (o *Overview) Season() Season {
-	if o.Calendar == nil {
-		return Season{}
-	}
-	now := o.Now()
-	closed, reason, until := o.Calendar.At(now)
-	return Season{closed, reason, until, o.Calendar.Next(now)}
-}

@@ -118,24 +118,24 @@ func (o *Overview) stages(ctx context.Context, c lane.Control, l *Lane) error {
 	return o.oldest(ctx, c, standing.Held, l)
 }
 
-// oldest finds since when the oldest waits: of the lines, the first by its number in the log
-// or by the moment at which it fell due; and the log's next.
+// oldest finds since when the oldest waits: of the lines, the first of the log, the first of
+// those replayed and the one that fell due first; and the log's next.
 func (o *Overview) oldest(ctx context.Context, c lane.Control, line []lane.Held, l *Lane) error {
-	first := int64(0)
+	first := map[bool]int64{} // by whether it was replayed
 	for _, h := range line {
-		if at := h.Released(); !at.IsZero() {
+		if at := h.Released(); !at.IsZero() && !h.Again {
 			l.older(at)
-		} else if first == 0 || h.Seq < first {
-			first = h.Seq
+		} else if first[h.Again] == 0 || h.Seq < first[h.Again] {
+			first[h.Again] = h.Seq
 		}
 	}
-	if first > 0 {
-		entries, _, err := o.Store.ReadMany(ctx, l.Number, []int64{first})
+	for _, seq := range first {
+		entries, _, err := o.Store.ReadMany(ctx, l.Number, []int64{seq})
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
-			l.older(e.Message.AcceptedAt)
+			l.older(e.WaitsSince())
 		}
 	}
 	if c.Tail.Cursor >= c.Head.Next {

@@ -1,0 +1,45 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// StatusReader reads a message's state; NotFound for what does not exist.
+type StatusReader interface {
+	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
+// Attempts serves GET /api/messages/{id}/attempts. All fields are needed.
+type Attempts struct {
+	Source StatusReader
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id".
+func (f *Attempts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, err := httpio.MessageID(r)
+	var st weir.Status
+	if err == nil {
+		st, err = f.Source.Status(r.Context(), id)
+	}
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	if httpio.NotModified(w, r, st.Version) {
+		return
+	}
+	log := httpio.DescribeStatus(st).AttemptLog
+	if log == nil {
+		log = []httpio.Attempt{}
+	}
+	httpio.WriteJSON(w, http.StatusOK, struct {
+		Attempts []httpio.Attempt `json:"attempts"` // the first and the last ten
+		Count    int              `json:"count"`
+	}{log, st.AttemptCount})
+}

@@ -1,0 +1,60 @@
+package view
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Body serves GET /api/messages/{id}/body. All fields are needed.
+type Body struct {
+	Bodies Bodies
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id".
+func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m, err := f.load(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	// The body is a stranger's: no browser is to show it, run it or guess what it is.
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Cache-Control", "no-cache")
+	sum := sha256.Sum256(m.Body)
+	if httpio.NotModified(w, r, hex.EncodeToString(sum[:16])) {
+		return
+	}
+	h.Set("Content-Type", m.ContentType)
+	h.Set("Content-Disposition", `attachment; filename="`+m.Public().String()+`.xml"`)
+	h.Set("Content-Length", strconv.Itoa(len(m.Body)))
+	w.Write(m.Body) // when this fails the client is gone
+}
+
+func (f *Body) load(r *http.Request) (weir.Message, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Message{}, err
+	}
+	p := &parameters{values: r.URL.Query()}
+	which := p.values.Get("which")
+	if which != "" && which != "accepted" && which != "edited" {
+		p.wrong("which", "must be accepted or edited")
+	}
+	p.known("which")
+	if err := p.err(); err != nil {
+		return weir.Message{}, err
+	}
+	if which == "edited" {
+		return f.Bodies.LoadEdited(r.Context(), id)
+	}
+	return f.Bodies.Load(r.Context(), id)
+}

@@ -1,0 +1,92 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"weir/internal/httpio"
+	"weir/internal/overview"
+	"weir/internal/weir"
+)
+
+// Searcher finds messages; see overview.Overview.
+type Searcher interface {
+	Search(ctx context.Context, f overview.Filter, limit int, token string) (overview.Found, error)
+}
+
+// Messages serves GET /api/messages. All fields are needed.
+type Messages struct {
+	Source Searcher
+	Lanes  int
+	Logger *slog.Logger
+}
+
+// MessageLine is a message in a list.
+type MessageLine struct {
+	httpio.Message
+	Size int `json:"size"`
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := ParseSearch(r.URL.Query(), f.Lanes)
+	var found overview.Found
+	if err == nil {
+		found, err = f.Source.Search(r.Context(), q.Filter, q.Limit, q.Continue)
+	}
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	out := struct {
+		Messages    []MessageLine `json:"messages"`
+		Looked      int           `json:"looked"`
+		NotSearched int           `json:"notSearched,omitempty"`
+		Complete    bool          `json:"complete"`
+		Continue    string        `json:"continue,omitempty"`
+	}{[]MessageLine{}, found.Looked, found.NotSearched, found.Complete, found.Continue}
+	for _, st := range found.Messages {
+		out.Messages = append(out.Messages, MessageLine{httpio.DescribeStatus(st), st.Message.Size})
+	}
+	httpio.WriteJSON(w, http.StatusOK, out)
+}
+
+const (
+	defaultLimit = 50
+	maxLimit     = 200
+	// maxText is how much can be asked for in a parameter, in bytes: a key has up to 1 KiB.
+	maxText = 1 << 10
+)
+
+// Search is what the parameters of a search ask for.
+type Search struct {
+	Filter   overview.Filter
+	Limit    int
+	Continue string
+}
+
+// ParseSearch reads the parameters of a search. The error names all that is wrong.
+func ParseSearch(values url.Values, lanes int) (Search, error) {
+	p := &parameters{values: values}
+	s := Search{
+		Filter: overview.Filter{
+			Stage: p.stage(), Key: p.text("key"), Contract: p.text("contract"), Fingerprint: p.text("fingerprint"), Text: p.text("text"),
+			From: p.moment("from"), To: p.moment("to"),
+		},
+		Limit: p.number("limit", defaultLimit, 1, maxLimit), Continue: values.Get("continue"),
+	}
+	if values.Get("lane") != "" {
+		n := p.number("lane", 0, 0, lanes-1)
+		s.Filter.Lane = &n
+	}
+	if f := s.Filter; !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
+		p.wrong("to", "must be after from")
+	}
+	if f := s.Filter; f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
+		p.wrong("fingerprint", "only dead messages have one")
+	}
+	p.known("stage", "key", "contract", "fingerprint", "lane", "from", "to", "text", "limit", "continue")
+	return s, p.err()
+}
