@@ -71,6 +71,21 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
+// pausedFor says until when nothing is sent, or not all, and why. An operator's pause that
+// came in just before the lane was sealed can still be resumed.
+func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
+	if c.Tail.PausedUntil.After(now) {
+		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"
+	}
+	for _, p := range c.Pauses(now) {
+		if p.Key == "" {
+			return p.Ends(), fmt.Sprintf("lane %d is paused (%s): resume it", p.Lane, p.Reason)
+		}
+		return p.Ends(), fmt.Sprintf("key %q is paused (%s): resume it", p.Key, p.Reason)
+	}
+	return time.Time{}, ""
+}
+
 // Pause stops a lane, or a key in its lane, or changes such a pause. A holder sends nothing
 // of it any more from about a second later on; what is in flight comes to its end. Conflict:
 // the number of lanes is being changed, or too many keys are paused.

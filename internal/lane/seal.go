@@ -91,7 +91,7 @@ func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool,
 type Rest struct {
 	Waiting int64     // messages of the log, or, where that is empty, held ones
 	Until   time.Time // nothing is sent before this moment; zero = soon
-	Reason  string    // of a pause of the CMS
+	Reason  string    // why, where it is paused
 }
 
 // Empty says that the lane can be closed.
@@ -122,8 +122,8 @@ func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
 		}
 	}
 	rest := Rest{Waiting: waiting}
-	if waiting > 0 && c.Tail.PausedUntil.After(s.Now()) {
-		rest.Until, rest.Reason = c.Tail.PausedUntil, c.Tail.PauseReason
+	if waiting > 0 {
+		rest.Until, rest.Reason = c.pausedFor(s.Now())
 	}
 	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.RateNext} {
 		if !shut.IsZero() && shut.Add(clockSkew).After(s.Now()) && shut.After(rest.Until) {

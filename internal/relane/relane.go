@@ -47,6 +47,7 @@ var (
 	ErrUnderWay = errors.New("a change of the number of lanes is under way")
 	ErrUndone   = errors.New("the change is being undone")
 	ErrTooLate  = errors.New("the new number of lanes is in force already")
+	ErrPaused   = errors.New("lanes or keys are paused, so that the lanes would not run empty; resume them first")
 	ErrReplays  = errors.New("bulk replays are under way")
 )
 
@@ -70,9 +71,12 @@ func (c Config) Run(ctx context.Context, n int) error {
 // begin writes that a change is under way.
 func (c Config) begin(ctx context.Context, n int) (meta lane.Meta, err error) {
 	err = c.patiently(ctx, func() (err error) {
-		_, err = c.Store.First(ctx, n)
+		meta, err = c.Store.First(ctx, n)
 		return err
 	})
+	if err == nil && meta.Step == lane.StepNone && meta.Open.Lanes != n {
+		err = c.refusePaused(ctx, meta.Open)
+	}
 	if err != nil {
 		return lane.Meta{}, err
 	}

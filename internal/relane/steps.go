@@ -13,6 +13,32 @@ import (
 	"weir/internal/lease"
 )
 
+// pausedShown is how many pauses are named.
+const pausedShown = 10
+
+// refusePaused says what has to be resumed before a change can begin: what is paused waits,
+// and a lane that does not run empty is never closed.
+func (c Config) refusePaused(ctx context.Context, open lane.Epoch) error {
+	return c.patiently(ctx, func() error {
+		pauses, err := c.Store.In(open).Pauses(ctx)
+		if err != nil || len(pauses) == 0 {
+			return err
+		}
+		text := ErrPaused
+		for i, p := range pauses {
+			switch {
+			case i == pausedShown:
+				return fmt.Errorf("%w; and %d more", text, len(pauses)-pausedShown)
+			case p.Key == "":
+				text = fmt.Errorf("%w; lane %d (%s)", text, p.Lane, p.Reason)
+			default:
+				text = fmt.Errorf("%w; key %q (%s)", text, p.Key, p.Reason)
+			}
+		}
+		return text
+	})
+}
+
 // drain seals the heads and closes every lane as soon as it has run empty.
 func (c Config) drain(ctx context.Context, meta lane.Meta) error {
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Seal); err != nil {
@@ -121,11 +147,13 @@ func describe(rests map[int]lane.Rest, now time.Time) string {
 		}
 	}
 	text := fmt.Sprintf("Waiting for %d lanes with %d messages", lanes, waiting)
-	if until.After(now) {
+	if until.After(now.AddDate(1, 0, 0)) {
+		text += "; nothing is sent"
+	} else if until.After(now) {
 		text += fmt.Sprintf("; nothing is sent for another %s", until.Sub(now).Round(time.Second))
 	}
 	if reason != "" {
-		text += fmt.Sprintf(", because the CMS is unavailable (%s). `handler lanes --undo` gives the change up", reason)
+		text += fmt.Sprintf(", because %s. `handler lanes --undo` gives the change up", reason)
 	}
 	return text + "."
 }
