@@ -72,6 +72,9 @@ func (s *shell) lanes(ctx context.Context, p *Program, n int, undo bool) error {
 	case undo:
 		err = change.Undo(ctx)
 	case n > 0:
+		if closed, reason, until := p.calendar.At(time.Now()); closed {
+			fmt.Fprintf(s.stdout, "The calendar is closed (%s) until %s: what waits is not sent before, and the change waits for it.\n", reason, until.Format(time.RFC3339))
+		}
 		err = change.Run(ctx, n)
 	default:
 		return s.showLanes(ctx, change, p.settings.Lanes)
