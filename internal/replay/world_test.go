@@ -33,7 +33,7 @@ type world struct {
 
 	mu       sync.Mutex
 	asked    []asked
-	wishes   []wish
+	wishes   []asked                 // what the holders have still to do
 	takes    time.Duration           // from wish to end; 0 = for ever
 	ends     func(string) weir.Stage // by key; default Delivered
 	late     map[string]bool         // keys of which a later message was delivered
@@ -47,12 +47,6 @@ type asked struct {
 	key   string
 	at    time.Time
 	force bool
-}
-
-// wish is what the holders have still to do.
-type wish struct {
-	asked
-	nonce string
 }
 
 func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
@@ -111,7 +105,6 @@ type process struct {
 	*world
 	sees   *lane.Store // storage, with its faults
 	faults *storagetest.Faults
-	ctx    context.Context
 	calls  []int
 }
 
@@ -205,7 +198,7 @@ func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.asked = append(w.asked, asked{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
-		w.wishes = append(w.wishes, wish{asked: w.asked[len(w.asked)-1]})
+		w.wishes = append(w.wishes, w.asked[len(w.asked)-1])
 	}
 	if err != nil {
 		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}

@@ -1,0 +1,187 @@
+package replay_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/replay"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+func number(n int) *int { return &n }
+
+func TestSpec(t *testing.T) {
+	simulate(t, 4, func(t *testing.T, w *world) {
+		p := w.start()
+		now := time.Now()
+		for name, c := range map[string]struct {
+			change   func(*replay.Spec)
+			problems int
+		}{
+			"Plain":           {func(*replay.Spec) {}, 0},
+			"LaneOutOfRange":  {func(s *replay.Spec) { s.Filter.Lane = number(4) }, 1},
+			"NegativeLane":    {func(s *replay.Spec) { s.Filter.Lane = number(-1) }, 1},
+			"LastLane":        {func(s *replay.Spec) { s.Filter.Lane = number(3) }, 0},
+			"NoTime":          {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
+			"Fingerprint":     {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789ab" }, 0},
+			"BadFingerprint":  {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789AB" }, 1},
+			"LongKey":         {func(s *replay.Spec) { s.Filter.Key = strings.Repeat("x", 1025) }, 1},
+			"NoRate":          {func(s *replay.Spec) { s.RatePerMinute = 0 }, 1},
+			"RateTooHigh":     {func(s *replay.Spec) { s.RatePerMinute = 6001 }, 1},
+			"ErrorRate":       {func(s *replay.Spec) { s.StopAtErrorRate = 1.01 }, 1},
+			"NegativeError":   {func(s *replay.Spec) { s.StopAtErrorRate = -0.01 }, 1},
+			"NaN":             {func(s *replay.Spec) { s.StopAtErrorRate = math.NaN() }, 1},
+			"LongReason":      {func(s *replay.Spec) { s.Reason = strings.Repeat("x", 501) }, 1},
+			"ReasonOfLetters": {func(s *replay.Spec) { s.Reason = strings.Repeat("ü", 500) }, 0},
+			"Several":         {func(s *replay.Spec) { s.RatePerMinute, s.StopAtErrorRate = -1, 2 }, 2},
+		} {
+			s := plain
+			c.change(&s)
+			_, err := p.Plan(t.Context(), s)
+			var e *weir.Error
+			if err != nil {
+				e, _ = err.(*weir.Error)
+			}
+			if c.problems == 0 && err != nil || c.problems > 0 && (e == nil || e.Kind != weir.Invalid || len(e.Problems) != c.problems) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
+				t.Errorf("%s: started: %v", name, err)
+			}
+			if jobs, _ := w.store.Jobs(t.Context()); c.problems > 0 && len(jobs) != 0 {
+				t.Errorf("%s is under way", name)
+			}
+			time.Sleep(time.Minute) // it ends: there is nothing to do
+		}
+	})
+}
+
+func TestFilter(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		began := time.Now()
+		hour := func(n int) time.Time { return began.Add(time.Duration(n) * time.Hour) }
+		w.dead("/a", "article", 422, `line 3: "x" is bad`, hour(0))
+		w.dead("/a", "article", 422, `line 9: "y" is bad`, hour(1))
+		w.dead("/b", "article", 500, `line 3: "x" is bad`, hour(2))
+		w.dead("/b", "picture", 422, `line 3: "x" is bad`, hour(3))
+		w.dead("/c", "article", 422, `something else`, hour(4))
+		time.Sleep(5 * time.Hour)
+		bad, _ := weir.Fingerprint("article", 422, `line 1: "z" is bad`)
+		p := w.start()
+		for name, c := range map[string]struct {
+			filter replay.Filter
+			count  int64
+			keys   int64
+		}{
+			"All":                  {replay.Filter{}, 5, 3},
+			"Key":                  {replay.Filter{Key: "/a"}, 2, 1},
+			"KeyAndItsLane":        {replay.Filter{Key: "/a", Lane: number(lane.Of("/a", 3))}, 2, 1},
+			"KeyAndAnotherLane":    {replay.Filter{Key: "/a", Lane: number((lane.Of("/a", 3) + 1) % 3)}, 0, 0},
+			"Contract":             {replay.Filter{Contract: "picture"}, 1, 1},
+			"Fingerprint":          {replay.Filter{Fingerprint: bad}, 2, 1},
+			"From":                 {replay.Filter{From: hour(1)}, 4, 3},
+			"To":                   {replay.Filter{To: hour(1)}, 1, 1},
+			"FromAndTo":            {replay.Filter{From: hour(1), To: hour(3)}, 2, 2},
+			"EverythingAtOnce":     {replay.Filter{Key: "/a", Contract: "article", Fingerprint: bad, From: hour(0), To: hour(1)}, 1, 1},
+			"NothingAtAll":         {replay.Filter{Contract: "other"}, 0, 0},
+			"FingerprintAndStatus": {replay.Filter{Fingerprint: bad, Key: "/b"}, 0, 0},
+		} {
+			s := plain
+			s.Filter = c.filter
+			plan, err := p.Plan(t.Context(), s)
+			if err != nil || plan.Count != c.count || plan.Keys != c.keys || !plan.Complete {
+				t.Errorf("%s: %+v, %v", name, plan, err)
+			}
+		}
+		s := plain
+		s.Filter.Fingerprint = bad
+		if j := p.comes(p.begin(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 || j.Filter != s.Filter {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+func TestPlan(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		w.die(20, keys...)
+		w.late["/a"] = true
+		p := w.start()
+		plan := func(change func(*replay.Spec)) replay.Plan {
+			t.Helper()
+			s := plain
+			change(&s)
+			plan, err := p.Plan(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return plan
+		}
+		lanes := map[int]bool{}
+		for _, key := range keys {
+			lanes[lane.Of(key, 3)] = true
+		}
+		// The CMS took three seconds over each of them.
+		parallel := 80 * 3 / int64(len(lanes))
+		if got, want := plan(func(*replay.Spec) {}), (replay.Plan{Count: 100, Complete: true, EstimatedSeconds: parallel, Keys: 5, Refused: 20}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 || got.EstimatedSeconds != 100*3/int64(len(lanes)) {
+			t.Errorf("by force: %+v", got)
+		}
+		if got := plan(func(s *replay.Spec) { s.RatePerMinute = 1 }); got.EstimatedSeconds != 80*60 {
+			t.Errorf("at a low rate: %+v", got)
+		}
+		if got := plan(func(s *replay.Spec) { s.Filter.Key = "/b" }); got.Count != 20 || got.EstimatedSeconds != 20*3 {
+			t.Errorf("of one key: %+v", got)
+		}
+		w.die(50, "/b", "/c", "/d")
+		if got := plan(func(*replay.Spec) {}); got.Count != 250 || got.Complete {
+			t.Errorf("of many: %+v", got)
+		}
+		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 || len(w.list()) != 0 {
+			t.Errorf("a plan did something: %v, %v", jobs, w.list())
+		}
+	})
+}
+
+// TestPlan_StorageAway: a plan that has found nothing out says so.
+func TestPlan_StorageAway(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		p := w.start()
+		p.kill()
+		if _, err := p.Plan(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("%v", err)
+		}
+		if _, err := p.List(t.Context()); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("%v", err)
+		}
+		if _, err := p.Get(t.Context(), "00000000000000abcdef0"); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestFates asks for messages far apart in the log, which is more than one page.
+func TestFates(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(250, "/a", "/b")
+		for _, seq := range []int64{100, 499} {
+			if _, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{{Kind: storage.Delete, Key: row("m_", seq)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fates, err := w.store.Fates(t.Context(), 0, []int64{1, 99, 100, 101, 450, 499, 500, 501})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []weir.Stage{"dead", "dead", "", "dead", "dead", "", "dead", ""} {
+			if fates[i].Stage != want || fates[i].FinishedAt.IsZero() != (want == "") {
+				t.Errorf("%d: %+v", i, fates[i])
+			}
+		}
+	})
+}
