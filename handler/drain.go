@@ -43,6 +43,7 @@ func (s *shell) drain(ctx context.Context, p *Program) error {
 	if err != nil {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
+	sender := p.newNotifier(store)
 	drainer := drain.New(p.drainConfig(store, p.newBell(store)))
 	lanes := make([]poll.Emptied, p.settings.Lanes)
 	var all sync.WaitGroup
@@ -52,7 +53,7 @@ func (s *shell) drain(ctx context.Context, p *Program) error {
 	all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	err = drainer.Close(closing)
+	err = errors.Join(drainer.Close(closing), closeNotifier(closing, sender))
 	for _, l := range lanes {
 		fmt.Fprintln(s.stdout, l.String())
 		if l.Left() {

@@ -90,7 +90,10 @@ func (s *shell) relane(p *Program) relane.Config {
 	return relane.Config{
 		Store:  &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Now: time.Now},
 		Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease), Settle: p.settings.settle(), Log: p.log,
-		Drainer:  func(store *lane.Store) relane.Drainer { return drain.New(p.drainConfig(store, p.newBell(store))) },
+		Drainer: func(store *lane.Store) relane.Drainer {
+			store.Mailer = deaths{p.newNotifier(store)}
+			return drain.New(p.drainConfig(store, p.newBell(store)))
+		},
 		Progress: func(text string) { fmt.Fprintln(s.stdout, text) },
 	}
 }

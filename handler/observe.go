@@ -45,11 +45,14 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 }
 
 // seen takes in what a sweep read of a lane.
-func (p *Program) seen(_ context.Context, number int, c lane.Control) {
+func (p *Program) seen(ctx context.Context, number int, c lane.Control) {
 	p.recorder.Waits(number, c.Waiting(), 0)
 	p.show(number, c)
 	if r := p.replays.Load(); r != nil {
 		r.Look(c)
+	}
+	if s := p.notifier.Load(); s != nil {
+		s.Look(ctx, number, c)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"weir/functions/sweep"
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/notify"
 	"weir/internal/poll"
 	"weir/internal/recur"
 	"weir/internal/ticket"
@@ -90,7 +91,7 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
 	meter := poll.NewMeter(p.sender(), time.Now)
-	c := p.consumer(store, meter, cfg.NotAfter(s.started))
+	c := p.consumer(ctx, store, meter, cfg.NotAfter(s.started))
 	sweeper := p.sweeper(store, c.Drainer)
 	sweeper.Schedules = c.runner
 	lookHourly(sweeper, s.started, cfg.Period)
@@ -106,22 +107,23 @@ type consumer struct {
 	*drain.Drainer
 	runner *recur.Runner
 	bell   *ticket.Bell
+	sender *notify.Sender
 }
 
-func (p *Program) consumer(store *lane.Store, sender drain.Sender, notAfter time.Time) consumer {
-	bell := p.newBell(store)
+func (p *Program) consumer(ctx context.Context, store *lane.Store, sender drain.Sender, notAfter time.Time) consumer {
+	bell, tells := p.newBell(store), p.startNotifier(ctx, store)
 	cfg := p.drainConfig(store, bell)
 	cfg.Sender, cfg.NotAfter = sender, notAfter
 	drainer := drain.New(cfg)
 	appender := p.newAppender(store, drainer)
-	return consumer{drainer, p.newRunner(store, appender, bell), bell}
+	return consumer{drainer, p.newRunner(store, appender, bell), bell, tells}
 }
 
 // Close ends the schedules, then all drains.
 func (c consumer) Close(ctx context.Context) error {
 	err := errors.Join(c.runner.Close(ctx), c.Drainer.Close(ctx))
 	c.bell.Wait(ctx)
-	return err
+	return errors.Join(err, closeNotifier(ctx, c.sender))
 }
 
 // lookHourly keeps all but the first process of each hour from looking for forgotten

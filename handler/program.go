@@ -16,6 +16,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/history"
 	"weir/internal/lane"
+	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/relane"
 	"weir/internal/replay"
@@ -44,12 +45,13 @@ type Program struct {
 	export    *telemetry.Export // nil = nothing is sent to a collector
 	instance  string            // of the platform; empty = not on one
 
-	ready   atomic.Pointer[http.Handler] // set once storage is open
-	drainer atomic.Pointer[drain.Drainer]
-	bell    atomic.Pointer[ticket.Bell]
-	runner  atomic.Pointer[recur.Runner]
-	keeper  atomic.Pointer[history.Keeper]
-	replays atomic.Pointer[replay.Runner]
+	ready    atomic.Pointer[http.Handler] // set once storage is open
+	drainer  atomic.Pointer[drain.Drainer]
+	bell     atomic.Pointer[ticket.Bell]
+	runner   atomic.Pointer[recur.Runner]
+	keeper   atomic.Pointer[history.Keeper]
+	replays  atomic.Pointer[replay.Runner]
+	notifier atomic.Pointer[notify.Sender]
 
 	recorder *history.Recorder
 
@@ -138,6 +140,9 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 		err = errors.Join(err, d.Close(limited))
 	}
 	err = errors.Join(err, server.Shutdown(limited))
+	if s := p.notifier.Load(); s != nil {
+		err = errors.Join(err, s.Close(limited))
+	}
 	if k := p.keeper.Load(); k != nil {
 		err = errors.Join(err, k.Close(limited))
 	}
@@ -192,6 +197,7 @@ func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 // process is taken up now.
 func (p *Program) start(ctx context.Context, store *lane.Store) {
 	bell := p.newBell(store)
+	p.startNotifier(ctx, store)
 	drainer := drain.New(p.drainConfig(store, bell))
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)

@@ -36,6 +36,8 @@ type Settings struct {
 	Delivery      delivery              `yaml:"delivery"`
 	Poll          polling               `yaml:"poll"`
 	Calendar      calendar.Settings     `yaml:"calendar"`
+	Notify        []receiver            `yaml:"notify"`
+	Callbacks     callbacks             `yaml:"callbacks"`
 	Contracts     []contract.Definition `yaml:"contracts"`
 }
 
@@ -274,7 +276,7 @@ func (s *Settings) check() []error {
 			problems = append(problems, errors.New("poll."+line))
 		}
 	}
-	return problems
+	return append(problems, s.notifyProblems()...)
 }
 
 func (d duration) String() string { return time.Duration(d).String() }

@@ -32,9 +32,13 @@ type Bell interface{ RingSoon(lane int) }
 // Observer is told of posts that are refused.
 type Observer interface{ Refused(err error) }
 
+// Callbacks says whether an address may be called back; Invalid, with the reason, if not.
+type Callbacks interface{ Check(address string) error }
+
 // Function takes messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
+	Callbacks Callbacks
 	Log       Appender
 	Bell      Bell
 	Finals    Finals
@@ -125,6 +129,10 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	if err != nil {
 		return lane.Receipt{}, err
 	}
+	callback, err := f.callback(r)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
 	body, err := httpio.ReadBody(w, r, f.MaxBody)
 	if err != nil {
 		return lane.Receipt{}, err
@@ -138,6 +146,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	} else if !m.DueAt.IsZero() {
 		asked.from = "message"
 	}
+	m.Callback = callback
 	m.TraceParent = traceParent(r.Header.Get("Traceparent"))
 	return f.Log.Append(r.Context(), m, idempotencyKey)
 }
@@ -155,6 +164,18 @@ func idempotency(r *http.Request) (string, error) {
 		return "", &weir.Error{Kind: weir.Malformed, Op: "receive", Message: "Idempotency-Key must stand once and have 1 to 255 visible ASCII characters"}
 	}
 	return values[0], nil
+}
+
+// callback reads the Weir-Callback header; empty when there is none.
+func (f *Function) callback(r *http.Request) (string, error) {
+	values := r.Header.Values("Weir-Callback")
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 {
+		return "", malformed("Weir-Callback must stand once")
+	}
+	return values[0], f.Callbacks.Check(values[0])
 }
 
 // trace is a W3C trace context of version 00 (https://www.w3.org/TR/trace-context/).

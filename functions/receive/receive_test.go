@@ -57,10 +57,17 @@ func (f *fake) Append(_ context.Context, m weir.Message, idem string) (lane.Rece
 	}
 	return r, f.err
 }
+func (f *fake) Check(address string) error {
+	if address != "https://hooks.example.com/1" {
+		return &weir.Error{Kind: weir.Invalid, Message: "not allowed"}
+	}
+	return nil
+}
+
 func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Callbacks: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -110,6 +117,19 @@ func TestFunction(t *testing.T) {
 		w := serve(f, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) })
 		if w.Code != 413 || weir.KindOf(f.refused) != weir.TooLarge {
 			t.Errorf("%d, and the observer was told: %v", w.Code, f.refused)
+		}
+	})
+	t.Run("Callback", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct {
+			values []string
+			code   int
+		}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422}, {[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
+			f := &fake{}
+			w := serve(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
+			if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] || c.code != 202 && filed != "" {
+				t.Errorf("%q: %d, and filed with %q", c.values, w.Code, f.message.Callback)
+			}
 		}
 	})
 	t.Run("BadIdempotencyKeys", func(t *testing.T) {

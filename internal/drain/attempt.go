@@ -199,8 +199,11 @@ func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome 
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))
 	}
-	r.note(c, ch, finalStage(outcome))
-	at := r.finishedAt()
-	r.finished(&c.entry.Message, finalStage(outcome), at)
-	return ch.Finish(c.entry, finalStage(outcome), at)
+	at, stage := r.finishedAt(), finalStage(outcome)
+	r.note(c, ch, stage)
+	r.finished(&c.entry.Message, stage, at)
+	if stage == weir.Dead && r.Store.Mailer != nil {
+		ch.Tell(c.entry, stage, at, r.Store.Mailer.Dead(c.entry.Message.Contract))
+	}
+	return ch.Finish(c.entry, stage, at)
 }

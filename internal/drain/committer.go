@@ -22,7 +22,7 @@ type committer struct {
 	writer *lane.Writer
 	now    func() time.Time
 	failed func(error)        // called once, when nothing more can be committed
-	final  func(seqs []int64) // called with what has become final; must return at once
+	wrote  func(*lane.Change) // called with each change that was written; must return at once
 
 	mu          sync.Mutex
 	pending     []request
@@ -45,9 +45,9 @@ type request struct {
 }
 
 // startCommitter begins to commit; ctx ends it hard, close ends it in order.
-func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error), final func([]int64)) *committer {
+func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error), wrote func(*lane.Change)) *committer {
 	c := &committer{
-		writer: w, now: now, failed: failed, final: final, closed: map[string]int{}, progress: make(chan struct{}),
+		writer: w, now: now, failed: failed, wrote: wrote, closed: map[string]int{}, progress: make(chan struct{}),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go c.loop(ctx)
@@ -205,7 +205,7 @@ func (c *committer) committed(b *lane.Batch, written bool) {
 	for _, ch := range b.Changes() {
 		c.uncommitted--
 		if written {
-			c.final(ch.Finals())
+			c.wrote(ch)
 		}
 		if ch.Key == "" {
 			continue

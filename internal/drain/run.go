@@ -79,7 +79,7 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error 
 	// The last flush outlives ctx, so the committer has a context of its own.
 	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCommits()
-	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, func(seqs []int64) { d.finals.tell(t.number, seqs) })
+	r.committer = startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, t.wrote)
 	tail := writer.Tail()
 	err = r.load(ctx, tail, t.offers)
 	r.notice(seen, asked)
@@ -88,6 +88,14 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error 
 		err = r.drain(ctx)
 	}
 	return errors.Join(err, r.close(ctx, stopCommits))
+}
+
+// wrote passes on what a commit has brought about.
+func (t *tender) wrote(ch *lane.Change) {
+	t.d.finals.tell(t.number, ch.Finals())
+	if ch.Mails() && t.d.Store.Mailer != nil {
+		t.d.Store.Mailer.Nudge(t.number)
+	}
 }
 
 // take raises the fence. A tail that is open was left by a holder that crashed: it is

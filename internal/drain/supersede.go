@@ -21,8 +21,8 @@ import (
 const latestMax = 10_000
 
 // supersedeAtOnce is how many held messages become superseded in one change: each takes
-// two operations of a transaction.
-const supersedeAtOnce = 40
+// two operations of a transaction, three where it has a callback.
+const supersedeAtOnce = 30
 
 // version is a message's version. What does not parse was accepted under another contract
 // and counts as the oldest.
@@ -72,7 +72,7 @@ func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 		ch := &lane.Change{}
 		at := r.finishedAt()
 		r.finished(&first.Message, weir.Superseded, at)
-		ch.Supersede(first.Seq(), latest, at)
+		ch.Supersede(first.Seq(), first.Message.Callback, latest, at)
 		r.position(ch)
 		r.committer.add(ch, false)
 		r.logSuperseded(first.Seq(), latest)
@@ -153,7 +153,7 @@ func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) 
 	for _, h := range old {
 		at := r.finishedAt()
 		r.finished(&weir.Message{}, weir.Superseded, at)
-		ch.Supersede(h.Seq, latest, at)
+		ch.Supersede(h.Seq, h.Callback, latest, at)
 		r.logSuperseded(h.Seq, latest)
 	}
 	r.unhold(b, ch, old...)

@@ -109,7 +109,7 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 	}
 	inline, _ := sub.columns["Body"].([]byte)
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
-	sub.size = len(inline)*4/3 + 6*len(m.Key) + 2048
+	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
 	sub.message.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
 		sub.message.DueAt = RoundDue(m.DueAt)

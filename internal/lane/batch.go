@@ -15,6 +15,7 @@ type Change struct {
 	first *Entry // delivered at its first attempt; its row is written last or packed
 	tail  []func(*Tail)
 	final []int64 // messages that it makes final
+	mails bool    // it puts something into the outbox
 }
 
 // Finals are the sequence numbers of the messages that it makes final.
@@ -48,6 +49,7 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
 	c.Tail(func(t *Tail) { t.Counts.add(stage) })
 	c.final = append(c.final, e.Seq())
+	c.callBack(e.Seq(), e.Message.Callback, stage, at)
 	if stage == weir.Dead {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: deadValues(e, at)})
 	}

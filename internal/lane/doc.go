@@ -16,6 +16,7 @@
 //	k_<hash>               the version of a key and contract that was delivered last
 //	l_<hash>               the delivery of a key that stands last in its order, where some of it died
 //	m_<seq>                the message, its stage and its attempts; never moves
+//	n_<when>_<event>_<to>  mail: an event that a receiver is to be told of; see outbox.go
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<place>      a held message of a blocked key, in order
 //	s_<due>_<seq>          a scheduled message, by time

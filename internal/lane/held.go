@@ -51,12 +51,13 @@ type Held struct {
 	Version  string
 	Tried    bool // it was tried, and waits for its next attempt
 	Again    bool // it was replayed
+	Callback string
 }
 
 func heldFrom(e *Entry) Held {
 	h := Held{Seq: e.Seq(), Place: e.place(), Tried: e.Stage == weir.Retrying, Again: e.Replayed()}
 	if e.Message.Supersede {
-		h.Contract, h.Version = e.Message.Contract, e.Message.Version
+		h.Contract, h.Version, h.Callback = e.Message.Contract, e.Message.Version, e.Message.Callback
 	}
 	return h
 }
@@ -71,6 +72,9 @@ func (h Held) values() map[string]any {
 	}
 	if h.Again {
 		v["Again"] = true
+	}
+	if h.Callback != "" {
+		v["Callback"] = h.Callback
 	}
 	return v
 }
@@ -98,5 +102,5 @@ func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]
 func heldFromRow(r storage.Row) Held {
 	v := values{r.Values}
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixHeld), "_") // behind the block
-	return Held{Seq: v.int("Seq"), Place: place, Contract: v.string("Contract"), Version: v.string("Version"), Tried: v.bool("Tried"), Again: v.bool("Again")}
+	return Held{Seq: v.int("Seq"), Place: place, Contract: v.string("Contract"), Version: v.string("Version"), Callback: v.string("Callback"), Tried: v.bool("Tried"), Again: v.bool("Again")}
 }

@@ -60,9 +60,10 @@ func (c *Change) Latest(e *Entry) Latest {
 }
 
 // Supersede makes a message final that need not be delivered any more.
-func (c *Change) Supersede(seq int64, by Latest, at time.Time) {
+func (c *Change) Supersede(seq int64, callback string, by Latest, at time.Time) {
 	c.Tail(func(t *Tail) { t.Counts.add(weir.Superseded) })
 	c.final = append(c.final, seq)
+	c.callBack(seq, callback, weir.Superseded, at)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(seq), Values: map[string]any{
 		"Stage": string(weir.Superseded), "SupersededBy": by.ID.String(), "FinishedAt": at, "Held": false, "NextAttemptAt": never}})
 }

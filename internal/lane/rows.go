@@ -28,6 +28,9 @@ const (
 	prefixWish    = "w_"
 	prefixFrom    = "o_"
 	prefixLast    = "l_"
+	prefixMail    = "n_"
+	mailKey       = "!mail" // a note, as is the next
+	mailedKey     = "!mailed"
 )
 
 // seqDigits is enough for every positive int64.

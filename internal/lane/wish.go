@@ -89,12 +89,7 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 			return nil, conflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
 			st.Stage, st.FinishedAt = weir.Cancelled, s.Now().UTC().Truncate(time.Microsecond)
-			return []storage.Op{
-				{Kind: storage.Delete, Key: dueKey(e.Due())},
-				{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
-					"Stage": string(weir.Cancelled), "FinishedAt": st.FinishedAt, "CancelNonce": nonce}},
-				{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
-			}, nil
+			return cancelOps(e, st.FinishedAt, nonce), nil
 		}
 		asked, err := s.asked(ctx, e.Message.ID)
 		if err != nil || asked {
@@ -103,7 +98,24 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 		wished = true
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}, nil
 	})
+	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Mailer != nil {
+		s.Mailer.Nudge(st.Message.ID.Lane)
+	}
 	return st, err
+}
+
+// cancelOps cancel a scheduled message.
+func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
+	ops := []storage.Op{
+		{Kind: storage.Delete, Key: dueKey(e.Due())},
+		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
+			"Stage": string(weir.Cancelled), "FinishedAt": at, "CancelNonce": nonce}},
+		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
+	}
+	if url := e.Message.Callback; url != "" {
+		ops = append(ops, mailOps(about(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
+	}
+	return ops
 }
 
 // asked says whether a message's cancellation waits for the holder already.

@@ -27,6 +27,7 @@ var may = map[string][]string{
 	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain"},
 	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/overview":            {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
+	"weir/internal/notify":              {"weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
 	"weir/internal/openapi":             {"weir/internal/httpio"},
 	"weir/internal/openapi/openapitest": {},

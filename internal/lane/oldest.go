@@ -1,0 +1,68 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// oldestPage bounds what Oldest reads of the log and of the held messages.
+const oldestPage = 100
+
+// Oldest is the moment since which the oldest of what waits could have been delivered: it
+// was accepted then, or fell due. The zero time: nothing waits but what is scheduled. It
+// looks at the first of the log and at the first held messages, which is at most three reads.
+func (s *Store) Oldest(ctx context.Context, lane int, c Control) (time.Time, error) {
+	oldest, err := s.oldestOfLog(ctx, lane, c)
+	if err != nil || c.Tail.NextDue.IsZero() {
+		return oldest, err
+	}
+	held, err := s.oldestHeld(ctx, lane)
+	if err != nil || held.IsZero() || !oldest.IsZero() && oldest.Before(held) {
+		return oldest, err
+	}
+	return held, nil
+}
+
+func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time, error) {
+	if c.Head.Next <= c.Tail.Cursor {
+		return time.Time{}, nil
+	}
+	entries, err := s.ScanLog(ctx, lane, c.Tail.Cursor, oldestPage)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, e := range entries {
+		if !e.Stage.Final() && !e.Held && e.Stage != weir.Scheduled {
+			return e.Message.AcceptedAt, nil
+		}
+	}
+	return time.Time{}, nil
+}
+
+// oldestHeld looks at the one that was filed first among the first rows of held messages.
+func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixHeld), Limit: oldestPage, Columns: []string{"Seq"}})
+	if err != nil || len(page.Rows) == 0 {
+		return time.Time{}, err
+	}
+	first := int64(0)
+	for _, r := range page.Rows {
+		if seq := (values{r.Values}).int("Seq"); first == 0 || seq < first {
+			first = seq
+		}
+	}
+	e, err := s.ReadMessage(ctx, lane, first)
+	if storage.Is(err, storage.NotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	if e.Message.DueAt.After(e.Message.AcceptedAt) {
+		return e.Message.DueAt, nil
+	}
+	return e.Message.AcceptedAt, nil
+}

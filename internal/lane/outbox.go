@@ -1,0 +1,258 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// The outbox holds events that receivers outside are to be told of. What is to be told of a
+// message is written in the very transaction that makes it final, so that no crash can come
+// between. A row is one event for one receiver, and its key begins with the moment at which
+// it is to be sent: what is due stands in front, and to put off means to move the row.
+//
+// With each row goes the note !mail, which everybody who looks at the lane reads anyway. So
+// it costs nothing to know that an outbox is empty. Whoever finds it empty removes the note
+// under the ETag that it had before the look: a row that came meanwhile wrote it anew.
+
+// Mailer is what the lanes need of whoever empties the outboxes.
+type Mailer interface {
+	// Dead names the receivers that are to be told of a dead message of this contract.
+	Dead(contract string) []string
+	// Nudge says that a lane's outbox has got something. It returns at once.
+	Nudge(lane int)
+}
+
+// CallbackTo is the receiver of a message's callback. All others have names of their own.
+const CallbackTo = "callback"
+
+// Mail is an event on its way to a receiver.
+type Mail struct {
+	Event  string // its id, of this lane
+	Type   string // message.dead, say
+	At     time.Time
+	Seq    int64      // of the message it is about; 0 = about none
+	Stage  weir.Stage // the message's, when it happened
+	To     string     // a receiver
+	URL    string     // of the receiver, where To is CallbackTo
+	ID     string     // of the event, for receivers; empty until it was first sent
+	Body   []byte     // what is sent; nil until it was first sent
+	Next   time.Time  // when it is to be sent, in whole microseconds
+	Tries  int
+	Tried  time.Time // first; zero = never
+	column string    // the row's key as read
+}
+
+func mailRowKey(m Mail) string {
+	return fmt.Sprintf("%s%0*d_%s_%s", prefixMail, dueDigits, m.Next.UnixMicro(), m.Event, m.To)
+}
+
+func (m Mail) values() map[string]any {
+	v := sparse(map[string]any{"Type": m.Type, "At": timeValue(m.At), "Seq": m.Seq, "Stage": string(m.Stage), "URL": m.URL, "ID": m.ID,
+		"Tries": int64(m.Tries), "Tried": timeValue(m.Tried)})
+	if m.Body != nil {
+		v["Body"] = m.Body
+	}
+	return v
+}
+
+func mailFrom(r storage.Row) (Mail, error) {
+	parts := strings.SplitN(strings.TrimPrefix(r.Key, prefixMail), "_", 3)
+	if len(parts) != 3 {
+		return Mail{}, fmt.Errorf("lane: row %q is no mail", r.Key)
+	}
+	micros, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil {
+		return Mail{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	v := values{r.Values}
+	return Mail{Event: parts[1], To: parts[2], Next: time.UnixMicro(micros).UTC(), Type: v.string("Type"), At: v.time("At"), Seq: v.int("Seq"),
+		Stage: weir.Stage(v.string("Stage")), URL: v.string("URL"), ID: v.string("ID"), Body: v.bytes("Body"),
+		Tries: int(v.int("Tries")), Tried: v.time("Tried"), column: r.Key}, nil
+}
+
+// about is the mail that tells of a message's end.
+func about(seq int64, stage weir.Stage, at time.Time, to, url string) Mail {
+	at = at.UTC().Truncate(time.Microsecond)
+	return Mail{Event: hash("final", Place(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
+		At: at, Seq: seq, Stage: stage, To: to, URL: url, Next: at}
+}
+
+// mailOps put mail into the outbox.
+func mailOps(mail ...Mail) []storage.Op {
+	ops := make([]storage.Op, 0, len(mail)+1)
+	for _, m := range mail {
+		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: mailRowKey(m), Values: m.values()})
+	}
+	return append(ops, storage.Op{Kind: storage.Upsert, Key: mailKey, Values: map[string]any{"At": mail[0].Next}})
+}
+
+// callBack tells the message's own receiver that it is final, where it has one.
+func (c *Change) callBack(seq int64, url string, stage weir.Stage, at time.Time) {
+	if url != "" {
+		c.mail(about(seq, stage, at, CallbackTo, url))
+	}
+}
+
+// Tell tells receivers that the message is final.
+func (c *Change) Tell(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
+	for _, to := range receivers {
+		c.mail(about(e.Seq(), stage, at, to, ""))
+	}
+}
+
+func (c *Change) mail(m Mail) {
+	if c.mails {
+		c.ops = append(c.ops, mailOps(m)[0]) // the note is there
+		return
+	}
+	c.mails = true
+	c.ops = append(c.ops, mailOps(m)...)
+}
+
+// Mails says whether the change puts something into the outbox.
+func (c *Change) Mails() bool { return c.mails }
+
+// Mail gives the version of the note that says the outbox may hold something; empty = it is
+// empty.
+func (c Control) Mail() storage.ETag {
+	r, _ := c.note(mailKey)
+	return r.ETag
+}
+
+func (c Control) note(key string) (storage.Row, bool) {
+	for _, r := range c.notes {
+		if r.Key == key {
+			return r, true
+		}
+	}
+	return storage.Row{}, false
+}
+
+// MailLease is the name of the lease under which one process at a time empties the lane's
+// outbox.
+func (s *Store) MailLease(lane int) string { return "mail-" + s.partition(lane) }
+
+// Outbox is what a look into an outbox saw.
+type Outbox struct {
+	Due  []Mail
+	Next time.Time // when the first of the rest falls due; zero = not seen
+	More bool      // not all that is due was seen
+	Seen int       // rows, due or not
+}
+
+// Outbox reads the first rows of a lane's outbox, up to limit.
+func (s *Store) Outbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixMail, To: after(prefixMail), Limit: limit})
+	if err != nil {
+		return Outbox{}, err
+	}
+	o := Outbox{Seen: len(page.Rows)}
+	for _, r := range page.Rows {
+		m, err := mailFrom(r)
+		if err != nil {
+			return Outbox{}, err
+		}
+		if m.Next.After(now) {
+			o.Next = m.Next
+			return o, nil
+		}
+		o.Due = append(o.Due, m)
+	}
+	o.More = page.More || len(page.Rows) == limit
+	return o, nil
+}
+
+// About reads the message that a mail is about, as it stands now.
+func (s *Store) About(ctx context.Context, lane int, m Mail) (weir.Status, error) {
+	e, err := s.ReadMessage(ctx, lane, m.Seq)
+	if err == nil {
+		err = s.lookUpFirst(ctx, e)
+	}
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return e.status, nil
+}
+
+// PutOff is mail as it is to stand in the outbox from now on; Next must be later than it was.
+type PutOff struct{ Was, Is Mail }
+
+// mailAtOnce is how many of them one transaction takes.
+const mailAtOnce = (storage.MaxOps - 1) / 2
+
+// Mailed takes mail out of the outbox and puts other mail off. Where all is gone with that,
+// note is the version of the note to be removed with it; empty = it stays. Mail that is
+// not there any more is passed over. It can be repeated after any error. quiet says that the
+// note was removed.
+func (s *Store) Mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, note storage.ETag) (quiet bool, err error) {
+	for len(gone) > 0 || len(later) > 0 {
+		g := min(len(gone), storage.MaxOps-1) // one is for the note
+		l := min(len(later), (storage.MaxOps-1-g)/2)
+		last := g == len(gone) && l == len(later)
+		ops := mailedOps(gone[:g], later[:l])
+		if last && note != "" {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})
+		}
+		whole, err := s.mailed(ctx, lane, gone[:g], later[:l], ops)
+		if err != nil {
+			return false, err
+		}
+		quiet = whole && last && note != ""
+		gone, later = gone[g:], later[l:]
+	}
+	return quiet, nil
+}
+
+func mailedOps(gone []Mail, later []PutOff) []storage.Op {
+	var ops []storage.Op
+	for _, m := range gone {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: m.column})
+	}
+	for _, p := range later {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.column}, storage.Op{Kind: storage.Upsert, Key: mailRowKey(p.Is), Values: p.Is.values()})
+	}
+	return ops
+}
+
+// mailed sends one transaction. Where that is refused for one of its rows, or for the note,
+// which somebody has written anew, each mail goes alone, and whole is false.
+func (s *Store) mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, ops []storage.Op) (whole bool, err error) {
+	_, err = s.Table.Transact(ctx, s.partition(lane), ops)
+	if !storage.Is(err, storage.NotFound) && !storage.Is(err, storage.Precondition) {
+		return err == nil, err
+	}
+	alone := func(ops []storage.Op) error {
+		_, err := s.Table.Transact(ctx, s.partition(lane), ops)
+		if storage.Is(err, storage.NotFound) {
+			return nil // it was us, and the answer got lost; or another sender
+		}
+		return err
+	}
+	for _, m := range gone {
+		if err := alone(mailedOps([]Mail{m}, nil)); err != nil {
+			return false, err
+		}
+	}
+	for _, p := range later {
+		if err := alone(mailedOps(nil, []PutOff{p})); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// NoMail removes the note of an outbox that was found empty, if it still has this version.
+// It is false where somebody has written it anew, or an earlier try of ours was successful.
+func (s *Store) NoMail(ctx context.Context, lane int, note storage.ETag) (bool, error) {
+	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Delete, Key: mailKey, IfMatch: note}})
+	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,113 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"weir/internal/weir"
+)
+
+// Callbacks says which addresses a message may bring with it. The zero value: none.
+type Callbacks struct {
+	AllowedHosts []string // a name, or *.name for all below it; with a port where that is not the scheme's own
+	AllowPrivate bool     // private addresses, and http
+	Secret       Secret
+}
+
+// maxCallback is the length of the longest address.
+const maxCallback = 2048
+
+// Check says of an address that a message brought whether it may be called back: nil, or an
+// Invalid error with the reason.
+func (c Callbacks) Check(address string) error {
+	refuse := func(format string, args ...any) error {
+		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "Weir-Callback: " + fmt.Sprintf(format, args...)}
+	}
+	if len(c.AllowedHosts) == 0 {
+		return refuse("callbacks are not set up here")
+	}
+	if len(address) > maxCallback {
+		return refuse("the address is over %d characters", maxCallback)
+	}
+	u, err := parseAddress(address, c.AllowPrivate)
+	if err != nil {
+		return refuse("%s", err)
+	}
+	if !c.allows(u) {
+		return refuse("the host %s is not among those allowed", u.Host)
+	}
+	return nil
+}
+
+// parseAddress reads an absolute address that events can be sent to.
+func parseAddress(text string, plain bool) (*url.URL, error) {
+	for _, r := range text {
+		if r <= ' ' || r > '~' {
+			return nil, errors.New("the address must be of visible ASCII characters")
+		}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+		return nil, errors.New("it must be an absolute address, https://…")
+	case u.Scheme != "https" && !(plain && u.Scheme == "http"):
+		return nil, errors.New("the address must begin with https://")
+	case u.User != nil:
+		return nil, errors.New("the address must not have a user name or a password")
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return nil, errors.New("the address must not have a fragment")
+	}
+	return u, nil
+}
+
+// hostPort is where an address leads, in small letters and with its port.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// allows says whether the list has the address's host. An entry without port means the
+// scheme's own.
+func (c Callbacks) allows(u *url.URL) bool {
+	at := hostPort(u)
+	for _, entry := range c.AllowedHosts {
+		name, port := splitHost(entry)
+		if port == "" {
+			_, port, _ = net.SplitHostPort(hostPort(&url.URL{Scheme: u.Scheme, Host: "x"}))
+		}
+		suffix, wild := strings.CutPrefix(strings.ToLower(name), "*")
+		host, atPort, _ := net.SplitHostPort(at)
+		if atPort == port && (host == suffix && !wild || wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitHost takes an entry of the list apart.
+func splitHost(entry string) (name, port string) {
+	if host, p, err := net.SplitHostPort(entry); err == nil {
+		return host, p
+	}
+	return strings.Trim(entry, "[]"), ""
+}
+
+// problems of the settings.
+func (c Callbacks) problems() []error {
+	var problems []error
+	for _, entry := range c.AllowedHosts {
+		name, _ := splitHost(entry)
+		rest := strings.TrimPrefix(name, "*.")
+		u, err := url.Parse("https://" + strings.Replace(entry, "*.", "", 1))
+		if err != nil || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Hostname() == "" || strings.ContainsAny(rest, "*/ ") {
+			problems = append(problems, fmt.Errorf("callbacks.allowedHosts: %q is not a host such as hooks.example.com, *.example.org or hooks.example.com:8443", entry))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,65 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// event is what a receiver gets.
+type event struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data"`
+}
+
+// message is the data of an event about a message. The message itself is never in it.
+type message struct {
+	ID           string     `json:"id"`
+	Stage        weir.Stage `json:"stage"`
+	Contract     string     `json:"contract"`
+	Key          string     `json:"key"`
+	Version      string     `json:"version,omitempty"`
+	Lane         int        `json:"lane"`
+	Sequence     int64      `json:"sequence"`
+	Attempts     int        `json:"attempts"`
+	Reason       string     `json:"reason,omitempty"` // of a death
+	CMSStatus    int        `json:"cmsStatus,omitempty"`
+	SupersededBy string     `json:"supersededBy,omitempty"`
+	AcceptedAt   time.Time  `json:"acceptedAt"`
+	DeliverAt    *time.Time `json:"deliverAt,omitempty"`
+	FinishedAt   time.Time  `json:"finishedAt"`
+}
+
+// aboutMessage makes the event of a message's end. Its stage and its moment are those of the
+// mail: the message may have been replayed since.
+func aboutMessage(m lane.Mail, st weir.Status) (id string, body []byte, err error) {
+	public := st.Message.Public().String()
+	data := message{
+		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key, Version: st.Message.Version,
+		Lane: st.Message.ID.Lane, Sequence: st.Message.ID.Seq, Attempts: st.AttemptCount, CMSStatus: st.CMSStatus,
+		AcceptedAt: st.Message.AcceptedAt.UTC(), FinishedAt: m.At,
+	}
+	switch m.Stage {
+	case weir.Dead:
+		data.Reason = st.LastError
+	case weir.Superseded:
+		data.SupersededBy = st.SupersededBy
+	}
+	if due := st.Message.DueAt; !due.IsZero() {
+		data.DeliverAt = &due
+	}
+	body, err = json.Marshal(event{m.Type, m.At, data})
+	// The message's id has a nonce in it, so no other event anywhere has this id.
+	sum := sha256.Sum256([]byte(public + " " + m.Event))
+	return "evt_" + hex.EncodeToString(sum[:16]), body, err
+}
+
+// plain makes the event of anything else.
+func plain(kind string, at time.Time, data any) ([]byte, error) {
+	return json.Marshal(event{kind, at.UTC().Truncate(time.Microsecond), data})
+}

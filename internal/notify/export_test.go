@@ -1,0 +1,7 @@
+package notify
+
+// For the tests of this package.
+var (
+	Public       = public
+	NewTransport = newTransport
+)

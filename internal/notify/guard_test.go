@@ -1,0 +1,131 @@
+package notify_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"weir/internal/notify"
+	"weir/internal/weir"
+)
+
+func TestCallbacks_Check(t *testing.T) {
+	t.Parallel()
+	c := notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.example.org", "other.example.com:8443", "[2001:4860::1]"}}
+	for address, ok := range map[string]bool{
+		"https://hooks.example.com/done?id=1":       true,
+		"https://HOOKS.example.com/":                true,
+		"https://hooks.example.com:443/":            true,
+		"https://hooks.example.com":                 true,
+		"https://a.example.org/":                    true,
+		"https://a.b.example.org/":                  true,
+		"https://other.example.com:8443/":           true,
+		"https://[2001:4860::1]/":                   true,
+		"https://hooks.example.com:8443/":           false,
+		"https://other.example.com/":                false,
+		"https://example.org/":                      false,
+		"https://notexample.org/":                   false,
+		"https://hooks.example.com.evil.example/":   false,
+		"https://evil.example/hooks.example.com":    false,
+		"https://hooks.example.com@evil.example/":   false,
+		"https://user@hooks.example.com/":           false,
+		"https://user:word@hooks.example.com/":      false,
+		"https://hooks.example.com./":               false,
+		"http://hooks.example.com/":                 false,
+		"ftp://hooks.example.com/":                  false,
+		"//hooks.example.com/":                      false,
+		"/done":                                     false,
+		"hooks.example.com":                         false,
+		"https:hooks.example.com":                   false,
+		"https://":                                  false,
+		"https://:443/":                             false,
+		"https://hooks.example.com/#there":          false,
+		"https://hooks.example.com/#":               false,
+		"https://hooks.example.com/\r\nX: y":        false,
+		"https://hooks.example.com/a b":             false,
+		"https://hooks.ëxample.com/":                false,
+		"https://hooks.example.com\\@evil.example/": false,
+		"": false,
+		"https://hooks.example.com/" + strings.Repeat("x", 2048-26):       true,
+		"https://hooks.example.com/" + strings.Repeat("x", 2048-26) + "x": false,
+	} {
+		err := c.Check(address)
+		if (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Invalid {
+			t.Errorf("%.80q: %v", address, err)
+		}
+	}
+	c.AllowPrivate = true
+	if err := c.Check("http://hooks.example.com/"); err != nil {
+		t.Errorf("http where it is allowed: %v", err)
+	}
+	if err := (notify.Callbacks{}).Check("https://hooks.example.com/"); err == nil || !strings.Contains(err.Error(), "not set up") {
+		t.Errorf("where there are no callbacks: %v", err)
+	}
+}
+
+func TestCheck_NamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	receivers := []notify.Receiver{
+		{URL: "http://ops.example.com/", Events: []string{"message.dead", "message.lost"}, Contracts: []string{"none"}, BehindBy: 1},
+		{URL: "https://ops.example.com/", BehindBy: 1e12},
+		{URL: "https://ops.example.com/", Events: notify.Events, BehindBy: 1e12},
+	}
+	problems := notify.Check(receivers, notify.Callbacks{AllowedHosts: []string{"*", "https://x.example.com", "a b", "x.example.com/path", "*.*.example.com", "fine.example.com:8443"}}, []string{"article"})
+	var text string
+	for _, p := range problems {
+		text += p.Error() + "\n"
+	}
+	for _, want := range []string{`notify[0].url: the address must begin with https://`, `notify[0].events: there is no event "message.lost"`, `notify[0].contracts: there is no contract "none"`,
+		"notify[0].pausedFor", "notify[1].events is empty", "notify[2].url: there is a receiver", `"*" is not a host`, `"https://x.example.com" is not a host`, `"a b" is not a host`, `"x.example.com/path" is not a host`, `"*.*.example.com" is not a host`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "fine.example.com") {
+		t.Errorf("what is right is refused:\n%s", text)
+	}
+}
+
+func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"127.0.0.1:443": false, "127.8.9.1:443": false, "10.1.2.3:443": false, "172.16.0.1:80": false, "172.31.255.255:80": false, "192.168.1.1:443": false,
+		"169.254.169.254:80": false, "168.63.129.16:80": false, "100.64.0.1:443": false, "100.127.255.255:443": false, "0.0.0.0:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false,
+		"[::1]:443": false, "[::]:443": false, "[fe80::1%25eth0]:443": false, "[fe80::1%eth0]:443": false, "[fc00::1]:443": false, "[fd12::1]:443": false, "[ff02::1]:443": false,
+		"[::ffff:127.0.0.1]:443": false, "[::ffff:10.0.0.1]:443": false, "[64:ff9b::7f00:1]:443": false, "[2002:7f00:1::]:443": false,
+		"nonsense": false, "8.8.8.8:443": true, "172.32.0.1:443": true, "100.128.0.1:443": true, "[2001:4860:4860::8888]:443": true, "[::ffff:8.8.8.8]:443": true,
+	} {
+		if err := notify.Public(address); (err == nil) != ok {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A name that leads to this machine is refused when it is dialled, and a proxy of the
+// environment is not asked.
+func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for private, want := range map[bool]int32{false: 0, true: 1} {
+		asked.Store(0)
+		transport := notify.NewTransport(private)
+		resp, err := (&http.Client{Transport: transport}).Get("http://localhost:" + port + "/")
+		if err == nil {
+			resp.Body.Close()
+		}
+		transport.CloseIdleConnections()
+		if asked.Load() != want || (err == nil) != private || err != nil && !strings.Contains(err.Error(), "not a public address") {
+			t.Errorf("private addresses allowed %v: asked %d times, %v", private, asked.Load(), err)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package notify_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+const hook = "https://hooks.example.com/done"
+
+// told is a request as a receiver got it.
+type told struct {
+	at                     time.Time
+	url, id, sign, seconds string
+	body                   []byte
+	event                  struct {
+		Type      string
+		Timestamp time.Time
+		Data      map[string]any
+	}
+}
+
+// receiver answers as the test says, and records.
+type receiver struct {
+	mu     sync.Mutex
+	answer func(*http.Request) (status int, header http.Header, err error)
+	log    []told
+	most   int
+	now    int
+}
+
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	got := told{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"), sign: req.Header.Get("webhook-signature"),
+		seconds: req.Header.Get("webhook-timestamp"), body: body}
+	if err := json.Unmarshal(body, &got.event); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.log = append(r.log, got)
+	answer := r.answer
+	r.now++
+	r.most = max(r.most, r.now)
+	r.mu.Unlock()
+	status, header, err := answer(req)
+	r.mu.Lock()
+	r.now--
+	r.mu.Unlock()
+	if err == nil {
+		err = req.Context().Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("thanks")), Request: req}, nil
+}
+
+func (r *receiver) set(answer func(*http.Request) (int, http.Header, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+func (r *receiver) all() []told {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]told(nil), r.log...)
+}
+
+func takes(status int) func(*http.Request) (int, http.Header, error) {
+	return func(*http.Request) (int, http.Header, error) { return status, nil, nil }
+}
+
+var errRefused = errors.New("connection refused")
+
+func refuses(*http.Request) (int, http.Header, error) { return 0, nil, errRefused }
+
+// world is a storage account with one lane, receivers, and a holder that ends messages.
+type world struct {
+	t        *testing.T
+	account  *memory.Account
+	store    *lane.Store
+	writer   *lane.Writer
+	append   *lane.Appender
+	receiver *receiver
+	seen     *outcomes
+}
+
+// outcomes counts what the observer is told.
+type outcomes struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (o *outcomes) Notified(event, outcome string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.n[event+" "+outcome]++
+}
+
+func (o *outcomes) count(what string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n[what]
+}
+
+func simulate(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := memory.New(time.Now)
+		w := &world{t: t, account: account, receiver: &receiver{answer: takes(204)}, seen: &outcomes{n: map[string]int{}}}
+		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+		if err := w.store.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.append = lane.NewAppender(w.store, quietLog)
+		f(t, w)
+	})
+}
+
+// sender is one process.
+type sender struct {
+	*notify.Sender
+	faults *storagetest.Faults
+}
+
+func secretOf(t *testing.T, text string) notify.Secret {
+	t.Helper()
+	s, err := notify.ParseSecret(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start makes a process, and the one that the holder nudges.
+func (w *world) start(change ...func(*notify.Config)) *sender {
+	w.t.Helper()
+	p := &sender{faults: storagetest.NewFaults()}
+	store := *w.store
+	store.Table = p.faults.Table(w.account.Table())
+	cfg := notify.Config{
+		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Now: time.Now, Log: quietLog, Transport: w.receiver, Observer: w.seen,
+		Rand:      func() float64 { return 0 },
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.slow.example.com"}, Secret: secretOf(w.t, knownSecret)},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	p.Sender = notify.New(cfg)
+	w.store.Mailer = p.Sender
+	w.t.Cleanup(func() {
+		if err := p.Close(w.t.Context()); err != nil && w.t.Context().Err() == nil {
+			w.t.Errorf("close: %v", err)
+		}
+		synctest.Wait()
+	})
+	return p
+}
+
+// file files a message.
+func (w *world) file(callback string) weir.ID {
+	w.t.Helper()
+	r, err := w.append.Append(w.t.Context(), weir.Message{Contract: "article", Key: "/a", ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback}, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.Message.ID
+}
+
+// end makes messages final, as a holder does.
+func (w *world) end(stage weir.Stage, ids ...weir.ID) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	if w.writer == nil {
+		var err error
+		if w.writer, err = w.store.Take(ctx, 0, "holder", lane.Tail{}, func(*lane.Tail) {}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	batch := &lane.Batch{}
+	for _, id := range ids {
+		e, err := w.store.ReadMessage(ctx, 0, id.Seq)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ch, at := &lane.Change{}, time.Now().UTC().Truncate(time.Microsecond)
+		result := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: at}
+		if stage == weir.Dead {
+			result = weir.Result{Outcome: weir.OutcomeRejected, Status: 400, Reason: "400 no such path", StartedAt: at}
+			ch.Tell(e, stage, at, w.store.Mailer.Dead(e.Message.Contract))
+		}
+		e.Record(result, 1, true)
+		if err := ch.Finish(e, stage, at); err != nil {
+			w.t.Fatal(err)
+		}
+		ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
+		if !batch.Add(ch) {
+			w.commit(batch)
+			batch = &lane.Batch{}
+			batch.Add(ch)
+		}
+	}
+	w.commit(batch)
+}
+
+func (w *world) commit(b *lane.Batch) {
+	w.t.Helper()
+	if err := w.writer.Commit(w.t.Context(), b); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, ch := range b.Changes() {
+		if ch.Mails() {
+			w.store.Mailer.Nudge(0)
+		}
+	}
+}
+
+// rows counts what stands in the outbox, and says whether the note does.
+func (w *world) rows() (n int, noted bool) {
+	w.t.Helper()
+	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0", From: "n_", To: "n_~"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = w.account.Table().Get(w.t.Context(), "1.0", "!mail")
+	return len(page.Rows), err == nil
+}
+
+func (w *world) empty() {
+	w.t.Helper()
+	if n, noted := w.rows(); n != 0 || noted {
+		w.t.Errorf("the outbox has %d rows, noted: %v", n, noted)
+	}
+}
+
+// sleep lets time pass, and all that happens in it come to rest.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func at(e told, from time.Time) string { return fmt.Sprint(e.at.Sub(from).Round(time.Second)) }

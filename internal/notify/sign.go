@@ -1,0 +1,61 @@
+package notify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Secret is what events for one receiver are signed with, by the scheme of Standard Webhooks
+// (https://www.standardwebhooks.com). It has several keys while one is exchanged for another:
+// each signs.
+type Secret struct{ keys [][]byte }
+
+// Bounds of a key, by the specification.
+const minKey, maxKey = 24, 64
+
+// ParseSecret reads keys of the form whsec_<base64>, with spaces between them.
+func ParseSecret(text string) (Secret, error) {
+	var s Secret
+	for _, part := range strings.Fields(text) {
+		encoded, ok := strings.CutPrefix(part, "whsec_")
+		if !ok {
+			return Secret{}, errors.New("it must begin with whsec_")
+		}
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return Secret{}, errors.New("what follows whsec_ must be base64")
+		}
+		if len(key) < minKey || len(key) > maxKey {
+			return Secret{}, fmt.Errorf("what follows whsec_ must be %d to %d bytes in base64", minKey, maxKey)
+		}
+		s.keys = append(s.keys, key)
+	}
+	if len(s.keys) == 0 {
+		return Secret{}, errors.New("it is missing: whsec_ and 24 to 64 random bytes in base64")
+	}
+	return s, nil
+}
+
+// Sign gives the header webhook-signature of a request.
+func (s Secret) Sign(id string, at time.Time, body []byte) string {
+	signatures := make([]string, len(s.keys))
+	for i, key := range s.keys {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
+		mac.Write(body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return strings.Join(signatures, " ")
+}
+
+// String does not tell it.
+func (Secret) String() string { return "(secret)" }
+
+// GoString does not either.
+func (Secret) GoString() string { return "(secret)" }

@@ -1,0 +1,382 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+const (
+	// inHand is how much of what is due for one host is kept in memory; what a host that does
+	// not keep up has due beyond that is put off for putOffMin to twice as long.
+	inHand    = 50
+	putOffMin = 30 * time.Second
+	// readAtOnce is how many rows a look takes in. While requests are on their way, looks
+	// are lookEvery apart.
+	readAtOnce = 200
+	lookEvery  = 500 * time.Millisecond
+	// linger is how long an outbox is kept that has run empty: where messages flow, more comes
+	// at once.
+	linger = 2 * time.Second
+	// writeTries is how often a write is tried before the turn ends.
+	writeTries = 5
+	writePause = 200 * time.Millisecond
+)
+
+// turn is one process's time with an outbox. Its methods are for one goroutine; only the
+// requests go beside it.
+type turn struct {
+	*desk
+	ctx   context.Context // the lease's
+	note  storage.ETag    // as of before the last look; empty = the outbox was found empty
+	fresh bool            // it was read just now
+	stale bool            // there may be rows that were not seen
+	more  bool            // there are rows due that were not seen
+	next  time.Time       // when the first falls due of those that are not
+	seen  time.Time       // when it looked last
+
+	queues  map[string][]item // by host
+	known   map[string]bool   // rows in hand, until it is written what came of them
+	busy    map[string]int    // requests on their way, by host
+	flying  int
+	answers chan answer
+
+	gone  []lane.Mail // to be written
+	later []lane.PutOff
+}
+
+// item is a mail with its way.
+type item struct {
+	lane.Mail
+	to target
+}
+
+// answer is what came of a request.
+type answer struct {
+	item
+	verdict
+	err error // storage's: nothing was sent
+}
+
+func rowOf(m lane.Mail) string { return m.Event + " " + m.To }
+
+// run sends until nothing is due any more.
+func (t *turn) run() (time.Time, error) {
+	err := t.empty()
+	for t.flying > 0 { // after an error, or at the end of the process
+		t.takeIn(<-t.answers)
+	}
+	if err == nil || len(t.gone)+len(t.later) > 0 {
+		err = errors.Join(err, t.write())
+	}
+	return t.next, err
+}
+
+func (t *turn) empty() error {
+	for t.ctx.Err() == nil && t.s.open.Err() == nil {
+		if left := t.untilLook(); left == 0 {
+			if err := t.look(); err != nil {
+				return err
+			}
+		}
+		t.launch()
+		if err := t.write(); err != nil {
+			return err
+		}
+		if t.flying > 0 {
+			if err := t.await(); err != nil {
+				return err
+			}
+			continue
+		}
+		if t.stale || t.more || t.queued() > 0 {
+			continue
+		}
+		if over, err := t.idle(); over || err != nil {
+			return err
+		}
+	}
+	return context.Cause(t.ctx)
+}
+
+// untilLook is the time until it is to look for more; below 0 = there is no need to.
+func (t *turn) untilLook() time.Duration {
+	if !t.stale && !(t.more && t.queued() < readAtOnce) {
+		return -1
+	}
+	if t.flying == 0 {
+		return 0
+	}
+	return max(0, lookEvery-t.s.Now().Sub(t.seen))
+}
+
+func (t *turn) queued() int {
+	n := 0
+	for _, q := range t.queues {
+		n += len(q)
+	}
+	return n
+}
+
+// look reads what is due and puts it into the hosts' queues.
+func (t *turn) look() error {
+	if !t.fresh {
+		control, err := t.store.Control(t.ctx, t.at.lane)
+		if err != nil {
+			return err
+		}
+		t.note = control.Mail()
+	}
+	t.fresh, t.stale, t.more, t.next, t.seen = false, false, false, time.Time{}, t.s.Now()
+	if t.note == "" {
+		t.desk.note("", 0)
+		return nil
+	}
+	box, err := t.store.Outbox(t.ctx, t.at.lane, t.s.Now(), min(readAtOnce+len(t.known), 1000))
+	if err != nil {
+		return err
+	}
+	t.more, t.next = box.More, box.Next
+	t.desk.note(t.note, box.Seen)
+	for _, m := range box.Due {
+		if !t.known[rowOf(m)] {
+			t.known[rowOf(m)] = true
+			t.sort(m)
+		}
+	}
+	return nil
+}
+
+// sort puts a mail into its host's queue.
+func (t *turn) sort(m lane.Mail) {
+	to, ok := t.s.target(m)
+	if !ok {
+		t.s.Log.Warn("notify: receiver not in the settings any more, event dropped", "lane", t.at.lane, "seq", m.Seq, "stage", string(m.Stage))
+		t.done(m, outcomeDropped)
+		return
+	}
+	if q := t.queues[to.host]; len(q) < inHand {
+		t.queues[to.host] = append(q, item{m, to})
+		return
+	}
+	is := m
+	is.Next = t.moment(putOffMin + time.Duration(t.s.Rand()*float64(putOffMin)))
+	t.later = append(t.later, lane.PutOff{Was: m, Is: is})
+}
+
+// moment is a time from now as rows keep it.
+func (t *turn) moment(in time.Duration) time.Time {
+	return t.s.Now().Add(in).UTC().Truncate(time.Microsecond)
+}
+
+// launch sends what may go now. What waits for a host that is away counts as tried.
+func (t *turn) launch() {
+	for _, host := range slices.Sorted(maps.Keys(t.queues)) {
+		atOnce := t.s.hosts.open(host, t.s.Now())
+		q := t.queues[host]
+		for ; atOnce == 0 && len(q) > 0; q = q[1:] {
+			t.failed(q[0].Mail, verdict{reason: "the receiver's host did not answer just now"})
+		}
+		for ; len(q) > 0 && t.busy[host] < atOnce && t.flying < perLane; q = q[1:] {
+			t.busy[host]++
+			t.flying++
+			go t.send(q[0])
+		}
+		if t.queues[host] = q; len(q) == 0 {
+			delete(t.queues, host)
+		}
+	}
+}
+
+// send makes one request, in a goroutine of its own.
+func (t *turn) send(i item) {
+	a := answer{item: i}
+	defer func() { t.answers <- a }()
+	select {
+	case t.s.slots <- struct{}{}:
+		defer func() { <-t.s.slots }()
+	case <-t.ctx.Done():
+		a.cut = true
+		return
+	}
+	if a.Body == nil {
+		st, err := t.store.About(t.ctx, t.at.lane, a.Mail)
+		if err == nil {
+			a.ID, a.Body, err = aboutMessage(a.Mail, st)
+		}
+		if a.err = err; err != nil {
+			return
+		}
+	}
+	a.verdict = a.to.post(t.ctx, a.ID, a.Body, t.s.Now())
+	if !a.cut {
+		t.s.hosts.learn(a.to.host, a.verdict, t.s.Now())
+	}
+}
+
+// await waits for an answer or for the next look, and takes in all answers that are there.
+func (t *turn) await() error {
+	var look <-chan time.Time
+	if left := t.untilLook(); left >= 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		look = timer.C
+	}
+	select {
+	case <-look:
+	case a := <-t.answers:
+		if err := t.takeIn(a); err != nil {
+			return err
+		}
+	case <-t.wake:
+		t.stale = true
+	case <-t.ctx.Done():
+	case <-t.s.open.Done():
+	}
+	for {
+		select {
+		case a := <-t.answers:
+			if err := t.takeIn(a); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// takeIn decides what comes of a mail.
+func (t *turn) takeIn(a answer) error {
+	t.flying--
+	if t.busy[a.to.host]--; t.busy[a.to.host] == 0 {
+		delete(t.busy, a.to.host)
+	}
+	switch {
+	case storage.Is(a.err, storage.NotFound):
+		t.s.Log.Error("notify: the message was removed before its event was told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage))
+		t.done(a.Mail, outcomeDropped)
+	case a.err != nil:
+		return a.err
+	case a.cut:
+	case a.ok:
+		t.s.Log.Info("notify: told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "attempt", a.Tries+1, "status", a.status)
+		t.done(a.Mail, outcomeTold)
+	case a.gone:
+		t.s.Log.Warn("notify: the receiver wants no more", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "status", a.status)
+		t.done(a.Mail, outcomeGone)
+	default:
+		t.failed(a.Mail, a.verdict)
+	}
+	return nil
+}
+
+func (t *turn) done(m lane.Mail, outcome string) {
+	t.gone = append(t.gone, m)
+	t.s.Observer.Notified(m.Type, outcome)
+}
+
+// failed puts a mail off until it is tried again, or gives it up.
+func (t *turn) failed(m lane.Mail, v verdict) {
+	is, now := m, t.s.Now()
+	if is.Tried.IsZero() {
+		is.Tried = now.UTC()
+	}
+	is.Tries++
+	if now.Sub(is.Tried) >= giveUpAfter {
+		t.s.Log.Error("notify: given up", "lane", t.at.lane, "seq", m.Seq, "stage", string(m.Stage), "attempt", is.Tries, "status", v.status, "err", v.reason)
+		t.done(m, outcomeGivenUp)
+		return
+	}
+	is.Next = t.moment(retryDelay(is.Tries, v.retryAfter, t.s.Rand()))
+	t.s.Log.Warn("notify: not told", "lane", t.at.lane, "seq", m.Seq, "stage", string(m.Stage), "attempt", is.Tries, "status", v.status, "delay", is.Next.Sub(now), "err", v.reason)
+	t.s.Observer.Notified(m.Type, outcomeRetry)
+	t.later = append(t.later, lane.PutOff{Was: m, Is: is})
+}
+
+// write writes what came of mail. Where nothing is left with that, the note goes with it.
+func (t *turn) write() error {
+	if len(t.gone)+len(t.later) == 0 {
+		return nil
+	}
+	note := t.note
+	if t.stale || t.more || t.flying > 0 || t.queued() > 0 || len(t.later) > 0 || !t.next.IsZero() {
+		note = ""
+	}
+	var quiet bool
+	var err error
+	for try := 1; ; try++ {
+		// Not under the lease: it is true whoever has that, and may be repeated.
+		quiet, err = t.store.Mailed(t.s.ctx, t.at.lane, t.gone, t.later, note)
+		if err == nil || try == writeTries || t.s.ctx.Err() != nil {
+			break
+		}
+		t.pause(writePause)
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range t.gone {
+		delete(t.known, rowOf(m))
+	}
+	for _, p := range t.later {
+		delete(t.known, rowOf(p.Was))
+		if t.next.IsZero() || p.Is.Next.Before(t.next) {
+			t.next = p.Is.Next
+		}
+	}
+	t.gone, t.later = nil, nil
+	if quiet {
+		t.note = ""
+		t.desk.note("", 0)
+	} else if note != "" {
+		t.stale = true // somebody has put more into it
+	}
+	return nil
+}
+
+func (t *turn) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.s.ctx.Done():
+	}
+}
+
+// idle is where nothing is due. It removes the note of an outbox that is empty, lingers, and
+// says whether the turn is over.
+func (t *turn) idle() (over bool, err error) {
+	if t.next.IsZero() && t.note != "" {
+		quiet, err := t.store.NoMail(t.ctx, t.at.lane, t.note)
+		if err != nil {
+			return true, err
+		}
+		if t.stale = !quiet; t.stale {
+			return false, nil
+		}
+		t.note = ""
+		t.desk.note("", 0)
+	}
+	wait, due := linger, false
+	if left := t.next.Sub(t.s.Now()); !t.next.IsZero() && left <= linger {
+		wait, due = left, true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		t.stale = due
+		return !due, nil
+	case <-t.wake:
+		t.stale = true
+		return false, nil
+	case <-t.ctx.Done():
+	case <-t.s.open.Done():
+	}
+	return true, nil
+}
