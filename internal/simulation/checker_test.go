@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,6 +23,7 @@ type counts struct {
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters       int
 	Traps, Blobs, Packed                                                       int
 	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
+	Replayed, Refused, Edited                                                  int
 	Longest                                                                    time.Duration // from the end of faults to rest
 }
 
@@ -50,6 +52,9 @@ func (c *counts) add(o counts) {
 	c.Moved += o.Moved
 	c.Cancelled += o.Cancelled
 	c.CancelledAtOnce += o.CancelledAtOnce
+	c.Replayed += o.Replayed
+	c.Refused += o.Refused
+	c.Edited += o.Edited
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -68,6 +73,7 @@ type filed struct {
 	under   int64 // the fence of that
 	final   weir.Stage
 	scheduling
+	replaying
 }
 
 // laneState is what the checker knows of a lane.
@@ -79,6 +85,7 @@ type laneState struct {
 	last   lane.Control
 	active []*request
 	busy   time.Time // until then the CMS had a request of it
+	back   int64     // messages that the last commit took back from the dead
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -185,6 +192,7 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 		}
 	case "!tail":
 		c.committed(p, l, number, ops[0].Values)
+		l.back = c.granted(p, l, ops)
 		c.settledBy(p, l, ops)
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
@@ -260,9 +268,10 @@ func (c *checker) books(l *laneState, number int) {
 		c.failed("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
 	case now.Waiting() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
 		c.failed("books", "lane %d: %+v after %+v", number, now, before)
-	case n.Delivered < b.Delivered || n.Dead < b.Dead || n.Cancelled < b.Cancelled || n.Superseded < b.Superseded:
+	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled || n.Superseded < b.Superseded:
 		c.failed("books", "lane %d: counters %+v after %+v", number, n, b)
 	}
+	l.back = 0
 	if c.snapshots++; c.snapshots%16 == 0 {
 		c.recount(l, number, now)
 	}
@@ -299,7 +308,7 @@ func (c *checker) stage(f *filed) weir.Stage {
 		c.failed("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""
 	}
-	if st.Stage.Final() {
+	if st.Stage.Final() && st.Stage != weir.Dead { // the dead can come back
 		f.final = st.Stage
 	}
 	return st.Stage
@@ -384,8 +393,8 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		c.failed("repeat", "%s sent seq %d of lane %d again, which it knew to be delivered", r.p.name, f.id.Seq, f.id.Lane)
 	}
 	c.content(f, r)
-	if r.attempt > c.w.attempts {
-		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt, c.w.attempts, f.id.Seq)
+	if r.attempt-f.base > c.w.attempts {
+		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
 		if o.key != f.key || o == f || o.waits {
@@ -394,7 +403,8 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		earlier := o.place() < f.place()
 		switch {
 		case f.edit && o.edit:
-			if o.taken && o.version.Newer(f.version) && c.stage(o) != weir.Dead && c.stage(o) != weir.Cancelled {
+			// What was replayed goes before what a crash left uncommitted.
+			if s := c.stage(o); o.taken && o.version.Newer(f.version) && s != weir.Dead && s != weir.Cancelled && (f.replays == 0 || s == weir.Delivered) {
 				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
 			}
 		case f.skip:
@@ -404,7 +414,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 			}
 		case earlier && !c.stage(o).Final() && !c.outdated(l, o):
 			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
-		case !earlier && o.begun:
+		case !earlier && o.begun && f.replays == 0:
 			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
 	}
@@ -450,7 +460,7 @@ func (c *checker) content(f *filed, r *request) {
 	}
 	n, err := numberOf(r.body)
 	switch {
-	case err != nil || n >= len(c.expected) || string(c.expected[n].message.Body) != r.body:
+	case err != nil || n >= len(c.expected) || r.body != cmp.Or(f.edited, string(c.expected[n].message.Body)):
 		c.failed("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q", r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
 	case c.expected[n].key != f.key || c.expected[n].key != r.key, f.number >= 0 && f.number != n:
 		c.failed("content", "%s sent submission %d as seq %d of lane %d, which is %d", r.p.name, n, f.id.Seq, f.id.Lane, f.number)

@@ -63,12 +63,19 @@ func seqOf(key string) int64 {
 func (c *checker) touched(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
-			if seq, ok := op.Values["Seq"].(int64); ok && op.Key[:2] == "w_" {
+			seq, ok := op.Values["Seq"].(int64)
+			switch {
+			case ok && strings.HasPrefix(op.Key, "w_cancel_"):
 				l.log[seq-1].asked = true
+			case ok && strings.HasPrefix(op.Key, "w_replay_"):
+				c.wishedReplay(l.log[seq-1], op)
 			}
 			continue
 		}
 		f := l.log[seqOf(op.Key)-1]
+		if op.Values["ReplayNonce"] != nil {
+			continue
+		}
 		if due, ok := op.Values["DueAt"].(time.Time); ok {
 			f.due, f.dues, f.changed = due, append(f.dues, due), time.Now()
 			c.counts.Moved++
@@ -240,7 +247,8 @@ func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.T
 	for _, r := range wishes {
 		seq, _ := r.Values["Seq"].(int64)
 		done, _ := r.Values["Done"].(bool)
-		if f := l.log[seq-1]; !f.asked || done != f.cancelled {
+		f, replay := l.log[seq-1], strings.HasPrefix(r.Key, "w_replay_")
+		if replay && !f.wished || !replay && (!f.asked || done != f.cancelled) {
 			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		if done {

@@ -45,6 +45,12 @@ var mutants = []mutant{
 	{"wishes seen and not granted", "drain/wishes.go", "for _, w := range wishes {", "for _, w := range wishes[:0] {", "rows", ""},
 	{"offers believed before the log was read", "drain/window.go", "w.caughtUp = w.caughtUp || len(p.entries) < p.rows", "w.caughtUp = true", "repeat|books", ""},
 	{"order lost where failures are skipped", "drain/choose.go", "case ahead[key] != 0 && e.Seq() >= ahead[key]:", "case ahead[key] < 0:", "order", ""},
+	{"deliveries behind the dead not noted", "drain/replay.go", "ch.Last(c.entry)", "", "replayed", ""},
+	{"deaths not watched for", "drain/replay.go", "r.watched.add(key)", "", "replayed", ""},
+	{"a replay granted without another look", "drain/replay.go", "if !w.Force {", "if false {", "replayed", ""},
+	{"a replayed message still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
+	{"a replayed message put behind its key", "lane/replay.go", "Key: heldKey(e.Block(), e.place())", "Key: heldKey(e.Block(), Place(e.Seq()+1000))", "rows|order", ""},
+	{"a retry goes with what was replayed in front of it", "drain/choose.go", "if e.NextAttempt().After(r.Now()) {", "if false {", "early", ""},
 	{"occurrences filed without their name", "recur/settle.go", `s.Name+"@"+stamp(due))`, `s.Name[:0]+stamp(due)[:0])`, "recurring|twice", ""},
 	{"a schedule moved on before its message", "recur/settle.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
 }

@@ -41,6 +41,8 @@ type settings struct {
 	horizon                          time.Duration    // of due times
 	moments                          [3]time.Duration // which many messages share
 	every                            time.Duration    // of a recurring message; 0 = none
+	operators                        int              // who look for dead messages, and replay some
+	forces, edits                    float64          // share of that which is forced, or edited
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -64,6 +66,7 @@ func draw(d *dice) settings {
 		s.outages = 1 + d.below("outages", 2)
 	}
 	s.schedules(d)
+	s.replays(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -166,6 +169,7 @@ func (w *world) live(ctx context.Context) {
 		w.slots = append(w.slots, w.newSlot(i))
 	}
 	w.sendMessages(ctx)
+	w.operate(ctx)
 	for _, s := range w.slots {
 		s.plan()
 	}

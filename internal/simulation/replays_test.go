@@ -1,0 +1,206 @@
+package simulation_test
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// What operators ask of dead messages, and what the checker holds of it.
+
+// replaying is what the checker knows of a message's replays.
+type replaying struct {
+	wished  bool // one waits in storage
+	force   bool // and is to be done in any case
+	replays int
+	base    int    // attempts before the last one
+	edited  string // what is sent in place of what was submitted; "" = that
+}
+
+// replays draws how much of that a seed has.
+func (s *settings) replays(d *dice) {
+	if d.chance("replays", 0.5) {
+		s.operators = 2 + d.below("operators", 20)
+		s.forces, s.edits = []float64{0, 0.2, 0.5}[d.below("forces", 3)], []float64{0, 0.3}[d.below("edits", 2)]
+	}
+}
+
+// operate lets operators look for dead messages and replay some of them.
+func (w *world) operate(ctx context.Context) {
+	for i := range w.operators {
+		name := fmt.Sprint("operator ", i)
+		at := w.dice.between(name, time.Second, w.trouble+30*time.Second)
+		w.upstream.Go(func() {
+			time.Sleep(at)
+			for _, s := range w.check.dead() {
+				if w.dice.chance(name+" picks", 0.5) {
+					w.replay(ctx, name, s)
+				}
+			}
+		})
+	}
+}
+
+// dead lists the submissions that are dead now.
+func (c *checker) dead() (dead []*submission) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.expected {
+		if s.id.IsZero() || s.id.Seq > int64(len(c.lane(s.id.Lane).log)) {
+			continue
+		}
+		if c.stage(c.lane(s.id.Lane).log[s.id.Seq-1]) == weir.Dead {
+			dead = append(dead, s)
+		}
+	}
+	return dead
+}
+
+// replay asks some instance until it answers.
+func (w *world) replay(ctx context.Context, name string, s *submission) {
+	id := w.check.idOf(s)
+	o := lane.ReplayOptions{Force: w.dice.chance(name+" force", w.forces)}
+	if w.dice.chance(name+" edits", w.edits) {
+		o.Edit = w.correction(name, s)
+	}
+	for range 5 {
+		p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
+		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) { return p.store.Replay(ctx, id, o) })
+		w.trace.add("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %v", p.name, name, id.Lane, id.Seq, o.Force, o.Edit != nil, st.Stage, err)
+		if err == nil {
+			p.look(id.Lane)
+		}
+		if w.check.replayAnswered(id, err) {
+			return
+		}
+		time.Sleep(w.dice.between(name+" again", 200*time.Millisecond, 3*time.Second))
+	}
+}
+
+// correction is another body of a message, and where it supersedes, perhaps another version.
+func (w *world) correction(name string, s *submission) *lane.Edit {
+	body := []byte(fmt.Sprintf("<a n='%d'>corrected by %s", s.number, name))
+	if w.dice.chance(name+" large", w.large) {
+		noise := rand.NewPCG(w.dice.seed, uint64(s.number)+1000)
+		for range 8 << 10 {
+			body = binary.LittleEndian.AppendUint64(body, noise.Uint64())
+		}
+	}
+	e := &lane.Edit{Body: body, ContentType: "text/xml", Version: s.message.Version, Note: name}
+	if s.message.Supersede && w.dice.chance(name+" version", 0.5) {
+		e.Version = fmt.Sprint(w.dice.below(name+" version", 20))
+	}
+	return e
+}
+
+// wishedReplay notes that a replay was asked for in storage.
+func (c *checker) wishedReplay(f *filed, op storage.Op) {
+	if f.wished {
+		c.failed("replayed", "a second replay of seq %d of lane %d was filed", f.id.Seq, f.id.Lane)
+	}
+	if s := c.stage(f); s != weir.Dead {
+		c.failed("replayed", "a replay of seq %d of lane %d was filed, which is %s", f.id.Seq, f.id.Lane, s)
+	}
+	f.wished = true
+	f.force, _ = op.Values["Force"].(bool)
+}
+
+// granted holds that a replay was asked for, and does not go behind what was delivered. It
+// gives the number of messages that the commit takes back.
+func (c *checker) granted(p *process, l *laneState, ops []storage.Op) (taken int64) {
+	done := map[int64]bool{}
+	for _, op := range ops {
+		switch {
+		case strings.HasPrefix(op.Key, "w_replay_"):
+			done[seqOf(op.Key[len("w_replay"):])] = true
+		case strings.HasPrefix(op.Key, "m_") && op.Values["Replays"] != nil:
+			c.takenBack(p, l, l.log[seqOf(op.Key)-1], op.Values)
+			taken++
+		case strings.HasPrefix(op.Key, "m_") && op.Values["ReplayRefused"] != nil:
+			if f := l.log[seqOf(op.Key)-1]; !f.wished || f.force || c.deliveredBehind(l, f) == nil {
+				c.failed("replayed", "%s refused to replay seq %d of lane %d for nothing", p.name, f.id.Seq, f.id.Lane)
+			}
+			c.counts.Refused++
+		}
+	}
+	for seq := range done {
+		if f := l.log[seq-1]; f.wished {
+			f.wished = false
+		} else {
+			c.failed("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name, seq, f.id.Lane)
+		}
+	}
+	return taken
+}
+
+// takenBack holds it of one message.
+func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any) {
+	n, _ := v["Replays"].(int64)
+	base, _ := v["Base"].(int64)
+	c.counts.Replayed++
+	switch o := c.deliveredBehind(l, f); {
+	case !f.wished || int(n) != f.replays+1:
+		c.failed("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name, f.id.Seq, f.id.Lane, n, f.wished, f.replays)
+	case o != nil && !f.force:
+		c.failed("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key, o.id.Seq)
+	}
+	f.replays, f.base = int(n), int(base)
+	if v["EditedAt"] == nil {
+		return
+	}
+	c.counts.Edited++
+	packed, _ := v["Edited"].([]byte)
+	if blob, _ := v["EditedBlob"].(string); blob != "" {
+		var err error
+		if packed, err = c.w.account.Blobs().Get(context.Background(), blob); err != nil {
+			c.failed("content", "seq %d of lane %d was edited, and %s is not there: %v", f.id.Seq, f.id.Lane, blob, err)
+		}
+	}
+	body, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
+	if err != nil {
+		c.failed("content", "seq %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
+	}
+	f.edited = string(body)
+	if f.edit {
+		text, _ := v["EditedVersion"].(string)
+		f.version, _ = weir.ParseVersion(text)
+	}
+}
+
+// deliveredBehind gives a message that stands behind another in its key's order, and was
+// delivered; nil also where order does not matter.
+func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
+	for _, o := range l.log {
+		if !f.skip && o.key == f.key && !o.waits && o.place() > f.place() && c.stage(o) == weir.Delivered {
+			return o
+		}
+	}
+	return nil
+}
+
+// replayAnswered takes in what was answered, and says whether that is an end.
+func (c *checker) replayAnswered(id weir.ID, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.known(id)
+	if f == nil {
+		return true
+	}
+	switch conflict := weir.KindOf(err) == weir.Conflict; {
+	case err == nil && !f.wished && f.replays == 0 && c.deliveredBehind(c.lane(id.Lane), f) == nil:
+		c.failed("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage", id.Seq, id.Lane)
+	case conflict && strings.Contains(err.Error(), "later message") && c.deliveredBehind(c.lane(id.Lane), f) == nil:
+		c.failed("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
+	}
+	return err == nil || weir.KindOf(err) == weir.Conflict
+}
