@@ -11,27 +11,37 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/remote"
 	"weir/internal/telemetry"
 )
 
 // What the process answers when it ends.
 const (
-	exitDone   = 0
-	exitFailed = 1 // it could not do what it was asked; the reason was printed
-	exitUsage  = 2 // it was asked wrongly: an unknown command, a bad flag
+	exitDone        = 0
+	exitFailed      = 1 // it could not do what it was asked; the reason was printed
+	exitUsage       = 2 // it was asked wrongly: an unknown command, a bad flag
+	exitNotFound    = 3 // a Weir elsewhere knows no such thing
+	exitRefused     = 4 // it refused
+	exitUnavailable = 5 // it was not reached, or cannot work now
 )
 
 const rootHelp = `Weir's handler levels writes to a CMS. Without a command it serves a Functions host,
 which tells it a port by FUNCTIONS_CUSTOMHANDLER_PORT.
 
-The commands read the same settings: the environment and weir.yaml (WEIR_CONFIG).
-Exit codes: 0 done, 1 failed, with the reason on stderr, 2 wrong usage.`
+check, drain, lanes and poll work on storage, and read the same settings: the environment and
+weir.yaml (WEIR_CONFIG). dead, pause, pauses, resume, send, status and tail speak to a Weir
+over HTTP, and need only its address (WEIR_URL, --url) and a function key (WEIR_CODE, --code).
+
+Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; and of those that
+speak HTTP: 3 not found, 4 refused, 5 not reached or unavailable.`
 
 // shell is what the commands share: where they read and where they print.
 type shell struct {
 	env            func(string) string
+	stdin          io.Reader
 	stdout, stderr io.Writer
-	started        time.Time // when the process was
+	started        time.Time     // when the process was
+	firstWait      time.Duration // before what failed is tried again over HTTP
 }
 
 // failure is an error of doing what was asked, as against one of asking. Silent ones have
@@ -68,6 +78,19 @@ func (s *shell) run(ctx context.Context, args []string) int {
 	case !f.silent:
 		s.complain(err)
 	}
+	return exitCode(f.err)
+}
+
+// exitCode tells kinds of failures apart where a Weir elsewhere told them.
+func exitCode(err error) int {
+	switch remote.KindOf(err) {
+	case remote.NotFound:
+		return exitNotFound
+	case remote.Refused:
+		return exitRefused
+	case remote.Unavailable:
+		return exitUnavailable
+	}
 	return exitFailed
 }
 
@@ -87,7 +110,8 @@ func (s *shell) root() *cobra.Command {
 	}
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand())
+	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand(),
+		s.sendCommand(), s.statusCommand(), s.tailCommand(), s.deadCommand(), s.pauseCommand(), s.resumeCommand(), s.pausesCommand())
 	return root
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	sh := &shell{env: os.Getenv, stdout: os.Stdout, stderr: os.Stderr, started: time.Now()}
+	sh := &shell{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, started: time.Now(), firstWait: 500 * time.Millisecond}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := sh.run(ctx, os.Args[1:])
 	stop()

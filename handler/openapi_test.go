@@ -12,8 +12,6 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
-	"weir/internal/openapi"
-	"weir/internal/openapi/openapitest"
 	"weir/internal/storage/memory"
 )
 
@@ -29,7 +27,7 @@ var parameter = regexp.MustCompile(`\{[^}]*\}`)
 // document. Which methods an address takes it tells itself, when asked by another.
 func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	t.Parallel()
-	document, err := openapitest.Read(openapi.Document)
+	document, err := description()
 	if err != nil {
 		t.Fatal(err)
 	}

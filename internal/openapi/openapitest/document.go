@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is a description that can be asked.
+// Document is a description that can be asked, concurrently too.
 type Document struct {
 	root       map[string]any
 	operations []operation
-	compiler   *jsonschema.Compiler
+
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
 }
 
 // operation is what may be done at one address.
@@ -33,7 +36,7 @@ type operation struct {
 var methods = []string{"get", "put", "post", "delete", "patch"}
 
 // resource is the name the document has among schemas.
-const resource = "weir.json"
+const resource = "weir:openapi"
 
 // Read reads a document. Every reference in it must lead somewhere, and every schema must
 // be one.
@@ -138,6 +141,8 @@ func (d *Document) follow(ref string) (map[string]any, string) {
 
 // schema compiles the schema at a place. Equal ones are compiled once.
 func (d *Document) schema(place string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return d.compiler.Compile(resource + "#" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(place))
 }
 

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
+)
+
+const (
+	deadHelp = `Lists dead messages, shows one, and has them delivered again.`
+
+	deadListHelp = `Lists dead messages, those accepted last first, or with --errors what they died of, sorted by
+error. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
+
+	deadShowHelp = `Tells a dead message's story, with the CMS's answers and the body. --body prints the body
+alone, byte for byte. --json prints {"message", "body"}.`
+)
+
+func (s *shell) deadCommand() *cobra.Command {
+	a := &away{shell: s}
+	cmd := &cobra.Command{Use: "dead", Short: "List, show and replay dead messages", Long: deadHelp, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return &usage{"give list, show or replay"} }}
+	a.flags(cmd)
+	cmd.AddCommand(a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand())
+	return cmd
+}
+
+// deadFilter is which dead messages are meant.
+type deadFilter struct {
+	cmd           *cobra.Command
+	key, contract string
+	fingerprint   string
+	from, to      string
+	lane          int
+}
+
+func (f *deadFilter) flags(cmd *cobra.Command) {
+	f.cmd = cmd
+	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
+	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
+	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
+	cmd.Flags().StringVar(&f.from, "from", "", "only from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only before this moment")
+}
+
+// filter reads the flags.
+func (f *deadFilter) filter() (remote.Filter, error) {
+	out := remote.Filter{Contract: f.contract, Fingerprint: f.fingerprint}
+	if f.cmd.Flags().Changed("key") {
+		out.Key = &f.key
+	}
+	if f.cmd.Flags().Changed("lane") {
+		if f.lane < 0 {
+			return out, &usage{"--lane must be 0 or more"}
+		}
+		out.Lane = &f.lane
+	}
+	var err error
+	if out.From, err = ago("from", f.from); err == nil {
+		out.To, err = ago("to", f.to)
+	}
+	return out, err
+}
+
+// queryOf is a filter as the list of messages takes it.
+func queryOf(f remote.Filter) url.Values {
+	query := url.Values{"stage": {"dead"}}
+	if f.Key != nil {
+		query.Set("key", *f.Key)
+	}
+	if f.Lane != nil {
+		query.Set("lane", strconv.Itoa(*f.Lane))
+	}
+	if f.Contract != "" {
+		query.Set("contract", f.Contract)
+	}
+	for name, t := range map[string]*time.Time{"from": f.From, "to": f.To} {
+		if t != nil {
+			query.Set(name, t.UTC().Format(time.RFC3339))
+		}
+	}
+	return query
+}
+
+func (a *away) deadListCommand() *cobra.Command {
+	var f deadFilter
+	var text string
+	var limit int
+	var byError bool
+	cmd := &cobra.Command{Use: "list", Short: "List dead messages", Long: deadListHelp, Args: cobra.NoArgs}
+	f.flags(cmd)
+	cmd.Flags().StringVar(&text, "text", "", "only those with this text in key, error or body")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	cmd.Flags().BoolVar(&byError, "errors", false, "sort them by error instead")
+	for _, name := range []string{"key", "lane", "contract", "from", "to", "text"} {
+		cmd.MarkFlagsMutuallyExclusive("errors", name)
+	}
+	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+		filter, err := f.filter()
+		switch {
+		case err != nil:
+			return err
+		case limit < 1:
+			return &usage{"--limit must be 1 or more"}
+		case byError:
+			return a.deadErrors(ctx, limit)
+		}
+		query := queryOf(filter)
+		if text != "" {
+			query.Set("text", text)
+		}
+		return a.deadList(ctx, query, limit)
+	})
+	return cmd
+}
+
+// maxPage is the longest page that Weir gives.
+const maxPage = 200
+
+func (a *away) deadList(ctx context.Context, query url.Values, limit int) error {
+	found := []json.RawMessage{}
+	complete := false
+	for len(found) < limit {
+		query.Set("limit", strconv.Itoa(min(limit-len(found), maxPage)))
+		page, err := a.client.Find(ctx, query)
+		if err != nil {
+			return err
+		}
+		found = append(found, page.Value.Messages...)
+		if complete = page.Value.Complete || page.Value.Continue == ""; complete {
+			break
+		}
+		query.Set("continue", page.Value.Continue)
+	}
+	if a.json {
+		return a.document(map[string]any{"messages": found, "complete": complete})
+	}
+	rows := [][]string{{"DIED", "ID", "CONTRACT", "KEY", "ATTEMPTS", "REASON"}}
+	for _, line := range found {
+		var m remote.Message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		rows = append(rows, []string{moment(m.FinishedAt), m.ID, m.Contract, m.Key, strconv.Itoa(m.Attempts), m.LastError})
+	}
+	return a.rows(rows, "No dead messages.", complete)
+}
+
+// rows prints a table, or that there is nothing.
+func (a *away) rows(rows [][]string, none string, complete bool) error {
+	if len(rows) > 1 {
+		a.table(rows)
+	} else if complete {
+		a.print("%s", none)
+	}
+	if !complete {
+		a.print("There is more: raise --limit.")
+	}
+	return nil
+}
+
+func (a *away) deadErrors(ctx context.Context, limit int) error {
+	list, err := a.client.Errors(ctx, min(limit, maxPage))
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.print("%s", list.JSON)
+		return nil
+	}
+	rows := [][]string{{"LAST", "FINGERPRINT", "COUNT", "KEYS", "CONTRACT", "CMS", "ERROR"}}
+	for _, e := range list.Value.Errors {
+		status := ""
+		if e.CMSStatus != 0 {
+			status = strconv.Itoa(e.CMSStatus)
+		}
+		rows = append(rows, []string{moment(&e.LastAt), e.Fingerprint, strconv.Itoa(e.Count), strconv.Itoa(e.Keys), e.Contract, status, e.Message})
+	}
+	return a.rows(rows, "No dead messages.", list.Value.Complete)
+}
+
+// shown is how much of a body is shown among other things.
+const shown = 64 << 10
+
+func (a *away) deadShowCommand() *cobra.Command {
+	var bodyOnly bool
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a message with its attempts and its body", Long: deadShowHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&bodyOnly, "body", false, "print the body alone")
+	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
+		body, err := a.client.Body(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if bodyOnly {
+			_, err := a.stdout.Write(body)
+			return err
+		}
+		m, err := a.client.Message(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.document(map[string]any{"message": m.JSON, "body": string(body)})
+		}
+		a.showDead(&m.Value, body)
+		return nil
+	})
+	return cmd
+}
+
+func (a *away) showDead(m *remote.Message, body []byte) {
+	a.story(m)
+	for _, t := range m.AttemptLog {
+		if t.Answer != "" {
+			a.print("\nThe CMS's answer to attempt %d:", t.Number)
+			fmt.Fprint(a.stdout, plainLines(t.Answer))
+		}
+	}
+	a.print("\nThe body, %d bytes:", len(body))
+	fmt.Fprint(a.stdout, plainLines(string(body[:min(len(body), shown)])))
+	if len(body) > shown {
+		a.print("… and %d bytes more: see --body.", len(body)-shown)
+	}
+}
+
+// readFile reads a corrected body.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, &usage{err.Error()}
+	case info.IsDir():
+		return nil, &usage{name + " is a directory"}
+	case info.Size() > maxFile:
+		return nil, &usage{fmt.Sprintf("%s is over %d bytes", name, maxFile)}
+	}
+	return os.ReadFile(name)
+}

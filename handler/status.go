@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
+	"weir/internal/weir"
+)
+
+const statusHelp = `Tells a message's story so far. With --wait it waits until the message is final, and ends
+with 1 when it is dead or cancelled then. --json prints Weir's own answer, in one line.`
+
+const (
+	// A message that is waited for is looked at after firstLook, and then after pauses twice
+	// as long each, up to lastLook.
+	firstLook = 300 * time.Millisecond
+	lastLook  = 5 * time.Second
+	// awayLimit is how long a Weir that is away is waited for, where no flag says so.
+	awayLimit = 5 * time.Minute
+)
+
+func (s *shell) statusCommand() *cobra.Command {
+	a, wait := &away{shell: s}, time.Duration(0)
+	cmd := &cobra.Command{Use: "status ID", Short: "Tell where a message is", Long: statusHelp, Args: cobra.ExactArgs(1)}
+	a.flags(cmd)
+	addWait(cmd, &wait, "wait until the message is final")
+	cmd.RunE = a.runs(func(ctx context.Context, args []string) error { return a.status(ctx, args[0], wait) })
+	return cmd
+}
+
+// forever is what --wait means by itself.
+const forever = 100 * 365 * 24 * time.Hour
+
+// addWait adds --wait, which may say how long.
+func addWait(cmd *cobra.Command, wait *time.Duration, text string) {
+	cmd.Flags().DurationVar(wait, "wait", 0, text+"; --wait=10m for no longer than that")
+	cmd.Flags().Lookup("wait").NoOptDefVal = forever.String()
+}
+
+func (a *away) status(ctx context.Context, id string, wait time.Duration) error {
+	var m remote.Answer[remote.Message]
+	var err error
+	if wait > 0 {
+		m, err = a.awaitFinal(ctx, id, wait)
+	} else {
+		m, err = a.client.Message(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.print("%s", m.JSON)
+	} else {
+		a.story(&m.Value)
+	}
+	if stage := m.Value.Stage; wait > 0 && !arrived(stage) {
+		return fmt.Errorf("the message is %s", stage)
+	}
+	return nil
+}
+
+// arrived says whether a stage is a good end.
+func arrived(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
+
+// awaitFinal looks at a message until it is final, or the time is over.
+func (a *away) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[remote.Message], err error) {
+	deadline, patience := time.Now().Add(limit), a.patience(awayLimit)
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		err = patience.Do(ctx, func(ctx context.Context) error {
+			m, err = a.client.Message(ctx, id)
+			return err
+		})
+		left := time.Until(deadline)
+		if err != nil || m.Value.Stage.Final() || left <= 0 {
+			return m, err
+		}
+		if err := sleep(ctx, min(pause, left)); err != nil {
+			return m, err
+		}
+	}
+}
+
+// story tells what happened to a message, a line each.
+func (a *away) story(m *remote.Message) {
+	key := "no key"
+	if m.Key != "" {
+		key = m.Key
+	}
+	a.print("Message %s is %s.", plain(m.ID), m.Stage)
+	a.print("%s  accepted as %s for %s%s, number %d of lane %d", moment(&m.AcceptedAt), plain(m.Contract), plain(key), versionText(m.Version), m.Sequence, m.Lane)
+	if m.DeliverAt != nil {
+		a.print("%s  due", moment(m.DeliverAt))
+	}
+	for i, t := range m.AttemptLog {
+		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
+			a.print("%-20s  … %d more attempts", "", t.Number-m.AttemptLog[i-1].Number-1)
+		}
+		a.print("%s  attempt %d, %s: %s", moment(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, outcomeText(t))
+	}
+	if m.Edited != nil {
+		a.print("%s  corrected%s", moment(&m.Edited.At), colon(m.Edited.Note))
+	}
+	a.ending(m)
+}
+
+// ending tells how a message ended, or what it waits for.
+func (a *away) ending(m *remote.Message) {
+	if m.FinishedAt != nil {
+		text := string(m.Stage)
+		switch {
+		case m.SupersededBy != "":
+			text += " by " + m.SupersededBy
+		case m.Stage == weir.Dead:
+			text += colon(m.LastError)
+		}
+		a.print("%s  %s", moment(m.FinishedAt), plain(text))
+	} else if m.NextAttemptAt != nil {
+		a.print("%s  next attempt", moment(m.NextAttemptAt))
+	}
+	if m.WaitsFor != "" {
+		a.print("It waits for: %s", plain(m.WaitsFor))
+	}
+	if m.Position > 0 {
+		a.print("It is number %d in its key's line.", m.Position)
+	}
+	if m.ExpectedAt != nil && !m.Stage.Final() {
+		a.print("It is expected at %s.", moment(m.ExpectedAt))
+	}
+	if m.Replays > 0 {
+		a.print("Replayed: %d times.", m.Replays)
+	}
+	if m.ReplayRefused != "" {
+		a.print("The last replay was refused: %s", plain(m.ReplayRefused))
+	}
+}
+
+func versionText(version string) string {
+	if version == "" {
+		return ""
+	}
+	return ", version " + plain(version)
+}
+
+// outcomeText says what an attempt came to.
+func outcomeText(t remote.Attempt) string {
+	text := string(t.Outcome)
+	if t.Status != 0 {
+		text += fmt.Sprintf(", %d", t.Status)
+	}
+	return text + colon(t.Reason)
+}
+
+// colon puts text behind a colon; nothing when there is none.
+func colon(text string) string {
+	if text = strings.TrimSpace(plain(text)); text == "" {
+		return ""
+	}
+	return ": " + text
+}

@@ -1,0 +1,222 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/remote"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"http://127.0.0.1:7071": true, "https://w.example/": true, "https://w.example/api": true, "https://w.example/below/api/": true,
+		"": false, "w.example": false, "ftp://w.example": false, "https://": false, "https://w.example/?code=s3cret": false,
+		"https://u:s3cret@w.example": false, "https://w.example/#x": false, "http://s3cret\x7f": false,
+	} {
+		c, err := remote.New(address, "")
+		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
+			t.Errorf("%q: %v", address, err)
+		}
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// client makes a client of a server that answers like this.
+func client(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	c, err := remote.New(s.URL+below, "s3cret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c
+}
+
+func TestClient_Asks(t *testing.T) {
+	t.Parallel()
+	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb", "/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
+		c := client(t, below, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.EscapedPath() != want || r.URL.RawQuery != "" || r.Header.Get("X-Functions-Key") != "s3cret" {
+				t.Errorf("%s %v", r.URL, r.Header)
+			}
+			w.Write([]byte(` {"id":"a/b","stage":"dead"} `))
+		})
+		if m, err := c.Message(t.Context(), "a/b"); err != nil || m.Value.Stage != "dead" || string(m.JSON) != `{"id":"a/b","stage":"dead"}` {
+			t.Errorf("%+v %v", m, err)
+		}
+	}
+}
+
+func TestClient_Errors(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was followed, with %v", r.URL, r.Header) }))
+	t.Cleanup(elsewhere.Close)
+	for name, c := range map[string]struct {
+		status              int
+		header, value, body string
+		kind                remote.Kind
+		says                string
+	}{
+		"Problem":      {422, "Content-Type", "application/problem+json", `{"detail":"two problems","problems":[{"path":"./a","message":"is missing"},{"message":"x","line":3,"column":4}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is missing; x (line 3, column 4)"},
+		"NoKey":        {401, "", "", "", remote.Refused, "WEIR_CODE"},
+		"TheHosts404":  {404, "", "", "", remote.NotFound, "no Weir at this address"},
+		"Weirs404":     {404, "Content-Type", "application/problem+json", `{"detail":"there is no such message"}`, remote.NotFound, "no such message"},
+		"Conflict":     {409, "Content-Type", "application/problem+json", `{"detail":"it is not dead"}`, remote.Refused, "it is not dead"},
+		"Unavailable":  {503, "Retry-After", "7", "", remote.Unavailable, "503"},
+		"TooMany":      {429, "", "", "", remote.Unavailable, "429"},
+		"HandlerDied":  {500, "", "", "", remote.Unavailable, "500"},
+		"Redirect":     {307, "Location", elsewhere.URL, "", remote.Broken, "leads elsewhere"},
+		"NotJSON":      {200, "Content-Type", "text/html", "<p>", remote.Broken, "not Weir's"},
+		"LyingProblem": {400, "Content-Type", "application/problem+json", `{`, remote.Refused, "no reason"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl := client(t, "", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set(c.header, c.value)
+				w.WriteHeader(c.status)
+				w.Write([]byte(c.body))
+			})
+			_, err := cl.Message(t.Context(), "x")
+			if err == nil || remote.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("kind %d: %v", remote.KindOf(err), err)
+			}
+		})
+	}
+}
+
+func TestClient_NoAnswer(t *testing.T) {
+	t.Parallel()
+	t.Run("BrokenOff", func(t *testing.T) {
+		t.Parallel()
+		c := client(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			w.Write([]byte(`{"id":"x"`))
+			panic(http.ErrAbortHandler)
+		})
+		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable {
+			t.Error(err)
+		}
+	})
+	t.Run("Cancelled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		c := client(t, "", func(http.ResponseWriter, *http.Request) { cancel() })
+		if _, err := c.Message(ctx, "x"); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	t.Run("NobodyThere", func(t *testing.T) {
+		t.Parallel()
+		s := httptest.NewServer(http.NotFoundHandler())
+		s.Close()
+		c, err := remote.New(s.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable || strings.Contains(err.Error(), "/api") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	a, b := remote.IdempotencyKey([]byte("<a/>")), remote.IdempotencyKey([]byte("<b/>"))
+	if a == b || a != remote.IdempotencyKey([]byte("<a/>")) || len(a) > 255 || !strings.HasPrefix(a, "sha256-") {
+		t.Errorf("%q %q", a, b)
+	}
+}
+
+var away = &remote.Error{Kind: remote.Unavailable, Message: "away"}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	t.Run("UntilItWorks", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0, time.Now()
+			err := p.Do(t.Context(), func(context.Context) error {
+				if tries++; tries < 6 {
+					return away
+				}
+				return nil
+			})
+			// 1 + 2 + 4 + 4 + 4 s at most, half of it at least
+			if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond || took > 15*time.Second {
+				t.Errorf("%v, %d tries in %s", err, tries, took)
+			}
+		})
+	})
+	t.Run("RetryAfter", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0, time.Now()
+			err := p.Do(t.Context(), func(context.Context) error {
+				if tries++; tries < 2 {
+					return &remote.Error{Kind: remote.Unavailable, RetryAfter: 20 * time.Second}
+				}
+				return nil
+			})
+			if took := time.Since(began); err != nil || took < 20*time.Second || took > 21*time.Second {
+				t.Errorf("%v after %s", err, took)
+			}
+		})
+	})
+	t.Run("GivesUp", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 10 * time.Second}, time.Now()
+			err := p.Do(t.Context(), func(context.Context) error { return away })
+			if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute || took < 45*time.Second {
+				t.Errorf("%v after %s", err, took)
+			}
+		})
+	})
+	t.Run("AtOnce", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
+			if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil || tries != 1 {
+				t.Errorf("%v after %d tries", err, tries)
+			}
+		})
+	})
+	t.Run("NotWhileOthersGetThrough", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second}, time.Now()
+			var through atomic.Int32
+			go func() {
+				for range 10 {
+					time.Sleep(30 * time.Second)
+					_ = p.Do(t.Context(), func(context.Context) error { through.Add(1); return nil })
+				}
+			}()
+			err := p.Do(t.Context(), func(context.Context) error { return away })
+			if took := time.Since(began); err == nil || through.Load() != 10 || took < 5*time.Minute {
+				t.Errorf("%v after %s, %d others", err, took, through.Load())
+			}
+		})
+	})
+	t.Run("Refused", func(t *testing.T) {
+		t.Parallel()
+		p, tries := &remote.Patience{GiveUp: time.Hour, First: time.Hour, Most: time.Hour}, 0
+		if err := p.Do(t.Context(), func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil || tries != 1 {
+			t.Errorf("%v after %d tries", err, tries)
+		}
+	})
+	t.Run("Cancelled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &remote.Patience{GiveUp: 3 * time.Hour, First: time.Hour, Most: time.Hour}
+		if err := p.Do(ctx, func(context.Context) error { cancel(); return away }); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

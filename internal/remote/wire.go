@@ -1,0 +1,152 @@
+package remote
+
+import (
+	"encoding/json"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// Receipt is the answer to a message.
+type Receipt struct {
+	ID        string     `json:"id"`
+	Stage     weir.Stage `json:"stage"`
+	Key       string     `json:"key"`
+	Duplicate bool       `json:"duplicate"`
+}
+
+// Message is where a message stands.
+type Message struct {
+	ID            string     `json:"id"`
+	Stage         weir.Stage `json:"stage"`
+	Contract      string     `json:"contract"`
+	Key           string     `json:"key"`
+	Lane          int        `json:"lane"`
+	Sequence      int64      `json:"sequence"`
+	Version       string     `json:"version"`
+	Attempts      int        `json:"attempts"`
+	AcceptedAt    time.Time  `json:"acceptedAt"`
+	DeliverAt     *time.Time `json:"deliverAt"`
+	FinishedAt    *time.Time `json:"finishedAt"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	LastError     string     `json:"lastError"`
+	CMSStatus     int        `json:"cmsStatus"`
+	SupersededBy  string     `json:"supersededBy"`
+	Position      int        `json:"position"`
+	ExpectedAt    *time.Time `json:"expectedAt"`
+	WaitsFor      string     `json:"waitsFor"`
+	Edited        *struct {
+		At   time.Time `json:"at"`
+		Note string    `json:"note"`
+	} `json:"edited"`
+	Replays       int       `json:"replays"`
+	ReplayRefused string    `json:"replayRefused"`
+	AttemptLog    []Attempt `json:"attemptLog"`
+}
+
+// Attempt is one try to deliver a message.
+type Attempt struct {
+	Number     int          `json:"number"`
+	At         time.Time    `json:"at"`
+	DurationMS int64        `json:"durationMs"`
+	Outcome    weir.Outcome `json:"outcome"`
+	Status     int          `json:"status"`
+	Reason     string       `json:"reason"`
+	Answer     string       `json:"answer"`
+}
+
+// MessageList is a page of what was found. Each message is also kept as it came.
+type MessageList struct {
+	Messages []json.RawMessage `json:"messages"`
+	Complete bool              `json:"complete"`
+	Continue string            `json:"continue"`
+}
+
+// ErrorList is the kinds of errors of dead messages.
+type ErrorList struct {
+	Errors []struct {
+		Fingerprint string    `json:"fingerprint"`
+		Contract    string    `json:"contract"`
+		CMSStatus   int       `json:"cmsStatus"`
+		Message     string    `json:"message"`
+		Count       int       `json:"count"`
+		Keys        int       `json:"keys"`
+		LastAt      time.Time `json:"lastAt"`
+	} `json:"errors"`
+	Complete bool `json:"complete"`
+}
+
+// Filter says which dead messages are meant. Nothing in it means all.
+type Filter struct {
+	Key         *string    `json:"key,omitempty"`
+	Lane        *int       `json:"lane,omitempty"`
+	Contract    string     `json:"contract,omitempty"`
+	Fingerprint string     `json:"fingerprint,omitempty"`
+	From        *time.Time `json:"from,omitempty"`
+	To          *time.Time `json:"to,omitempty"`
+}
+
+// Replay asks for the dead messages of a filter to be delivered again.
+type Replay struct {
+	Filter          Filter   `json:"filter"`
+	DryRun          bool     `json:"dryRun,omitempty"`
+	RatePerMinute   int      `json:"ratePerMinute,omitempty"`   // 0 = Weir's default
+	StopAtErrorRate *float64 `json:"stopAtErrorRate,omitempty"` // nil = Weir's default
+	Force           bool     `json:"force,omitempty"`
+	Reason          string   `json:"reason,omitempty"`
+}
+
+// Plan is what a replay would come to.
+type Plan struct {
+	Count            int     `json:"count"`
+	Complete         bool    `json:"complete"`
+	EstimatedSeconds float64 `json:"estimatedSeconds"`
+	Keys             int     `json:"keys"`
+	Refused          int     `json:"refused"`
+}
+
+// Job is a replay that was begun.
+type Job struct {
+	ID         string `json:"id"`
+	State      string `json:"state"` // running, done, stopped, cancelled
+	Matched    int    `json:"matched"`
+	Replayed   int    `json:"replayed"`
+	Refused    int    `json:"refused"`
+	Delivered  int    `json:"delivered"`
+	DeadAgain  int    `json:"deadAgain"`
+	Waiting    int    `json:"waiting"`
+	StopReason string `json:"stopReason"`
+}
+
+// Target says what is paused or resumed: exactly one of them.
+type Target struct {
+	All  bool    `json:"all,omitempty"`
+	Lane *int    `json:"lane,omitempty"`
+	Key  *string `json:"key,omitempty"`
+}
+
+// Pause asks for a pause. Neither Until nor For means until it is resumed.
+type Pause struct {
+	Target
+	Reason string `json:"reason"`
+	Until  string `json:"until,omitempty"`
+	For    string `json:"for,omitempty"`
+}
+
+// PauseList is what is paused.
+type PauseList struct {
+	Pauses []struct {
+		Scope  string     `json:"scope"`
+		Lane   int        `json:"lane"`
+		Key    string     `json:"key"`
+		Reason string     `json:"reason"`
+		Since  time.Time  `json:"since"`
+		Until  *time.Time `json:"until"`
+	} `json:"pauses"`
+	Calendar struct {
+		Closed     bool       `json:"closed"`
+		Reason     string     `json:"reason"`
+		Until      *time.Time `json:"until"`
+		NextChange *time.Time `json:"nextChange"`
+	} `json:"calendar"`
+}
