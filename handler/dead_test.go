@@ -106,8 +106,8 @@ func job(state, counts string) string {
 func TestDeadReplay_Matching(t *testing.T) {
 	t.Parallel()
 	const plan = `{"count":12,"complete":true,"estimatedSeconds":61.4,"keys":3,"refused":1}`
-	const none = `"matched":12,"replayed":0,"refused":0,"delivered":0,"deadAgain":0,"waiting":0`
-	const all = `"matched":12,"replayed":11,"refused":1,"delivered":11,"deadAgain":0,"waiting":0`
+	const none = `"matched":12,"replayed":0,"refused":0,"delivered":0,"deadAgain":0,"waiting":0,"skipped":0,"otherwise":0`
+	const all = `"matched":12,"replayed":11,"refused":1,"delivered":11,"deadAgain":0,"waiting":0,"skipped":0,"otherwise":0`
 	newReplays := func(t *testing.T, plan string) *farWeir {
 		f := newFarWeir(t)
 		f.mux.HandleFunc("POST /api/replays", func(w http.ResponseWriter, r *http.Request) {
