@@ -7,6 +7,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/history"
 	"weir/internal/lane"
+	"weir/internal/overview"
 	"weir/internal/weir"
 )
 
@@ -45,9 +46,18 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 }
 
 // seen takes in what a sweep read of a lane.
-func (p *Program) seen(ctx context.Context, number int, c lane.Control) {
-	p.recorder.Waits(number, c.Waiting(), 0)
-	p.show(number, c)
+func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lane.Control) {
+	now := time.Now()
+	oldest, err := (&overview.Overview{Store: store, Now: time.Now}).Oldest(ctx, number, c)
+	if err != nil {
+		p.log.Warn("sweep: oldest not known", "lane", number, "err", err)
+	}
+	var age time.Duration
+	if !oldest.IsZero() {
+		age = max(0, now.Sub(oldest))
+	}
+	p.recorder.Waits(number, c.Waiting(), age)
+	p.show(number, c, oldest, now)
 	if r := p.replays.Load(); r != nil {
 		r.Look(c)
 	}

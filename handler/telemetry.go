@@ -63,10 +63,9 @@ func (p *Program) newAppender(store *lane.Store, drainer *drain.Drainer) *lane.A
 }
 
 // show shows what a look at a lane has seen.
-func (p *Program) show(number int, c lane.Control) {
-	now := time.Now()
+func (p *Program) show(number int, c lane.Control, oldest, now time.Time) {
 	_, operator := c.Paused(now)
 	closed, _, _ := p.calendar.At(now)
-	p.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(),
+	p.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(), Oldest: oldest,
 		Paused: map[string]bool{"operator": operator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }

@@ -1,0 +1,60 @@
+package overview_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+func TestOverview_Oldest(t *testing.T) {
+	t.Parallel()
+	t.Run("NothingWaitsAndNothingIsRead", func(t *testing.T) {
+		t.Parallel()
+		at, err := (&overview.Overview{}).Oldest(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}})
+		if err != nil || !at.IsZero() {
+			t.Errorf("%s %v", at, err)
+		}
+	})
+	for name, c := range map[string]struct {
+		dueIn time.Duration // of the first message
+		want  int           // which one is the oldest
+	}{
+		"TheFirst":           {0, 0},
+		"NotTheScheduledOne": {time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			account := memory.New(time.Now)
+			store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+			if err := store.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
+			var accepted []time.Time
+			for n := range 3 {
+				m := weir.Message{Key: "/a", Contract: "article", ContentType: "application/xml", Body: []byte("<a/>")}
+				if n == 0 && c.dueIn > 0 {
+					m.DueAt = time.Now().Add(c.dueIn)
+				}
+				r, err := appender.Append(t.Context(), m, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				accepted = append(accepted, r.Message.AcceptedAt)
+			}
+			control, err := store.Control(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := (&overview.Overview{Store: store, Now: time.Now}).Oldest(t.Context(), 0, control)
+			if err != nil || !at.Equal(accepted[c.want]) {
+				t.Errorf("%s %v, accepted %v", at, err, accepted)
+			}
+		})
+	}
+}
