@@ -1,0 +1,231 @@
+package lane_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// grantReplays does what the wishes of the lane ask for, as its holder would, but for the
+// blocks.
+func (b *bench) grantReplays(w *lane.Writer) {
+	b.t.Helper()
+	wishes, err := b.eyes.Wishes(b.t.Context(), 0, 10)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, wish := range wishes {
+		e, err := b.eyes.ReadMessage(b.t.Context(), 0, wish.Seq)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch.Grant(wish)
+		ch.Replay(e, wish, time.Now())
+		batch.Add(ch)
+		if err := w.Commit(b.t.Context(), batch); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// died files a message and lets it die.
+func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
+	b.t.Helper()
+	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), message(key, body), "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	e, err := b.eyes.ReadMessage(b.t.Context(), 0, r.Message.ID.Seq)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	e.Record(weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "no"}, w.Tail().Fence, true)
+	ch, batch := &lane.Change{}, &lane.Batch{}
+	if err := ch.Finish(e, weir.Dead, time.Now()); err != nil {
+		b.t.Fatal(err)
+	}
+	batch.Add(ch)
+	if err := w.Commit(b.t.Context(), batch); err != nil {
+		b.t.Fatal(err)
+	}
+	return r.Message.ID
+}
+
+func (b *bench) holder() *lane.Writer {
+	b.t.Helper()
+	w, err := b.eyes.Take(b.t.Context(), 0, "one", lane.Tail{}, keep)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return w
+}
+
+func (b *bench) blobNames() (names []string) {
+	b.t.Helper()
+	infos, err := b.account.Blobs().List(b.t.Context(), "", "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, info := range infos {
+		names = append(names, info.Name)
+	}
+	return names
+}
+
+func edit(body string) lane.ReplayOptions {
+	return lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(body), ContentType: "text/xml"}}
+}
+
+func TestReplay_LostAnswers(t *testing.T) {
+	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore, "After": storagetest.FailAfter} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				w := b.holder()
+				id := b.died(w, "a", "x")
+				faults := 0
+				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+					if c.Op == "Transact" && faults < 2 {
+						faults++
+						return storagetest.Fault{Kind: kind}
+					}
+					return storagetest.Fault{}
+				})
+				if _, err := b.store.Replay(t.Context(), id, edit("y")); err != nil || faults == 0 {
+					t.Fatalf("%v after %d faults", err, faults)
+				}
+				b.grantReplays(w)
+				st, err := b.store.Status(t.Context(), id)
+				if err != nil || st.Stage != weir.Queued || st.Replays != 1 || !st.FinishedAt.IsZero() {
+					t.Errorf("%+v, %v", st, err)
+				}
+				if c, err := b.eyes.Control(t.Context(), 0); err != nil || c.Tail.Counts.Dead != 0 || c.Waiting() != 1 {
+					t.Errorf("%+v, %v", c, err)
+				}
+			})
+		})
+	}
+}
+
+func TestReplay_InASealedLane(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		id := b.died(b.holder(), "a", "x")
+		if err := b.eyes.Seal(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestRetention_OfReplayed(t *testing.T) {
+	const day = 24 * time.Hour
+	simulate(t, func(t *testing.T, b *bench) {
+		w := b.holder()
+		id := b.died(w, "a", noise(100<<10, 1))
+		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
+		batch.Add(ch)
+		if err := w.Commit(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Pages: 3}
+		there := func() bool {
+			t.Helper()
+			for range 2 { // a walk ends, and the next begins
+				time.Sleep(25 * time.Hour)
+				if _, err := r.Run(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return b.keys()["m_"+lane.Place(1)]
+		}
+		time.Sleep(27 * day)
+		if _, err := b.store.Replay(t.Context(), id, edit(noise(100<<10, 2))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * day)
+		if !there() {
+			t.Fatal("removed while its replay waits")
+		}
+		if err := r.Forgotten(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.grantReplays(w)
+		time.Sleep(40 * day)
+		if !there() || len(b.blobNames()) != 2 {
+			t.Fatalf("removed while it waits; %v", b.blobNames())
+		}
+		b.finish(w, 1, weir.Delivered)
+		if time.Sleep(7 * day); there() {
+			t.Error("kept after its time")
+		}
+		if left := b.blobNames(); len(left) != 0 {
+			t.Errorf("blobs left: %v", left)
+		}
+		for key := range b.keys() {
+			if strings.HasPrefix(key, "x_") || strings.HasPrefix(key, "w_") {
+				t.Errorf("left: %s", key)
+			}
+		}
+	})
+}
+
+func TestForgotten_EditedBodies(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		w := b.holder()
+		granted, waiting := b.died(w, "a", "x"), b.died(w, "b", "y")
+		if _, err := b.store.Replay(t.Context(), granted, edit(noise(100<<10, 1))); err != nil {
+			t.Fatal(err)
+		}
+		b.grantReplays(w)
+		if _, err := b.store.Replay(t.Context(), waiting, edit(noise(100<<10, 2))); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan", nil); err != nil {
+			t.Fatal(err)
+		}
+		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Pages: 1}
+		for range 4 {
+			time.Sleep(24 * time.Hour)
+			if err := r.Forgotten(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if names := b.blobNames(); len(names) != 2 || strings.Contains(strings.Join(names, " "), "orphan") {
+			t.Errorf("%v", names)
+		}
+		if _, err := b.store.LoadEdited(t.Context(), granted); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeadKeys_TooMany(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		for seq := int64(1); seq <= 10_001; seq += 100 {
+			var ops []storage.Op
+			for i := range int64(100) {
+				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.Place(seq+i), Values: map[string]any{"Key": lane.Place((seq + i) / 2)}})
+			}
+			if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
+				t.Fatal(err)
+			}
+			if seq+99 > 5000 && seq < 5000 {
+				keys, all, err := b.store.DeadKeys(t.Context(), 0)
+				if err != nil || all || len(keys) < 2500 || !keys[lane.KeyHash(lane.Place(7))] {
+					t.Errorf("%d keys, all %v, %v", len(keys), all, err)
+				}
+			}
+		}
+		if keys, all, err := b.store.DeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
+			t.Errorf("%d keys, all %v, %v", len(keys), all, err)
+		}
+	})
+}
