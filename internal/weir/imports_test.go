@@ -35,6 +35,7 @@ var may = map[string][]string{
 	"weir/internal/httpio":              {"weir/internal/weir"},
 	"weir/internal/calendar":            {},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
+	"weir/internal/dashboard":           {"weir/internal/weir", "weir/internal/httpio"},
 }
 
 // adapters are for the handler to wire; functions and the core do not know them.

@@ -1,0 +1,211 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The plot's own units: it is stretched to the width there is.
+const (
+	plotWidth  = 600.0
+	plotHeight = 140.0
+)
+
+// series is one line of a chart. NaN leaves a gap.
+type series struct {
+	Name   string
+	Class  string
+	Now    string // its value, for the legend
+	Line   string // SVG path
+	Area   string // the same, closed down to the axis
+	values []float64
+}
+
+// chart is a plot over time, with everything written out that is drawn.
+type chart struct {
+	ID, Title, Unit string
+	Summary         string // for who cannot see it
+	Series          []series
+	Grid            []gridLine
+	Columns         []column
+	Times           []string // below the axis
+	Empty           bool     // there is nothing to draw
+}
+
+type gridLine struct {
+	Y     string
+	Label string
+}
+
+// column is what one step says, to be read by pointing at it, or in the table.
+type column struct {
+	X, Width string
+	Time     string
+	Texts    []string
+	Title    string
+}
+
+// axis turns values into heights.
+type axis struct {
+	top   float64
+	log   bool // by powers of ten, from 1 on
+	label func(float64) string
+	mark  func(float64) string // of the grid; nil = label
+}
+
+func (a axis) y(v float64) float64 {
+	share := v / a.top
+	if a.log {
+		share = math.Log10(max(v, 1)) / math.Log10(a.top)
+	}
+	return plotHeight * (1 - min(max(share, 0), 1))
+}
+
+// linear makes an axis from 0 to a round number not below the highest value.
+func linear(label func(float64) string, all ...series) axis {
+	top := highest(all)
+	if top <= 0 {
+		top = 1
+	}
+	step := math.Pow(10, math.Floor(math.Log10(top)))
+	for _, n := range []float64{1, 2, 4, 5, 8, 10} {
+		if n*step >= top {
+			return axis{top: max(n*step, 2), label: label}
+		}
+	}
+	return axis{top: 10 * step, label: label}
+}
+
+// decades makes an axis of milliseconds by powers of ten.
+func decades(all ...series) axis {
+	top := max(math.Pow(10, math.Ceil(math.Log10(max(highest(all), 1)))), 100)
+	return axis{top: top, log: true, label: milliseconds, mark: decade}
+}
+
+// decade writes a power of ten of milliseconds.
+func decade(v float64) string {
+	if v < 1000 {
+		return number0(v) + " ms"
+	}
+	return number0(v/1000) + " s"
+}
+
+func milliseconds(v float64) string { return spanText(time.Duration(v * 1e6)) }
+
+func highest(all []series) float64 {
+	top := 0.0
+	for _, s := range all {
+		for _, v := range s.values {
+			if v > top { // NaN is not
+				top = v
+			}
+		}
+	}
+	return top
+}
+
+func (a axis) grid() []gridLine {
+	var lines []gridLine
+	mark := a.mark
+	if mark == nil {
+		mark = a.label
+	}
+	add := func(v float64) { lines = append(lines, gridLine{number(a.y(v)), mark(v)}) }
+	if a.log {
+		for v := a.top; v >= 1; v /= 10 {
+			add(v)
+		}
+		return lines
+	}
+	for _, share := range []float64{1, 0.5, 0} {
+		add(a.top * share)
+	}
+	return lines
+}
+
+// draw makes a chart of series with a value for each time.
+func draw(id, title, unit string, a axis, times []time.Time, all []series) chart {
+	c := chart{ID: id, Title: title, Unit: unit, Grid: a.grid(), Empty: true}
+	for i := range all {
+		s := &all[i]
+		s.Line, s.Area = s.paths(a)
+		c.Empty = c.Empty && s.Line == ""
+	}
+	c.Series = all
+	c.Columns = columns(a, times, all)
+	if len(times) > 1 {
+		layout := "15:04"
+		if times[len(times)-1].Sub(times[0]) > 36*time.Hour {
+			layout = "2 Jan"
+		}
+		for _, i := range []int{0, (len(times) - 1) / 2, len(times) - 1} {
+			c.Times = append(c.Times, times[i].UTC().Format(layout))
+		}
+	}
+	c.Summary = summary(title, unit, a, all)
+	return c
+}
+
+func (s *series) paths(a axis) (line, area string) {
+	var l, fill strings.Builder
+	first, last := -1, -1
+	closeArea := func() {
+		if first >= 0 {
+			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", number(s.x(last)), number(plotHeight), number(s.x(first)), number(plotHeight))
+		}
+		first = -1
+	}
+	for i, v := range s.values {
+		if math.IsNaN(v) {
+			closeArea()
+			continue
+		}
+		mark := "L"
+		if first < 0 {
+			mark, first = "M", i
+		}
+		point := fmt.Sprintf("%s%s %s ", mark, number(s.x(i)), number(a.y(v)))
+		l.WriteString(point)
+		fill.WriteString(point)
+		last = i
+	}
+	closeArea()
+	return strings.TrimSpace(l.String()), strings.TrimSpace(fill.String())
+}
+
+func (s *series) x(i int) float64 { return plotWidth * (float64(i) + 0.5) / float64(len(s.values)) }
+
+func columns(a axis, times []time.Time, all []series) []column {
+	var out []column
+	width := plotWidth / float64(max(len(times), 1))
+	for i, at := range times {
+		c := column{X: number(width * float64(i)), Width: number(width), Time: at.UTC().Format("2 Jan 15:04")}
+		words := []string{c.Time}
+		for _, s := range all {
+			text := "–"
+			if !math.IsNaN(s.values[i]) {
+				text = a.label(s.values[i])
+			}
+			c.Texts = append(c.Texts, text)
+			words = append(words, s.Name+" "+text)
+		}
+		c.Title = strings.Join(words, "\n")
+		out = append(out, c)
+	}
+	return out
+}
+
+func summary(title, unit string, a axis, all []series) string {
+	words := []string{}
+	for _, s := range all {
+		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now, a.label(highest([]series{s}))))
+	}
+	return fmt.Sprintf("%s, %s. %s.", title, unit, strings.Join(words, "; "))
+}
+
+func number0(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

@@ -1,0 +1,65 @@
+package dashboard
+
+import "strings"
+
+// List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as
+// published at azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in
+// November 2026. They differ by region and contract, and are the same as in docs/scale.md.
+const (
+	tablePrice     = 0.00036
+	queuePrice     = 0.004
+	blobWritePrice = 0.05
+	blobOtherPrice = 0.004
+)
+
+// blobWrites are the operations on blobs that are billed as writes, deletions being free.
+var blobWrites = map[string]bool{"blob put": true, "blob list": true, "blob create": true}
+
+// meter is what the storage transactions of a span come to.
+type meter struct {
+	Transactions int64
+	Tables       int64
+	Queues       int64
+	Blobs        int64
+	Messages     int64   // that were accepted or became final, the larger
+	PerMessage   float64 // transactions
+	PerMillion   float64 // USD
+	Known        bool    // there were messages to divide by
+}
+
+func newMeter(s Step) meter {
+	m := meter{Messages: max(s.Accepted, s.Delivered+s.Dead)}
+	usd := 0.0
+	for name, n := range s.Transactions {
+		m.Transactions += n
+		usd += float64(n) / 10_000 * price(name)
+		switch service, _, _ := strings.Cut(name, " "); service {
+		case "table":
+			m.Tables += n
+		case "queue":
+			m.Queues += n
+		default:
+			m.Blobs += n
+		}
+	}
+	if m.Known = m.Messages > 0; m.Known {
+		m.PerMessage = float64(m.Transactions) / float64(m.Messages)
+		m.PerMillion = usd / float64(m.Messages) * 1_000_000
+	}
+	return m
+}
+
+// price is that of 10,000 transactions of a kind.
+func price(name string) float64 {
+	switch service, _, _ := strings.Cut(name, " "); {
+	case service == "table":
+		return tablePrice
+	case service == "queue":
+		return queuePrice
+	case name == "blob delete":
+		return 0
+	case blobWrites[name]:
+		return blobWritePrice
+	}
+	return blobOtherPrice
+}

@@ -1,0 +1,193 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// functions are what templates can call.
+var functions = template.FuncMap{
+	"count": anyCount, "rate": rate, "span": spanText, "moment": moment, "fraction": fraction, "stamp": iso, "ago": ago, "show": Show,
+	"clip": clip, "money": money, "bytes": bytesText, "stage": stageLook, "pair": func(root, v any) pairOf { return pairOf{root, v} },
+	"lines": diffLines, "percent": percent, "plural": func(n any, one, many string) string { return plural(asWhole(n), one, many) }, "state": stateLook,
+}
+
+// pairOf gives a part of a page both the page and what it shows.
+type pairOf struct{ Page, V any }
+
+// whole is what counts come in.
+type whole interface{ ~int | ~int64 }
+
+// count writes a number with thin spaces between thousands.
+func count[N whole](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "−", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "\u202f" + digits[i:]
+	}
+	return sign + digits
+}
+
+// plural writes a number with its word.
+func plural[N whole](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}
+
+func anyCount(n any) string { return count(asWhole(n)) }
+
+// asWhole takes a number as templates have it.
+func asWhole(n any) int64 {
+	if small, ok := n.(int); ok {
+		return int64(small)
+	}
+	return n.(int64)
+}
+
+// rate writes messages a minute with as many digits as tell something.
+func rate(perMinute float64) string {
+	switch {
+	case perMinute <= 0:
+		return "0"
+	case perMinute < 10:
+		return strconv.FormatFloat(perMinute, 'f', 1, 64)
+	}
+	return count(int64(math.Round(perMinute)))
+}
+
+func percent(share float64) string {
+	switch {
+	case share <= 0:
+		return "0 %"
+	case share < 0.001:
+		return "< 0.1 %"
+	case share < 0.1:
+		return strconv.FormatFloat(share*100, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(share*100, 'f', 0, 64) + " %"
+}
+
+func money(usd float64) string {
+	switch {
+	case usd <= 0:
+		return "0 USD"
+	case usd < 0.01:
+		return "< 0.01 USD"
+	}
+	return strconv.FormatFloat(usd, 'f', 2, 64) + " USD"
+}
+
+func bytesText(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// spanText writes a duration in two units at most.
+func spanText(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return strconv.FormatFloat(float64(d)/1e6, 'f', 1, 64) + " ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return two(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
+	case d < 24*time.Hour:
+		return two(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+	}
+	return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+}
+
+func two(n int, unit string, m int, lesser string) string {
+	if m == 0 {
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
+}
+
+// moment writes a time, without its day where that is today's.
+func moment(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	switch {
+	case t.IsZero():
+		return "–"
+	case t.Year() >= 9000:
+		return "no end"
+	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return t.Format("15:04:05")
+	case t.Year() == now.Year():
+		return t.Format("2 Jan 15:04:05")
+	}
+	return t.Format("2 Jan 2006 15:04")
+}
+
+// fraction is the milliseconds of a moment.
+func fraction(t time.Time) string { return t.Format(".000") }
+
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// ago says how far a moment is from now.
+func ago(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "never"
+	case t.Year() >= 9000:
+		return "no end"
+	case d.Abs() < time.Second:
+		return "now"
+	case d < 0:
+		return "in " + spanText((-d).Round(time.Second))
+	default:
+		return spanText(d.Round(time.Second)) + " ago"
+	}
+}
+
+// clip keeps the first n characters.
+func clip(n int, s string) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n]) + "…"
+}
+
+// Show makes visible what cannot be seen, or would turn the direction of what stands around
+// it: the character's number instead.
+func Show(s string) string {
+	if strings.IndexFunc(s, unseen) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unseen(r) || r == utf8.RuneError {
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unseen(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Co, r))
+}

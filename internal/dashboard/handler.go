@@ -1,0 +1,138 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Base is the address of the first page.
+const Base = "/api/dashboard"
+
+// timeLimit is what the reading of one page may take.
+const timeLimit = 10 * time.Second
+
+// policy lets a page load and send nothing but from and to where it came from.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Config is what the page is made from. All fields are needed.
+type Config struct {
+	Lanes     Lanes
+	Past      Past
+	Messages  Messages
+	Errors    Errors
+	Replays   Replays
+	Schedules Schedules
+	Contracts   []string // names, for the search
+	Now         func() time.Time
+	Log         *slog.Logger
+}
+
+// Dashboard serves the pages. Safe for concurrent use.
+type Dashboard struct {
+	Config
+	mux *http.ServeMux
+
+	lanes     shared[Report]
+	past      shared[History]
+	errors    shared[Clusters]
+	replays   shared[[]Job]
+	schedules shared[[]Schedule]
+}
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// New makes a Dashboard.
+func New(cfg Config) *Dashboard {
+	d := &Dashboard{Config: cfg, mux: http.NewServeMux()}
+	d.mux.HandleFunc(Base, d.page("overview", d.overview))
+	d.mux.HandleFunc(Base+"/messages", d.page("search", d.search))
+	d.mux.HandleFunc(Base+"/messages/{id}", d.page("story", d.story))
+	d.mux.HandleFunc(Base+"/messages/{id}/text", d.text)
+	d.mux.HandleFunc(Base+"/errors", d.page("errors", d.clusters))
+	d.mux.HandleFunc(Base+"/errors/{fingerprint}", d.page("cluster", d.cluster))
+	d.mux.HandleFunc(Base+"/replays", d.page("replays", d.jobs))
+	d.mux.HandleFunc(Base+"/replays/{id}", d.page("job", d.job))
+	d.mux.HandleFunc(Base+"/pauses", d.page("pauses", d.pauses))
+	d.mux.HandleFunc(Base+"/assets/{file}", asset)
+	d.mux.HandleFunc("/", d.page("missing", d.missing))
+	return d
+}
+
+// ServeHTTP implements http.Handler, for Base and everything below it.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	d.mux.ServeHTTP(w, r)
+}
+
+// view is what a page shows: it embeds page.
+type view interface{ status() int }
+
+// page serves what a template makes of a view. An error of building it is a page, too.
+func (d *Dashboard) page(name string, build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
+		defer cancel()
+		p, shown := d.newPage(r, name), name
+		v, err := build(ctx, p, r)
+		if err != nil {
+			v, shown = d.failed(p, r, err), "failed"
+		}
+		var out bytes.Buffer
+		if err := templates[shown].ExecuteTemplate(&out, "layout.html", v); err != nil {
+			httpio.WriteError(w, r, d.Log, err)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(v.status())
+		w.Write(out.Bytes())
+	}
+}
+
+// failure is the page of an error.
+type failure struct {
+	*page
+	Text string
+}
+
+func (d *Dashboard) failed(p *page, r *http.Request, err error) view {
+	p.code, p.Title = httpio.Status(err), "Not shown"
+	text := "This could not be read. Try again; the log says why."
+	if e, ok := asError(err); ok && e.Kind != weir.Internal {
+		text = e.Message
+	} else {
+		d.Log.Error("dashboard: failed", "invocation_id", httpio.InvocationID(r), "err", err)
+	}
+	return &failure{p, text}
+}
+
+func (d *Dashboard) missing(_ context.Context, p *page, _ *http.Request) (view, error) {
+	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
+}
+
+var templates = parse("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
+
+// parse makes each page's template: the layout, the parts that pages share, and its own.
+func parse(names ...string) map[string]*template.Template {
+	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// span is a stretch of the past that can be looked at.
+type span struct {
+	Name         string
+	Current      bool
+	length, step time.Duration
+}
+
+var spans = []span{
+	{Name: "1h", length: time.Hour, step: time.Minute},
+	{Name: "6h", length: 6 * time.Hour, step: 5 * time.Minute},
+	{Name: "24h", length: 24 * time.Hour, step: 15 * time.Minute},
+	{Name: "7d", length: 7 * 24 * time.Hour, step: 2 * time.Hour},
+}
+
+func chosenSpan(r *http.Request) (span, []span) {
+	all := append([]span(nil), spans...)
+	chosen := 0
+	for i := range all {
+		if all[i].Name == r.URL.Query().Get("span") {
+			chosen = i
+		}
+	}
+	all[chosen].Current = true
+	return all[chosen], all
+}
+
+// maxClusters is how many errors the first page shows.
+const maxClusters = 8
+
+type overviewView struct {
+	*page
+	Span      string
+	Spans     []span
+	Report    Report
+	Totals    Counts
+	Balanced  bool
+	Oldest    time.Time
+	Rate1     float64
+	Rate15    float64
+	Paused    []Lane // whole lanes
+	KeyPauses int
+	Charts    []chart
+	CMS       health
+	Meter     meter
+	Clusters  Clusters
+	More      int // clusters not shown
+	Jobs      []Job
+	Schedules []Schedule
+}
+
+// health is how the CMS does, by the attempts of the span.
+type health struct {
+	Attempts                      int64
+	Failed, Rejected, Unavailable int64
+	Share                         float64 // of attempts that were not delivered
+	P50, P95, P99                 time.Duration
+	LagP50, LagP95                time.Duration
+	PausedUntil                   time.Time // the first lane that waits for the CMS
+	Reason                        string
+	Tone                          look
+}
+
+func (d *Dashboard) overview(ctx context.Context, p *page, r *http.Request) (view, error) {
+	chosen, all := chosenSpan(r)
+	v := &overviewView{page: p, Span: chosen.Name, Spans: all}
+	p.Title, p.Refresh = "Overview", true
+	var past History
+	reading := d.reading(ctx, p)
+	reading.lanes(&v.Report)
+	reading.past(chosen, &past)
+	reading.errors(&v.Clusters)
+	reading.replays(&v.Jobs)
+	reading.schedules(&v.Schedules)
+	reading.wait()
+	v.sum()
+	v.CMS = newHealth(past.Sum, v.Report.Lanes)
+	v.Meter = newMeter(past.Sum)
+	v.Charts = charts(past.Steps, chosen.step)
+	v.Jobs = running(v.Jobs)
+	if n := len(v.Clusters.Clusters); n > maxClusters {
+		v.Clusters.Clusters, v.More = v.Clusters.Clusters[:maxClusters], n-maxClusters
+	}
+	return v, nil
+}
+
+// sum adds up the lanes.
+func (v *overviewView) sum() {
+	t := &v.Totals
+	for _, l := range v.Report.Lanes {
+		t.Accepted += l.Accepted
+		t.Delivered += l.Delivered
+		t.Dead += l.Dead
+		t.Cancelled += l.Cancelled
+		t.Superseded += l.Superseded
+		t.Moved += l.Moved
+		t.Waiting += l.Waiting
+		v.Rate1 += l.Rate1
+		v.Rate15 += l.Rate15
+		if !l.OldestAt.IsZero() && (v.Oldest.IsZero() || l.OldestAt.Before(v.Oldest)) {
+			v.Oldest = l.OldestAt
+		}
+		if l.PausedBy != "" {
+			v.Paused = append(v.Paused, l)
+		}
+		for _, pause := range l.Pauses {
+			if pause.ByKey {
+				v.KeyPauses++
+			}
+		}
+	}
+	v.Balanced = t.Accepted == t.Delivered+t.Dead+t.Cancelled+t.Superseded+t.Moved+t.Waiting
+}
+
+func running(jobs []Job) []Job {
+	var out []Job
+	for _, j := range jobs {
+		if j.Running() {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+func newHealth(s Step, lanes []Lane) health {
+	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
+		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected], Unavailable: s.Attempts[weir.OutcomeUnavailable]}
+	h.Attempts = s.Attempts[weir.OutcomeDelivered] + h.Failed + h.Rejected + h.Unavailable
+	if h.Attempts > 0 {
+		h.Share = float64(h.Attempts-s.Attempts[weir.OutcomeDelivered]) / float64(h.Attempts)
+	}
+	for _, l := range lanes {
+		if l.PausedBy == "cms" && (h.Reason == "" || l.PausedUntil.Before(h.PausedUntil)) {
+			h.PausedUntil, h.Reason = l.PausedUntil, cmp.Or(l.PauseReason, l.LastError, "it did not answer")
+		}
+	}
+	switch {
+	case h.Reason != "":
+		h.Tone = look{"unavailable", "pause", "bad"}
+	case h.Attempts == 0:
+		h.Tone = look{"not asked", "dots", "plain"}
+	case h.Share >= 0.1:
+		h.Tone = look{"many errors", "warn", "warn"}
+	default:
+		h.Tone = look{"well", "check", "good"}
+	}
+	return h
+}
+
+// charts draws the steps. The last one is not over yet: its counts would look like a fall,
+// so they are left out while there are others.
+func charts(steps []Step, step time.Duration) []chart {
+	if len(steps) == 0 {
+		return nil
+	}
+	if len(steps) > 1 {
+		steps = steps[:len(steps)-1]
+	}
+	times := make([]time.Time, len(steps))
+	for i, s := range steps {
+		times[i] = s.At
+	}
+	minutes := step.Minutes()
+	perMinute := func(n int64) float64 { return float64(n) / minutes }
+	of := func(name, class string, text func(float64) string, value func(Step) float64) series {
+		s := series{Name: name, Class: class}
+		for _, step := range steps {
+			s.values = append(s.values, value(step))
+		}
+		last := s.values[len(s.values)-1]
+		if s.Now = "–"; !math.IsNaN(last) {
+			s.Now = text(last)
+		}
+		return s
+	}
+	flow := []series{
+		of("accepted", "s-accepted", rate, func(s Step) float64 { return perMinute(s.Accepted) }),
+		of("delivered", "s-delivered", rate, func(s Step) float64 { return perMinute(s.Delivered) }),
+		of("dead", "s-dead", rate, func(s Step) float64 { return perMinute(s.Dead) }),
+	}
+	times3 := []series{
+		of("p50", "s-p50", milliseconds, func(s Step) float64 { return known(s.AttemptP50) }),
+		of("p95", "s-p95", milliseconds, func(s Step) float64 { return known(s.AttemptP95) }),
+		of("p99", "s-p99", milliseconds, func(s Step) float64 { return known(s.AttemptP99) }),
+	}
+	lag := []series{
+		of("p50", "s-p50", milliseconds, func(s Step) float64 { return known(s.LagP50) }),
+		of("p95", "s-p95", milliseconds, func(s Step) float64 { return known(s.LagP95) }),
+	}
+	depth := []series{of("waiting", "s-waiting", rate, func(s Step) float64 { return float64(s.Waiting) })}
+	return []chart{
+		draw("flow", "Throughput", "messages a minute", linear(rate, flow...), times, flow),
+		draw("depth", "Backlog", "messages that wait", linear(rate, depth...), times, depth),
+		draw("attempts", "CMS", "time of an attempt", decades(times3...), times, times3),
+		draw("lag", "Lag", "until delivery", decades(lag...), times, lag),
+	}
+}
+
+// known is a duration in milliseconds, or a gap.
+func known(d time.Duration) float64 {
+	if d <= 0 {
+		return math.NaN()
+	}
+	return float64(d) / 1e6
+}

@@ -1,0 +1,121 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// page is what every page has.
+type page struct {
+	Title   string
+	Name    string // of the page, for the navigation
+	Theme   string // "light", "dark", "" = as the system has it
+	Now     time.Time
+	Refresh bool     // what has an id and data-live is replaced while the page is looked at
+	Fresh   bool     // the reader wants nothing from memory
+	Notes   []string // what could not be read
+	Query   string   // in the search field
+	Styles  string   // addresses of the assets
+	Script  string
+
+	key  string // of the function view, as the address has it
+	self *url.URL
+	code int
+	mu   sync.Mutex // of Notes
+}
+
+func (d *Dashboard) newPage(r *http.Request, name string) *page {
+	q := r.URL.Query()
+	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), self: r.URL, code: http.StatusOK,
+		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
+	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
+		p.Theme = theme
+	}
+	p.Styles, p.Script = p.Link("/assets/app.css", "v", stamp), p.Link("/assets/app.js", "v", stamp)
+	return p
+}
+
+func (p *page) status() int { return p.code }
+
+// Link is the address of a page below Base, with what every address carries on, and the
+// parameters given: name and value in turn, empty values left out.
+func (p *page) Link(path string, params ...string) string { return p.address(Base+path, params...) }
+
+// API is the address of something that is no page.
+func (p *page) API(path string, params ...string) string {
+	q := values(params)
+	if p.key != "" {
+		q.Set("code", p.key)
+	}
+	return join("/api"+path, q)
+}
+
+func (p *page) address(path string, params ...string) string {
+	q := values(params)
+	if p.key != "" {
+		q.Set("code", p.key)
+	}
+	if p.Theme != "" {
+		q.Set("theme", p.Theme)
+	}
+	return join(path, q)
+}
+
+func values(params []string) url.Values {
+	q := url.Values{}
+	for pair := range slices.Chunk(params, 2) {
+		if len(pair) == 2 && pair[1] != "" {
+			q.Set(pair[0], pair[1])
+		}
+	}
+	return q
+}
+
+func join(path string, q url.Values) string {
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// With is this page's address with one parameter changed; an empty value removes it.
+func (p *page) With(name, value string) string {
+	q := p.self.Query()
+	q.Del(name)
+	if value != "" {
+		q.Set(name, value)
+	}
+	return join(p.self.EscapedPath(), q)
+}
+
+// Hidden are the parameters that a form has to carry on.
+func (p *page) Hidden() map[string]string {
+	hidden := map[string]string{}
+	if p.key != "" {
+		hidden["code"] = p.key
+	}
+	if p.Theme != "" {
+		hidden["theme"] = p.Theme
+	}
+	return hidden
+}
+
+// note says on the page what could not be read.
+func (p *page) note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Notes = append(p.Notes, text)
+	slices.Sort(p.Notes)
+}
+
+func asError(err error) (*weir.Error, bool) {
+	var e *weir.Error
+	return e, errors.As(err, &e)
+}

@@ -1,0 +1,85 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// How long what was read may be shown again: what changes by itself within the five seconds
+// between two updates is read for each of them, the rest costs storage more than it tells.
+const (
+	fewSeconds = 3 * time.Second
+	halfMinute = 30 * time.Second
+)
+
+// reading reads several things at the same time, for one page.
+type reading struct {
+	ctx  context.Context
+	d    *Dashboard
+	page *page
+	wg   sync.WaitGroup
+}
+
+func (d *Dashboard) reading(ctx context.Context, p *page) *reading {
+	return &reading{ctx: ctx, d: d, page: p}
+}
+
+// do reads one thing. Where it fails the page says so, and shows the rest.
+func (r *reading) do(what string, read func() error) {
+	r.wg.Go(func() {
+		if err := read(); err != nil {
+			r.page.note(what + " could not be read")
+			if r.ctx.Err() == nil {
+				r.d.Log.Warn("dashboard: not read", "err", err)
+			}
+		}
+	})
+}
+
+func (r *reading) wait() { r.wg.Wait() }
+
+// age is how old what is shown may be.
+func (r *reading) age(age time.Duration) time.Duration {
+	if r.page.Fresh {
+		return 0
+	}
+	return age
+}
+
+func (r *reading) lanes(into *Report) {
+	r.do("the lanes", func() (err error) {
+		*into, err = r.d.lanes.get(r.ctx, "", r.page.Now, r.age(fewSeconds), r.d.Lanes.Lanes)
+		return err
+	})
+}
+
+func (r *reading) past(s span, into *History) {
+	r.do("the history", func() (err error) {
+		*into, err = r.d.past.get(r.ctx, s.Name, r.page.Now, r.age(fewSeconds), func(ctx context.Context) (History, error) {
+			return r.d.Past.Past(ctx, s.length, s.step)
+		})
+		return err
+	})
+}
+
+func (r *reading) errors(into *Clusters) {
+	r.do("the errors", func() (err error) {
+		*into, err = r.d.errors.get(r.ctx, "", r.page.Now, r.age(halfMinute), r.d.Errors.Errors)
+		return err
+	})
+}
+
+func (r *reading) replays(into *[]Job) {
+	r.do("the replays", func() (err error) {
+		*into, err = r.d.replays.get(r.ctx, "", r.page.Now, r.age(fewSeconds), r.d.Replays.Replays)
+		return err
+	})
+}
+
+func (r *reading) schedules(into *[]Schedule) {
+	r.do("the schedules", func() (err error) {
+		*into, err = r.d.schedules.get(r.ctx, "", r.page.Now, r.age(halfMinute), r.d.Schedules.Schedules)
+		return err
+	})
+}

@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"weir/internal/weir"
+)
+
+type clustersView struct {
+	*page
+	Clusters Clusters
+}
+
+func (d *Dashboard) clusters(ctx context.Context, p *page, _ *http.Request) (view, error) {
+	v := &clustersView{page: p}
+	p.Title, p.Refresh = "Errors", true
+	reading := d.reading(ctx, p)
+	reading.errors(&v.Clusters)
+	reading.wait()
+	return v, nil
+}
+
+type clusterView struct {
+	*page
+	C        Cluster
+	Gone     bool // no dead message has this error any more
+	Messages []Message
+	More     bool // there are others
+	Jobs     []Job
+}
+
+// deadLooked is how many dead messages are looked through for those of one error.
+const deadLooked = 200
+
+// cluster shows an error: the messages that died of it, and their replay.
+func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view, error) {
+	fingerprint := r.PathValue("fingerprint")
+	v := &clusterView{page: p, C: Cluster{Fingerprint: fingerprint}, Gone: true}
+	p.Title, p.Refresh = "Error "+fingerprint, true
+	var all Clusters
+	var jobs []Job
+	reading := d.reading(ctx, p)
+	reading.errors(&all)
+	reading.replays(&jobs)
+	reading.wait()
+	for _, c := range all.Clusters {
+		if c.Fingerprint == fingerprint {
+			v.C, v.Gone = c, false
+		}
+	}
+	for _, j := range jobs {
+		if j.Fingerprint == fingerprint {
+			v.Jobs = append(v.Jobs, j)
+		}
+	}
+	if !v.Gone {
+		reading.do("the messages", func() error { return d.ofCluster(ctx, v) })
+		reading.wait()
+	}
+	return v, nil
+}
+
+// ofCluster lists some of an error's messages.
+func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
+	found, err := d.Messages.Search(ctx, Query{Stage: string(weir.Dead), Contract: v.C.Contract, Lane: -1, Limit: deadLooked})
+	if err != nil {
+		return err
+	}
+	for _, m := range found.Messages {
+		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
+		if fingerprint == v.C.Fingerprint && len(v.Messages) < pageSize {
+			v.Messages = append(v.Messages, m)
+		}
+	}
+	v.More = len(v.Messages) < v.C.Count
+	return nil
+}
+
+type jobsView struct {
+	*page
+	Jobs      []Job
+	Contracts []option
+	Key, Lane string
+}
+
+func (d *Dashboard) jobs(ctx context.Context, p *page, r *http.Request) (view, error) {
+	v := &jobsView{page: p, Contracts: options(r.URL.Query().Get("contract"), "any contract", d.Contracts...),
+		Key: r.URL.Query().Get("key"), Lane: r.URL.Query().Get("lane")}
+	p.Title, p.Refresh = "Replays", true
+	reading := d.reading(ctx, p)
+	reading.replays(&v.Jobs)
+	reading.wait()
+	return v, nil
+}
+
+type jobView struct {
+	*page
+	J    Job
+	Look look
+}
+
+func (d *Dashboard) job(ctx context.Context, p *page, r *http.Request) (view, error) {
+	j, err := d.Replays.Replay(ctx, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	p.Title, p.Refresh = "Replay "+cmp.Or(j.Reason, j.ID), true
+	return &jobView{p, j, stateLook(j.State)}, nil
+}
+
+type pausesView struct {
+	*page
+	Report    Report
+	Pauses    []Pause
+	Automatic []Lane // paused by the calendar or because of the CMS
+	Key, Lane string
+}
+
+func (d *Dashboard) pauses(ctx context.Context, p *page, r *http.Request) (view, error) {
+	v := &pausesView{page: p, Key: r.URL.Query().Get("key"), Lane: r.URL.Query().Get("lane")}
+	p.Title, p.Refresh = "Pauses", true
+	reading := d.reading(ctx, p)
+	reading.lanes(&v.Report)
+	reading.wait()
+	for _, l := range v.Report.Lanes {
+		v.Pauses = append(v.Pauses, l.Pauses...)
+		if l.PausedBy != "" && l.PausedBy != "operator" {
+			v.Automatic = append(v.Automatic, l)
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,117 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// pageSize is how many messages a list shows.
+const pageSize = 50
+
+// option is one of a field's choices.
+type option struct {
+	Value, Text string
+	Selected    bool
+}
+
+type searchView struct {
+	*page
+	Text, Key, Lane, From, To string
+	Stages, Contracts         []option
+	Asked                     bool // something was looked for
+	Found                     Found
+	Next                      string // address of what follows
+}
+
+// search looks for messages. What is asked for stands in the address.
+func (d *Dashboard) search(ctx context.Context, p *page, r *http.Request) (view, error) {
+	q := r.URL.Query()
+	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"), To: q.Get("to")}
+	p.Title, p.Query = "Messages", v.Text
+	v.Stages = options(q.Get("stage"), "any stage", stageNames()...)
+	v.Contracts = options(q.Get("contract"), "any contract", d.Contracts...)
+	query, err := readQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	if id, err := weir.ParseID(strings.TrimSpace(v.Text)); err == nil {
+		if m, err := d.Messages.Message(ctx, id); err == nil {
+			v.Found = Found{Messages: []Message{m}, Looked: 1}
+			return v, nil
+		}
+	}
+	v.Found, err = d.Messages.Search(ctx, query)
+	if e, ok := asError(err); ok && e.Kind != weir.Internal && e.Kind != weir.Unavailable {
+		p.note(e.Message)
+	} else if err != nil {
+		p.note("the messages could not be read")
+		d.Log.Warn("dashboard: not read", "err", err)
+	}
+	if v.Found.Continue != "" {
+		v.Next = p.With("continue", v.Found.Continue)
+	}
+	return v, nil
+}
+
+func stageNames() []string {
+	var names []string
+	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func options(chosen, none string, names ...string) []option {
+	all := []option{{"", none, chosen == ""}}
+	for _, n := range names {
+		all = append(all, option{n, n, n == chosen})
+	}
+	return all
+}
+
+// readQuery reads what is looked for from the address.
+func readQuery(r *http.Request) (Query, error) {
+	in := r.URL.Query()
+	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), HasKey: in.Get("key") != "", Contract: in.Get("contract"),
+		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize}
+	var wrong []string
+	if text := in.Get("lane"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			wrong = append(wrong, "the lane is a number from 0 on")
+		}
+		q.Lane = n
+	}
+	for _, f := range []struct {
+		name string
+		into *time.Time
+	}{{"from", &q.From}, {"to", &q.To}} {
+		at, ok := readMoment(in.Get(f.name))
+		if !ok {
+			wrong = append(wrong, "“"+f.name+"” is a date and a time, such as 2026-01-31T08:00")
+		}
+		*f.into = at
+	}
+	if len(wrong) > 0 {
+		return q, &weir.Error{Kind: weir.Malformed, Op: "dashboard", Message: strings.Join(wrong, "; ")}
+	}
+	return q, nil
+}
+
+// readMoment reads what a browser's field for date and time gives; it stands for UTC.
+func readMoment(text string) (time.Time, bool) {
+	if text == "" {
+		return time.Time{}, true
+	}
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,162 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+type storyView struct {
+	*page
+	M          Message
+	Look       look
+	Events     []event
+	Body       []token
+	BodyCut    bool
+	BodyError  string
+	Edited     bool
+	Difference string
+	CanReplay  bool
+	CanCancel  bool
+}
+
+// Which names the body that is sent.
+func (v *storyView) Which() string {
+	if v.Edited {
+		return "edited"
+	}
+	return "accepted"
+}
+
+// event is a point of a message's story.
+type event struct {
+	At    time.Time
+	Look  look
+	Title string
+	Text  string
+	Facts []fact
+	Wait  string // how long it waited before
+	Link  string // id of another message
+	Gap   string // what is not shown before it
+}
+
+// fact is a value with its name.
+type fact struct{ Name, Value string }
+
+func (d *Dashboard) story(ctx context.Context, p *page, r *http.Request) (view, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.Messages.Message(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := &storyView{page: p, M: m, Look: stageLook(m.Stage), Edited: !m.EditedAt.IsZero(), CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
+	p.Title, p.Refresh = "Message "+m.ID, true
+	v.Events = story(m, p.Now)
+	reading := d.reading(ctx, p)
+	reading.do("the body", func() error {
+		text, err := d.Messages.Body(ctx, id, v.Edited)
+		if e, ok := asError(err); ok && e.Kind == weir.NotFound {
+			v.BodyError = cmp.Or(e.Message, "the body is not kept any more")
+			return nil
+		}
+		part, cut := firstPart(text)
+		v.Body, v.BodyCut = pretty(part), cut
+		return err
+	})
+	if v.Edited {
+		reading.do("the difference", func() (err error) {
+			v.Difference, err = d.Messages.Difference(ctx, id)
+			return err
+		})
+	}
+	reading.wait()
+	return v, nil
+}
+
+// story tells what happened to a message, in order, and what it waits for.
+func story(m Message, now time.Time) []event {
+	events := []event{{At: m.AcceptedAt, Look: look{"accepted", "in", "info"}, Title: "Accepted"}}
+	if !m.DueAt.IsZero() {
+		e := event{At: m.DueAt, Look: look{"due", "clock", "info"}, Title: "Due"}
+		if m.DueAt.After(now) {
+			e.Title = "Will be due"
+		}
+		events = append(events, e)
+	}
+	events = append(events, attempts(m)...)
+	if !m.EditedAt.IsZero() {
+		events = append(events, event{At: m.EditedAt, Look: look{"edited", "pen", "info"}, Title: "Edited, to be replayed", Text: m.EditNote})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return a.At.Compare(b.At) })
+	for i := 1; i < len(events); i++ {
+		if wait := events[i].At.Sub(events[i-1].At); wait >= time.Millisecond && events[i].Wait == "" {
+			events[i].Wait = spanText(wait)
+		}
+	}
+	return append(events, outcome(m)...)
+}
+
+func attempts(m Message) []event {
+	var events []event
+	for i, a := range m.Attempts {
+		l := outcomeLook(a.Outcome)
+		e := event{At: a.At, Look: l, Title: "Attempt " + count(a.Number) + ": " + l.Word, Text: a.Reason}
+		if a.Status != 0 {
+			e.Facts = append(e.Facts, fact{"the CMS answered", count(a.Status)})
+		}
+		e.Facts = append(e.Facts, fact{"took", spanText(a.Duration)})
+		if a.Body != "" {
+			e.Facts = append(e.Facts, fact{"answer", a.Body})
+		}
+		if i > 0 && a.Number > m.Attempts[i-1].Number+1 {
+			e.Gap = plural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// outcome is the end of the story, or what it waits for.
+func outcome(m Message) []event {
+	l := stageLook(m.Stage)
+	switch m.Stage {
+	case weir.Delivered:
+		return []event{{At: m.FinishedAt, Look: l, Title: "Delivered", Wait: ""}}
+	case weir.Dead:
+		return []event{{At: m.FinishedAt, Look: l, Title: "Dead", Text: cmp.Or(m.LastError, "given up")}}
+	case weir.Cancelled:
+		return []event{{At: m.FinishedAt, Look: l, Title: "Cancelled"}}
+	case weir.Superseded:
+		return []event{{At: m.FinishedAt, Look: l, Title: "Superseded by a newer version", Link: m.SupersededBy}}
+	}
+	e := event{Look: l, Title: "Waits", Text: m.WaitsFor}
+	if m.Position > 0 {
+		e.Facts = append(e.Facts, fact{"place in its key's line", count(m.Position)})
+	}
+	return []event{e}
+}
+
+// text gives a body as text in UTF-8, to be edited.
+func (d *Dashboard) text(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
+	defer cancel()
+	id, err := httpio.MessageID(r)
+	var text string
+	if err == nil {
+		text, err = d.Messages.Body(ctx, id, r.URL.Query().Get("which") == "edited")
+	}
+	if err != nil {
+		httpio.WriteError(w, r, d.Log, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte(text))
+}

@@ -1,0 +1,175 @@
+package dashboard
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// token is a piece of XML, as it stands in the body.
+type token struct{ Class, Text string }
+
+// The classes of tokens.
+const (
+	tagToken     = "tag"
+	textToken    = "text"
+	commentToken = "comment" // comments, declarations and instructions
+	dataToken    = "data"    // CDATA
+)
+
+// shownBytes is how much of a body is shown; the rest is behind a link.
+const shownBytes = 64 << 10
+
+// firstPart cuts a text at a whole character.
+func firstPart(text string) (part string, cut bool) {
+	if len(text) <= shownBytes {
+		return text, false
+	}
+	end := shownBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], true
+}
+
+// tokens takes XML apart by its marks alone, so it never fails, and changes nothing.
+func tokens(text string) []token {
+	var all []token
+	for text != "" {
+		var t token
+		t, text = nextToken(text)
+		all = append(all, t)
+	}
+	return all
+}
+
+var ends = []struct{ begin, end, class string }{
+	{"<!--", "-->", commentToken}, {"<![CDATA[", "]]>", dataToken}, {"<?", "?>", commentToken}, {"<!", ">", commentToken},
+}
+
+func nextToken(text string) (token, string) {
+	if text[0] != '<' {
+		n := strings.IndexByte(text, '<')
+		if n < 0 {
+			n = len(text)
+		}
+		return token{textToken, text[:n]}, text[n:]
+	}
+	for _, e := range ends {
+		if strings.HasPrefix(text, e.begin) {
+			n := len(text)
+			if i := strings.Index(text[len(e.begin):], e.end); i >= 0 {
+				n = len(e.begin) + i + len(e.end)
+			}
+			return token{e.class, text[:n]}, text[n:]
+		}
+	}
+	n := tagEnd(text)
+	return token{tagToken, text[:n]}, text[n:]
+}
+
+// tagEnd finds the end of a tag, which may stand in none of its quoted values.
+func tagEnd(text string) int {
+	var quote byte
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '>':
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// maxIndent bounds the indentation of what is nested deeply.
+const maxIndent = 20
+
+// pretty puts XML on lines of its own, by its elements. An element with text in it stays as
+// it is, for its spaces can mean something.
+func pretty(text string) []token {
+	in := tokens(text)
+	var out []token
+	depth := 0
+	newline := func() {
+		if len(out) > 0 {
+			out = append(out, token{textToken, "\n" + strings.Repeat("  ", min(max(depth, 0), maxIndent))})
+		}
+	}
+	for i := 0; i < len(in); i++ {
+		t := in[i]
+		if t.Class == textToken && strings.TrimSpace(t.Text) == "" {
+			continue
+		}
+		if closes(t) {
+			depth--
+		}
+		newline()
+		if end := mixed(in, i); end > i {
+			out = append(out, in[i:end]...)
+			i = end - 1
+			continue
+		}
+		out = append(out, t)
+		if opens(t) {
+			depth++
+		}
+	}
+	return out
+}
+
+func opens(t token) bool {
+	return t.Class == tagToken && !strings.HasPrefix(t.Text, "</") && !strings.HasSuffix(t.Text, "/>")
+}
+
+func closes(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
+
+// mixed gives the end of the element that begins at i, where text stands directly in it, and
+// i where none does.
+func mixed(in []token, i int) int {
+	if !opens(in[i]) {
+		return i
+	}
+	depth, text := 0, false
+	for j := i; j < len(in); j++ {
+		switch t := in[j]; {
+		case opens(t):
+			depth++
+		case closes(t):
+			depth--
+		case depth == 1 && (t.Class == dataToken || t.Class == textToken && strings.TrimSpace(t.Text) != ""):
+			text = true
+		}
+		if depth == 0 {
+			if text || j == i+1 { // or it is empty
+				return j + 1
+			}
+			return i
+		}
+	}
+	return i
+}
+
+// diffLine is a line of a unified difference.
+type diffLine struct{ Tone, Text string }
+
+func diffLines(text string) []diffLine {
+	var all []diffLine
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		tone := ""
+		switch {
+		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"):
+			tone = "head"
+		case strings.HasPrefix(line, "+"):
+			tone = "added"
+		case strings.HasPrefix(line, "-"):
+			tone = "removed"
+		}
+		all = append(all, diffLine{tone, line})
+	}
+	return all
+}
