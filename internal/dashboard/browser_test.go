@@ -26,7 +26,7 @@ import (
 func newDashboard(f *fake) *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Contracts: []string{"article", "delete"},
-		Now:         func() time.Time { return noon }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Now: f.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
 

@@ -53,7 +53,7 @@ type axis struct {
 	top   float64
 	log   bool // by powers of ten, from 1 on
 	label func(float64) string
-	mark  func(float64) string // of the grid; nil = label
+	mark  func(float64) string // of the grid
 }
 
 func (a axis) y(v float64) float64 {
@@ -73,10 +73,10 @@ func linear(label func(float64) string, all ...series) axis {
 	step := math.Pow(10, math.Floor(math.Log10(top)))
 	for _, n := range []float64{1, 2, 4, 5, 8, 10} {
 		if n*step >= top {
-			return axis{top: max(n*step, 2), label: label}
+			return axis{top: max(n*step, 2), label: label, mark: plainNumber}
 		}
 	}
-	return axis{top: 10 * step, label: label}
+	return axis{top: 10 * step, label: label, mark: plainNumber}
 }
 
 // decades makes an axis of milliseconds by powers of ten.
@@ -109,11 +109,7 @@ func highest(all []series) float64 {
 
 func (a axis) grid() []gridLine {
 	var lines []gridLine
-	mark := a.mark
-	if mark == nil {
-		mark = a.label
-	}
-	add := func(v float64) { lines = append(lines, gridLine{number(a.y(v)), mark(v)}) }
+	add := func(v float64) { lines = append(lines, gridLine{number(a.y(v)), a.mark(v)}) }
 	if a.log {
 		for v := a.top; v >= 1; v /= 10 {
 			add(v)
@@ -204,6 +200,13 @@ func summary(title, unit string, a axis, all []series) string {
 		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now, a.label(highest([]series{s}))))
 	}
 	return fmt.Sprintf("%s, %s. %s.", title, unit, strings.Join(words, "; "))
+}
+
+func plainNumber(v float64) string {
+	if v < 1000 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return count(int64(v))
 }
 
 func number0(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/internal/dashboard"
@@ -24,6 +25,8 @@ func id(n int) string {
 
 // fake is a source with made-up data.
 type fake struct {
+	mu        sync.Mutex
+	later     time.Duration // since noon
 	report    dashboard.Report
 	history   dashboard.History
 	clusters  dashboard.Clusters
@@ -33,16 +36,35 @@ type fake struct {
 	bodies    map[string]string
 	edits     map[string]string // differences
 	broken    error             // nothing can be read
-	asked     []dashboard.Query
 }
 
-func (f *fake) Lanes(context.Context) (dashboard.Report, error) { return f.report, f.broken }
-func (f *fake) Past(context.Context, time.Duration, time.Duration) (dashboard.History, error) {
-	return f.history, f.broken
+// change changes the data, a few seconds later.
+func (f *fake) change(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.later += 5 * time.Second
+	change()
 }
-func (f *fake) Errors(context.Context) (dashboard.Clusters, error)      { return f.clusters, f.broken }
-func (f *fake) Replays(context.Context) ([]dashboard.Job, error)        { return f.jobs, f.broken }
-func (f *fake) Schedules(context.Context) ([]dashboard.Schedule, error) { return f.schedules, f.broken }
+
+// told gives a piece of the data.
+func told[T any](f *fake, piece *T) (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return *piece, f.broken
+}
+
+func (f *fake) now() time.Time {
+	later, _ := told(f, &f.later)
+	return noon.Add(later)
+}
+
+func (f *fake) Lanes(context.Context) (dashboard.Report, error) { return told(f, &f.report) }
+func (f *fake) Past(context.Context, time.Duration, time.Duration) (dashboard.History, error) {
+	return told(f, &f.history)
+}
+func (f *fake) Errors(context.Context) (dashboard.Clusters, error)      { return told(f, &f.clusters) }
+func (f *fake) Replays(context.Context) ([]dashboard.Job, error)        { return told(f, &f.jobs) }
+func (f *fake) Schedules(context.Context) ([]dashboard.Schedule, error) { return told(f, &f.schedules) }
 
 func (f *fake) Replay(_ context.Context, id string) (dashboard.Job, error) {
 	for _, j := range f.jobs {
@@ -54,7 +76,8 @@ func (f *fake) Replay(_ context.Context, id string) (dashboard.Job, error) {
 }
 
 func (f *fake) Search(_ context.Context, q dashboard.Query) (dashboard.Found, error) {
-	f.asked = append(f.asked, q)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	found := dashboard.Found{Looked: len(f.messages)}
 	for _, m := range f.messages {
 		if (q.Stage == "" || string(m.Stage) == q.Stage) && (!q.HasKey || m.Key == q.Key) && (q.Lane < 0 || m.Lane == q.Lane) && strings.Contains(m.Key+m.LastError, q.Text) {
@@ -68,9 +91,10 @@ func (f *fake) Search(_ context.Context, q dashboard.Query) (dashboard.Found, er
 }
 
 func (f *fake) Message(_ context.Context, id weir.ID) (dashboard.Message, error) {
-	for _, m := range f.messages {
+	messages, broken := told(f, &f.messages)
+	for _, m := range messages {
 		if m.ID == id.String() {
-			return m, f.broken
+			return m, broken
 		}
 	}
 	return dashboard.Message{}, &weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
@@ -128,7 +152,8 @@ func newBusy() *fake {
 	}
 	edited := busyMessage(40)
 	edited.Stage, edited.EditedAt, edited.EditNote, edited.Replays = weir.Delivered, noon.Add(-4*time.Minute), "title shortened by the desk", 1
-	edited.FinishedAt, edited.LastError = noon.Add(-3*time.Minute-58*time.Second), ""
+	edited.Attempts = append(storyOfADeath(edited.AcceptedAt), weir.Attempt{Number: 5, At: noon.Add(-3*time.Minute - 59*time.Second), Duration: 61 * time.Millisecond, Outcome: weir.OutcomeDelivered, Status: 200})
+	edited.FinishedAt, edited.AttemptCount = noon.Add(-3*time.Minute-58*time.Second), 5
 	f.messages = append(f.messages, edited)
 	f.bodies[edited.ID] = longTitle
 	f.edits[edited.ID] = "--- accepted\n+++ edited\n@@ -1,4 +1,4 @@\n <article path=\"/news/politics/40\" version=\"40\">\n-  <title>" + strings.Repeat("A very long title ", 12) + "</title>\n+  <title>A short title</title>\n   <author>desk</author>\n"

@@ -31,9 +31,9 @@ type Config struct {
 	Errors    Errors
 	Replays   Replays
 	Schedules Schedules
-	Contracts   []string // names, for the search
-	Now         func() time.Time
-	Log         *slog.Logger
+	Contracts []string // names, for the search
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Dashboard serves the pages. Safe for concurrent use.

@@ -20,7 +20,8 @@ type page struct {
 	Now     time.Time
 	Refresh bool     // what has an id and data-live is replaced while the page is looked at
 	Fresh   bool     // the reader wants nothing from memory
-	Notes   []string // what could not be read
+	Notes   []string // what has to be said
+	Unread  []string // what could not be read
 	Query   string   // in the search field
 	Styles  string   // addresses of the assets
 	Script  string
@@ -28,7 +29,7 @@ type page struct {
 	key  string // of the function view, as the address has it
 	self *url.URL
 	code int
-	mu   sync.Mutex // of Notes
+	mu   sync.Mutex // of Unread
 }
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {
@@ -107,13 +108,16 @@ func (p *page) Hidden() map[string]string {
 	return hidden
 }
 
-// note says on the page what could not be read.
-func (p *page) note(text string) {
+// unread notes what could not be read.
+func (p *page) unread(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Notes = append(p.Notes, text)
-	slices.Sort(p.Notes)
+	p.Unread = append(p.Unread, what)
+	slices.Sort(p.Unread)
 }
+
+// Missed says that something could not be read, so that nothing can be told of it.
+func (p *page) Missed(what string) bool { return slices.Contains(p.Unread, what) }
 
 func asError(err error) (*weir.Error, bool) {
 	var e *weir.Error

@@ -9,7 +9,7 @@ import (
 // How long what was read may be shown again: what changes by itself within the five seconds
 // between two updates is read for each of them, the rest costs storage more than it tells.
 const (
-	fewSeconds = 3 * time.Second
+	briefly    = 3 * time.Second
 	halfMinute = 30 * time.Second
 )
 
@@ -29,7 +29,7 @@ func (d *Dashboard) reading(ctx context.Context, p *page) *reading {
 func (r *reading) do(what string, read func() error) {
 	r.wg.Go(func() {
 		if err := read(); err != nil {
-			r.page.note(what + " could not be read")
+			r.page.unread(what)
 			if r.ctx.Err() == nil {
 				r.d.Log.Warn("dashboard: not read", "err", err)
 			}
@@ -49,14 +49,14 @@ func (r *reading) age(age time.Duration) time.Duration {
 
 func (r *reading) lanes(into *Report) {
 	r.do("the lanes", func() (err error) {
-		*into, err = r.d.lanes.get(r.ctx, "", r.page.Now, r.age(fewSeconds), r.d.Lanes.Lanes)
+		*into, err = r.d.lanes.get(r.ctx, "", r.page.Now, r.age(briefly), r.d.Lanes.Lanes)
 		return err
 	})
 }
 
 func (r *reading) past(s span, into *History) {
 	r.do("the history", func() (err error) {
-		*into, err = r.d.past.get(r.ctx, s.Name, r.page.Now, r.age(fewSeconds), func(ctx context.Context) (History, error) {
+		*into, err = r.d.past.get(r.ctx, s.Name, r.page.Now, r.age(briefly), func(ctx context.Context) (History, error) {
 			return r.d.Past.Past(ctx, s.length, s.step)
 		})
 		return err
@@ -72,7 +72,7 @@ func (r *reading) errors(into *Clusters) {
 
 func (r *reading) replays(into *[]Job) {
 	r.do("the replays", func() (err error) {
-		*into, err = r.d.replays.get(r.ctx, "", r.page.Now, r.age(fewSeconds), r.d.Replays.Replays)
+		*into, err = r.d.replays.get(r.ctx, "", r.page.Now, r.age(briefly), r.d.Replays.Replays)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"strconv"
 
 	"weir/internal/weir"
 )
@@ -87,12 +88,21 @@ type jobsView struct {
 
 func (d *Dashboard) jobs(ctx context.Context, p *page, r *http.Request) (view, error) {
 	v := &jobsView{page: p, Contracts: options(r.URL.Query().Get("contract"), "any contract", d.Contracts...),
-		Key: r.URL.Query().Get("key"), Lane: r.URL.Query().Get("lane")}
+		Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
 	p.Title, p.Refresh = "Replays", true
 	reading := d.reading(ctx, p)
 	reading.replays(&v.Jobs)
 	reading.wait()
 	return v, nil
+}
+
+// laneNumber is the lane the address names, if it does.
+func laneNumber(r *http.Request) string {
+	text := r.URL.Query().Get("lane")
+	if _, err := strconv.ParseUint(text, 10, 16); err != nil {
+		return ""
+	}
+	return text
 }
 
 type jobView struct {
@@ -119,7 +129,7 @@ type pausesView struct {
 }
 
 func (d *Dashboard) pauses(ctx context.Context, p *page, r *http.Request) (view, error) {
-	v := &pausesView{page: p, Key: r.URL.Query().Get("key"), Lane: r.URL.Query().Get("lane")}
+	v := &pausesView{page: p, Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
 	p.Title, p.Refresh = "Pauses", true
 	reading := d.reading(ctx, p)
 	reading.lanes(&v.Report)

@@ -23,7 +23,6 @@ type searchView struct {
 	*page
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
-	Asked                     bool // something was looked for
 	Found                     Found
 	Next                      string // address of what follows
 }
@@ -47,9 +46,9 @@ func (d *Dashboard) search(ctx context.Context, p *page, r *http.Request) (view,
 	}
 	v.Found, err = d.Messages.Search(ctx, query)
 	if e, ok := asError(err); ok && e.Kind != weir.Internal && e.Kind != weir.Unavailable {
-		p.note(e.Message)
+		p.Notes = append(p.Notes, e.Message)
 	} else if err != nil {
-		p.note("the messages could not be read")
+		p.unread("the messages")
 		d.Log.Warn("dashboard: not read", "err", err)
 	}
 	if v.Found.Continue != "" {

@@ -175,15 +175,15 @@ type Cluster struct {
 
 // Job is a bulk replay.
 type Job struct {
-	ID, State, Reason, StopReason                             string
-	Fingerprint, Key, Contract                                string // of its filter
-	Lane                                                      int    // -1 = all
-	From, To                                                  time.Time
-	RatePerMinute                                             int
-	StopAtErrorRate                                           float64
-	Force                                                     bool
+	ID, State, Reason, StopReason                                                 string
+	Fingerprint, Key, Contract                                                    string // of its filter
+	Lane                                                                          int    // -1 = all
+	From, To                                                                      time.Time
+	RatePerMinute                                                                 int
+	StopAtErrorRate                                                               float64
+	Force                                                                         bool
 	Matched, Replayed, Refused, Skipped, Delivered, DeadAgain, Otherwise, Waiting int64
-	StartedAt, UpdatedAt, FinishedAt                          time.Time
+	StartedAt, UpdatedAt, FinishedAt                                              time.Time
 }
 
 // Running says that the replay is under way.

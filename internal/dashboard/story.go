@@ -21,8 +21,10 @@ type storyView struct {
 	BodyError  string
 	Edited     bool
 	Difference string
-	CanReplay  bool
-	CanCancel  bool
+
+	DifferenceCut bool
+	CanReplay     bool
+	CanCancel     bool
 }
 
 // Which names the body that is sent.
@@ -72,8 +74,9 @@ func (d *Dashboard) story(ctx context.Context, p *page, r *http.Request) (view, 
 		return err
 	})
 	if v.Edited {
-		reading.do("the difference", func() (err error) {
-			v.Difference, err = d.Messages.Difference(ctx, id)
+		reading.do("the difference", func() error {
+			text, err := d.Messages.Difference(ctx, id)
+			v.Difference, v.DifferenceCut = firstPart(text)
 			return err
 		})
 	}

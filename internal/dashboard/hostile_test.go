@@ -1,0 +1,84 @@
+package dashboard_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/dashboard"
+	"weir/internal/weir"
+)
+
+// attacks are texts that would do something on a page that lets them.
+var attacks = []string{
+	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`, `</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
+	`javascript:alert(1)`, `{{.Key}}${alert(1)}`, `</title><svg onload=alert(1)>`, "\u202egnp.exe\u2066\u200b", "null", "undefined", "<!--", "]]>", "\x00\x1b[31m", "\xff\xfe",
+	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
+}
+
+// newHostile is busy with what was written to do harm, in every field others can write.
+func newHostile() *fake {
+	f := newBusy()
+	var everything strings.Builder
+	for _, a := range attacks {
+		everything.WriteString(a)
+	}
+	all := everything.String()
+	huge := strings.Repeat(all, 1+(1<<20)/len(all))
+	f.messages = nil
+	for n, a := range attacks {
+		m := busyMessage(4*n + 1)
+		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a, a, a, a, a
+		m.EditedAt = noon
+		m.Attempts = []weir.Attempt{{Number: 1, At: noon, Outcome: weir.Outcome(a), Reason: huge, Body: huge}}
+		if n%2 == 0 {
+			m.Stage, m.FinishedAt = weir.Superseded, noon
+		}
+		f.messages = append(f.messages, m)
+		f.bodies[m.ID], f.edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge, "-"+a+"\n+"+huge
+	}
+	for i, a := range attacks {
+		f.clusters.Clusters = append(f.clusters.Clusters, dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1, FirstAt: noon, LastAt: noon, SampleID: id(1), SampleKey: a, SampleText: a})
+		f.jobs = append(f.jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a, Key: a, Contract: a, Fingerprint: a, StartedAt: noon})
+		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses, dashboard.Pause{ByKey: true, Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
+	}
+	l := &f.report.Lanes[0]
+	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", noon
+	f.report.Lanes[1].PausedBy, f.report.Lanes[1].PauseReason = "operator", all
+	f.report.Calendar.Closed, f.report.Calendar.Reason = true, all
+	f.schedules[0].Cron, f.schedules[0].TimeZone, f.schedules[0].Refusal = all, all, all
+	return f
+}
+
+// TestHostileContent holds that what others wrote does nothing on the page but stand there.
+func TestHostileContent(t *testing.T) {
+	t.Parallel()
+	f := newHostile()
+	b := open(t, newDashboard(f))
+	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays", "/replays/j", "/replays/jjj", "/pauses",
+		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E", "/pauses?key=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&lane=%22x", "/%3Cscript%3Ealert(1)%3C/script%3E"}
+	for _, m := range f.messages {
+		paths = append(paths, "/messages/"+m.ID)
+	}
+	b.size(375, 800)
+	for _, path := range paths {
+		b.visit("/api/dashboard" + path)
+		if eval[bool](b, "'pwned' in window") {
+			t.Errorf("%s: a script ran", path)
+		}
+		if n := eval[int](b, "document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
+			t.Errorf("%s: %d elements that are none of ours", path, n)
+		}
+		if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {
+			t.Errorf("%s is %d wide", path, wide)
+		}
+		if eval[bool](b, `/[\u202a-\u202e\u2066-\u2069\u200b\u0000\u001b]/.test(document.body.innerText)`) {
+			t.Errorf("%s: something that cannot be seen is shown", path)
+		}
+		if size := eval[int](b, "document.documentElement.outerHTML.length"); size > 1<<20 {
+			t.Errorf("%s has %d characters", path, size)
+		}
+	}
+	b.keep("hostile")
+	b.clean()
+}
