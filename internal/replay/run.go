@@ -193,16 +193,13 @@ func (w *run) choose(ctx context.Context) error {
 
 // turn replays those whose turn it is. Where that fails in the middle the rest stays.
 func (w *run) turn(ctx context.Context) error {
-	began, called := w.Now(), -1
+	began := w.Now()
+	defer w.Call(w.place.Next[0].lane) // they are all of one lane
 	for n := int64(1); len(w.place.Next) > 0; n++ {
-		i := w.place.Next[0]
-		if err := w.replay(ctx, i); err != nil {
+		if err := w.replay(ctx, w.place.Next[0]); err != nil {
 			return err
 		}
-		if w.place.Next = w.place.Next[1:]; i.lane != called {
-			called = i.lane
-			w.Call(called)
-		}
+		w.place.Next = w.place.Next[1:]
 		w.due = began.Add(time.Duration(n) * time.Minute / time.Duration(w.job.RatePerMinute))
 	}
 	w.resumed = false

@@ -1,0 +1,111 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// job is what is told of a bulk replay.
+type job struct {
+	ID, State, StopReason                    string
+	Matched, Replayed, Refused, Skipped      int
+	Delivered, DeadAgain, Otherwise, Waiting int
+}
+
+// TestBulkReplay_HandlersKilled: the CMS rejects everything, is mended, and gets it all
+// after all: once, in order, though every handler is killed meanwhile.
+func TestBulkReplay_HandlersKilled(t *testing.T) {
+	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
+	s.faults(`{"rejectText":"Version"}`)
+	dead := s.burst(t.Context(), 6, 10)
+	s.allFinal(dead, "dead", time.Minute)
+	s.faults(`{}`)
+
+	const inJSON = "application/json"
+	replays := s.weir + "/api/replays"
+	other, _, said := s.call("POST", replays, `{"filter":{"contract":"delete"},"dryRun":true}`, "Content-Type", inJSON)
+	if other != 200 || said["count"] != 0.0 {
+		t.Errorf("of another contract: %d %v", other, said)
+	}
+	code, _, plan := s.call("POST", replays, `{"filter":{"contract":"article"},"dryRun":true,"ratePerMinute":120}`, "Content-Type", inJSON)
+	if code != 200 || plan["count"] != 60.0 || plan["keys"] != 6.0 || plan["refused"] != 0.0 || plan["complete"] != true || plan["estimatedSeconds"] != 30.0 {
+		t.Errorf("plan: %d %v", code, plan)
+	}
+	if st := s.stats(); st.Writes != 0 {
+		t.Fatalf("a plan wrote: %+v", st)
+	}
+	code, _, begun := s.call("POST", replays, `{"filter":{"contract":"article"},"ratePerMinute":120,"reason":"the CMS is mended"}`, "Content-Type", inJSON)
+	if code != 202 || begun["state"] != "running" || begun["reason"] != "the CMS is mended" {
+		t.Fatalf("%d %v", code, begun)
+	}
+	one := replays + "/" + begun["id"].(string)
+	if out, code := s.lanes("3"); code != 1 {
+		t.Errorf("lanes change meanwhile: %d %s", code, out)
+	}
+	for kill := range 2 {
+		s.eventually("it moves", 2*time.Minute, func() bool { return s.stats().Writes >= 10+20*kill })
+		s.killNext(kill)
+	}
+	var j job
+	s.eventually("it is done", 4*time.Minute, func() bool {
+		resp, err := http.Get(one) // which fails where the handler asked is the one killed
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(&j) == nil && j.State != "running"
+	})
+	if j.State != "done" || j.Matched != 60 || j.Replayed != 60 || j.Delivered != 60 || j.Refused+j.Skipped+j.DeadAgain+j.Otherwise+j.Waiting != 0 {
+		t.Errorf("%+v", j)
+	}
+	s.allFinal(dead, "delivered", 10*time.Second)
+	st := s.stats()
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.Writes-st.Repeats != 60 {
+		t.Errorf("the CMS's record: %+v", st)
+	}
+	if all := get[struct{ Replays []job }](s, replays).Replays; len(all) != 1 || all[0] != j {
+		t.Errorf("%+v", all)
+	}
+	if code, _, said := s.call("DELETE", one, ""); code != 409 {
+		t.Errorf("cancelled though it is done: %d %v", code, said)
+	}
+}
+
+// TestBulkReplay_StoppedAndCancelled: what is still wrong stops a replay; a user ends one.
+func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
+	s := newSystem(t, 1)
+	s.faults(`{"rejectText":"Version"}`)
+	dead := s.burst(t.Context(), 20, 2)
+	s.allFinal(dead, "dead", time.Minute)
+	begin := func(body string) string {
+		t.Helper()
+		code, _, said := s.call("POST", s.weir+"/api/replays", body, "Content-Type", "application/json")
+		if code != 202 {
+			t.Fatalf("%d %v", code, said)
+		}
+		return fmt.Sprint(s.weir, "/api/replays/", said["id"])
+	}
+	var j job
+	one := begin(`{"filter":{},"ratePerMinute":600}`)
+	s.eventually("it is stopped", time.Minute, func() bool { j = get[job](s, one); return j.State != "running" })
+	if j.State != "stopped" || j.StopReason == "" || j.DeadAgain < 10 || j.Delivered != 0 {
+		t.Errorf("%+v", j)
+	}
+	s.allFinal(dead, "dead", time.Minute)
+	s.faults(`{}`)
+	one = begin(`{"filter":{},"ratePerMinute":60}`)
+	s.eventually("it moves", time.Minute, func() bool { return s.stats().Writes >= 2 })
+	code, _, said := s.call("DELETE", one, "")
+	if code != 200 || said["state"] != "cancelled" {
+		t.Errorf("%d %v", code, said)
+	}
+	asked := int(said["replayed"].(float64))
+	s.eventually("what was asked for is delivered", time.Minute, func() bool { return s.stats().Writes >= asked })
+	time.Sleep(3 * time.Second)
+	if st := s.clean(); st.Writes != asked || asked == 40 {
+		t.Errorf("%d were asked for, and %+v", asked, st)
+	}
+}
