@@ -23,7 +23,7 @@ type counts struct {
 	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters       int
 	Traps, Blobs, Packed                                                       int
 	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
-	Replayed, Refused, Edited                                                  int
+	Replayed, Refused, Edited, Stopped, Resumed                                int
 	Longest                                                                    time.Duration // from the end of faults to rest
 }
 
@@ -55,6 +55,8 @@ func (c *counts) add(o counts) {
 	c.Replayed += o.Replayed
 	c.Refused += o.Refused
 	c.Edited += o.Edited
+	c.Stopped += o.Stopped
+	c.Resumed += o.Resumed
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -78,14 +80,15 @@ type filed struct {
 
 // laneState is what the checker knows of a lane.
 type laneState struct {
-	log    []*filed // by sequence number, from 1
-	fence  int64
-	commit int64
-	nonce  string
-	last   lane.Control
-	active []*request
-	busy   time.Time // until then the CMS had a request of it
-	back   int64     // messages that the last commit took back from the dead
+	log     []*filed // by sequence number, from 1
+	fence   int64
+	commit  int64
+	nonce   string
+	last    lane.Control
+	active  []*request
+	busy    time.Time          // until then the CMS had a request of it
+	stopped map[string]stopped // pauses in storage, by row
+	back    int64              // messages that the last commit took back from the dead
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -187,6 +190,7 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 	case "!head":
 		if _, ok := ops[0].Values["Touched"]; ok {
 			c.touched(l, ops)
+			c.pausing(l, ops)
 		} else {
 			c.appended(l, number, ops)
 		}
@@ -332,6 +336,7 @@ func (c *checker) begin(r *request) {
 		return
 	}
 	c.due(l, l.log[r.id.Seq-1], r)
+	c.paused(l, l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // it stood still, or the lines above have failed
 		c.counts.LateWriters++
 		return

@@ -225,6 +225,10 @@ func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted in
 		}
 		delete(lines, r.Key[2:])
 		at, _ := r.Values["Next"].(time.Time)
+		key, _ := r.Values["Key"].(string)
+		if until := l.pausedUntil(key); until.After(at) {
+			at = until
+		}
 		sooner(at)
 	}
 	if len(lines) > 0 {
@@ -245,6 +249,9 @@ func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted in
 func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
 	wishes := c.rowsOf(number, "w_")
 	for _, r := range wishes {
+		if r.Key == "w_resume" {
+			continue
+		}
 		seq, _ := r.Values["Seq"].(int64)
 		done, _ := r.Values["Done"].(bool)
 		f, replay := l.log[seq-1], strings.HasPrefix(r.Key, "w_replay_")

@@ -51,6 +51,11 @@ var mutants = []mutant{
 	{"a replayed message still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
 	{"a replayed message put behind its key", "lane/replay.go", "Key: heldKey(e.Block(), e.place())", "Key: heldKey(e.Block(), Place(e.Seq()+1000))", "rows|order", ""},
 	{"a retry goes with what was replayed in front of it", "drain/choose.go", "if e.NextAttempt().After(r.Now()) {", "if false {", "early", ""},
+	{"pauses not looked at again before a message is sent", "drain/attempt.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
+	{"old news of pauses believed", "drain/pauses.go", "for r.Now().Sub(r.pauses.known) > pausesGood {", "for false {", "paused", ""},
+	{"what was shelved is overtaken", "drain/pauses.go", "b.Ahead = e.Seq()", "_ = 0", "order", ""},
+	{"shelved ones in no order", "drain/choose.go", "(b.Ahead == 0 || b.Ahead == ahead", "(b.Ahead >= 0 || b.Ahead == ahead", "order", ""},
+	{"nobody hears of a resumption", "lane/pause.go", "c.Head.Touched + 1", "c.Head.Touched + 0", "rows|stuck", ""},
 	{"occurrences filed without their name", "recur/settle.go", `s.Name+"@"+stamp(due))`, `s.Name[:0]+stamp(due)[:0])`, "recurring|twice", ""},
 	{"a schedule moved on before its message", "recur/settle.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
 }

@@ -43,6 +43,7 @@ type settings struct {
 	every                            time.Duration    // of a recurring message; 0 = none
 	operators                        int              // who look for dead messages, and replay some
 	forces, edits                    float64          // share of that which is forced, or edited
+	stopped                          int              // pauses of lanes and keys
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -67,6 +68,7 @@ func draw(d *dice) settings {
 	}
 	s.schedules(d)
 	s.replays(d)
+	s.stopping(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -170,6 +172,7 @@ func (w *world) live(ctx context.Context) {
 	}
 	w.sendMessages(ctx)
 	w.operate(ctx)
+	w.stop(ctx)
 	for _, s := range w.slots {
 		s.plan()
 	}
