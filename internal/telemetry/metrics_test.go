@@ -66,6 +66,7 @@ func TestNewMetrics_KnownSeriesStandAtZero(t *testing.T) {
 		`weir_lease_events_total{event="lost"} 0`,
 		`weir_storage_transactions_total{operation="transact",service="table"} 3`,
 		`weir_storage_failures_total{reason="throttled",service="queue"} 2`,
+		`weir_storage_failures_total{reason="refused",service="table"} 0`,
 		`weir_build_info{commit="abc",goversion="go1",version="v1"} 1`)
 }
 

@@ -33,7 +33,16 @@ func (transactions) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (t transactions) Collect(out chan<- prometheus.Metric) {
 	collect(out, transactionsDesc, t.storage.Snapshot())
-	collect(out, failuresDesc, t.storage.Failures())
+	failures := t.storage.Failures()
+	for _, service := range []string{"table", "queue", "blob"} {
+		for _, reason := range []string{"unreached", "throttled", "error", "refused"} {
+			name := service + " " + reason
+			if _, seen := failures[name]; !seen { // so that the first one is seen as a rise
+				collect(out, failuresDesc, map[string]int64{name: 0})
+			}
+		}
+	}
+	collect(out, failuresDesc, failures)
 }
 
 func collect(out chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]int64) {
