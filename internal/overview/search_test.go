@@ -1,0 +1,383 @@
+package overview_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// find follows a search to its end, and checks each of its answers.
+func (w *world) find(f overview.Filter, limit int) []weir.Status {
+	w.t.Helper()
+	var all []weir.Status
+	token := ""
+	for calls := 0; ; calls++ {
+		found, err := w.all.Search(w.t.Context(), f, limit, token)
+		if err != nil {
+			w.t.Fatalf("search %+v: %v", f, err)
+		}
+		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
+			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q", f, len(found.Messages), found.Complete, found.Continue)
+		}
+		all = append(all, found.Messages...)
+		if found.Complete {
+			return all
+		}
+		if token = found.Continue; calls > 2000 {
+			w.t.Fatalf("search %+v comes to no end", f)
+		}
+	}
+}
+
+// everything reads all messages one by one.
+func (w *world) everything() []weir.Status {
+	w.t.Helper()
+	var all []weir.Status
+	for n := range w.store.Lanes {
+		for seq := int64(1); ; {
+			entries, err := w.store.ReadLog(w.t.Context(), n, seq, 1000)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for _, e := range entries {
+				all = append(all, w.status(e.Message.ID))
+			}
+			if len(entries) == 0 {
+				break
+			}
+			seq += int64(len(entries))
+		}
+	}
+	return all
+}
+
+// same holds what was found against what there is.
+func (w *world) same(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
+	w.t.Helper()
+	missing := map[weir.ID]weir.Status{}
+	for _, st := range all {
+		if want(st) {
+			missing[st.Message.ID] = st
+		}
+	}
+	n := len(missing)
+	for i, st := range found {
+		truth, ok := missing[st.Message.ID]
+		if !ok {
+			w.t.Errorf("%s: %d of %q (%s) is found, and should not be, or twice", what, st.Message.ID.Seq, st.Message.Key, st.Stage)
+			continue
+		}
+		delete(missing, st.Message.ID)
+		if st.Stage != truth.Stage || st.AttemptCount != truth.AttemptCount || st.CMSStatus != truth.CMSStatus || st.LastError != truth.LastError ||
+			!st.FinishedAt.Equal(truth.FinishedAt) || !st.NextAttemptAt.Equal(truth.NextAttemptAt) || st.SupersededBy != truth.SupersededBy || st.Message.Size != truth.Message.Size {
+			w.t.Errorf("%s: %+v, and it is %+v", what, st, truth)
+		}
+		if i > 0 && found[i-1].Message.AcceptedAt.Before(st.Message.AcceptedAt) {
+			w.t.Errorf("%s: %v stands before %v", what, found[i-1].Message.AcceptedAt, st.Message.AcceptedAt)
+		}
+	}
+	if len(missing) > 0 {
+		w.t.Errorf("%s: %d of %d are missing", what, len(missing), n)
+	}
+}
+
+// oddKeys are keys that a careless reader would stumble over.
+var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>", strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
+
+// fill files messages of all kinds, and has most of them delivered.
+func (w *world) fill(n int, dice *rand.Rand) {
+	w.t.Helper()
+	var scheduled []weir.ID
+	for i := range n {
+		key := oddKeys[dice.IntN(len(oddKeys))]
+		switch dice.IntN(12) {
+		case 0:
+			scheduled = append(scheduled, w.post(key, due(time.Hour+time.Duration(dice.IntN(1e9)))))
+		case 1:
+			w.post(fmt.Sprintf("bad/%d", i%40))
+		case 2:
+			w.post("version", func(m *weir.Message) { m.Supersede, m.Version = true, fmt.Sprint(dice.IntN(50)) })
+		case 3:
+			w.post(fmt.Sprint("ok/", i), body("<a>Nadel im Heu "+fmt.Sprint(i)+"</a>"), func(m *weir.Message) { m.Contract = "picture" })
+		case 4:
+			w.post(key)
+		case 5:
+			w.post(fmt.Sprint("late/", i%9))
+		default:
+			w.post(fmt.Sprint("ok/", i%100))
+		}
+		if dice.IntN(10) == 0 {
+			time.Sleep(time.Second)
+		}
+		if i == n*2/3 {
+			w.drain(time.Minute)
+		}
+	}
+	for _, id := range scheduled[:len(scheduled)/2] {
+		if _, err := w.store.Cancel(w.t.Context(), id); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func TestSearch_FindsWhatThereIs(t *testing.T) {
+	for _, lanes := range []int{1, 3, 16} {
+		t.Run(fmt.Sprint(lanes, "Lanes"), func(t *testing.T) {
+			simulate(t, lanes, func(t *testing.T, w *world) {
+				dice := rand.New(rand.NewPCG(1, uint64(lanes)))
+				w.fill(1500, dice)
+				all := w.everything()
+				byStage := map[weir.Stage]int{}
+				for _, st := range all {
+					byStage[st.Stage]++
+				}
+				for _, stage := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+					if byStage[stage] < 2 {
+						t.Fatalf("the test is of too little: %v", byStage)
+					}
+					w.same(string(stage), w.find(overview.Filter{Stage: stage}, 1+dice.IntN(200)), func(st weir.Status) bool { return st.Stage == stage }, all)
+				}
+				w.same("all", w.find(overview.Filter{}, 1+dice.IntN(200)), func(weir.Status) bool { return true }, all)
+				for _, key := range oddKeys[1:] {
+					w.same("key "+key, w.find(overview.Filter{Key: key}, 50), func(st weir.Status) bool { return st.Message.Key == key }, all)
+				}
+				w.same("contract", w.find(overview.Filter{Contract: "picture"}, 7), func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
+				n := dice.IntN(lanes)
+				w.same("lane", w.find(overview.Filter{Lane: &n}, 50), func(st weir.Status) bool { return st.Message.ID.Lane == n }, all)
+				w.same("text of bodies", w.find(overview.Filter{Text: "nADEL im"}, 50), func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
+				w.same("text of errors", w.find(overview.Filter{Text: "OUT of order"}, 50), func(st weir.Status) bool { return st.LastError == "out of order" }, all)
+				slices.SortFunc(all, func(a, b weir.Status) int { return a.Message.AcceptedAt.Compare(b.Message.AcceptedAt) })
+				for range 4 {
+					i, j := dice.IntN(len(all)), dice.IntN(len(all))
+					from, to := all[min(i, j)].Message.AcceptedAt, all[max(i, j)].Message.AcceptedAt
+					w.same("span", w.find(overview.Filter{From: from, To: to}, 100), func(st weir.Status) bool {
+						return !st.Message.AcceptedAt.Before(from) && st.Message.AcceptedAt.Before(to)
+					}, all)
+				}
+				dead := all[slices.IndexFunc(all, func(st weir.Status) bool { return st.Stage == weir.Dead })]
+				kind, _ := weir.Fingerprint(dead.Message.Contract, dead.CMSStatus, dead.LastError)
+				w.same("fingerprint", w.find(overview.Filter{Fingerprint: kind}, 20), func(st weir.Status) bool {
+					other, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError)
+					return st.Stage == weir.Dead && other == kind
+				}, all)
+			})
+		})
+	}
+}
+
+// asked counts what f asks of storage.
+func (w *world) asked(f func()) int {
+	faults, n := storagetest.NewFaults(), 0
+	faults.Set(func(c storagetest.Call) storagetest.Fault {
+		n++
+		return storagetest.Fault{}
+	})
+	table := w.store.Table
+	w.store.Table = faults.Table(table)
+	f()
+	w.store.Table = table
+	return n
+}
+
+// many files messages quickly.
+func (w *world) many(n int, change func(i int, m *weir.Message)) {
+	w.t.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			w.post(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) })
+		})
+	}
+	wg.Wait()
+}
+
+func TestSearch_IsBounded(t *testing.T) {
+	simulate(t, 4, func(t *testing.T, w *world) {
+		w.many(10_000, func(i int, m *weir.Message) {
+			if i == 5000 {
+				m.Contract = "one"
+			}
+		})
+		w.drain(time.Hour)
+		for what, f := range map[string]overview.Filter{
+			"all": {}, "nothing": {Contract: "none"}, "nowhere": {Text: "not there"}, "nobody": {Key: "ok/none"},
+			"retrying": {Stage: weir.Retrying}, "dead": {Stage: weir.Dead}, "long ago": {To: time.Now().Add(-24 * time.Hour)},
+		} {
+			token := ""
+			for calls := 0; ; calls++ {
+				var found overview.Found
+				var err error
+				looks := w.asked(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
+				if err != nil || looks > 20+4*8 || found.Looked > 24_000 {
+					t.Fatalf("%s: %d queries, %d rows, %v", what, looks, found.Looked, err)
+				}
+				if token = found.Continue; token == "" || what == "all" {
+					break
+				}
+				if calls > 20 {
+					t.Fatalf("%s: no end after %d calls", what, calls)
+				}
+			}
+		}
+		if got := w.find(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" || got[0].Stage != weir.Delivered {
+			t.Errorf("the one of ten thousand: %+v", got)
+		}
+		if looks := w.asked(func() { w.find(overview.Filter{Stage: weir.Retrying}, 50) }); looks > 8 {
+			t.Errorf("%d queries to find that nothing is retried", looks)
+		}
+		if looks := w.asked(func() { w.find(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)}, 50) }); looks > 20 {
+			t.Errorf("%d queries to find that nothing is so old", looks)
+		}
+	})
+}
+
+func TestSearch_WhileMessagesCome(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, w *world) {
+		w.many(300, func(int, *weir.Message) {})
+		first, err := w.all.Search(t.Context(), overview.Filter{}, 100, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.many(300, func(int, *weir.Message) {})
+		seen := map[weir.ID]bool{}
+		for found := first; ; {
+			for _, st := range found.Messages {
+				if seen[st.Message.ID] || st.Message.ID.Seq < 1 {
+					t.Errorf("%v is found twice", st.Message.ID)
+				}
+				seen[st.Message.ID] = true
+			}
+			if found.Complete {
+				break
+			}
+			if found, err = w.all.Search(t.Context(), overview.Filter{}, 100, found.Continue); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(seen) != 300 {
+			t.Errorf("%d of the 300 that were there at first", len(seen))
+		}
+	})
+}
+
+func TestSearch_Continue(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		w.many(200, func(int, *weir.Message) {})
+		f := overview.Filter{Contract: "article"}
+		found, err := w.all.Search(t.Context(), f, 10, "")
+		if err != nil || found.Continue == "" {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		refused := func(what string, f overview.Filter, token string) {
+			t.Helper()
+			if _, err := w.all.Search(t.Context(), f, 10, token); weir.KindOf(err) != weir.Malformed {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		refused("of another filter", overview.Filter{}, found.Continue)
+		refused("nonsense", f, "nonsense!")
+		refused("short", f, "AAAA")
+		for i := range len(found.Continue) {
+			b := []byte(found.Continue)
+			if b[i]++; b[i] == 'z'+1 || b[i] == 'Z'+1 || b[i] == '9'+1 {
+				b[i] = 'A'
+			}
+			refused(fmt.Sprint("changed at ", i), f, string(b))
+			refused(fmt.Sprint("cut at ", i), f, found.Continue[:i]+" ")
+		}
+		next, err := w.all.Search(t.Context(), f, 10, found.Continue)
+		if err != nil || len(next.Messages) != 10 || next.Messages[0].Message.ID == found.Messages[9].Message.ID {
+			t.Errorf("%+v, %v", next, err)
+		}
+	})
+}
+
+func TestSearch_Bodies(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, w *world) {
+		noise := func(n int) string {
+			var b strings.Builder
+			for range n {
+				b.WriteByte(byte('a' + rand.IntN(26)))
+			}
+			return b.String()
+		}
+		w.post("blob", body("<a>needle"+noise(200<<10)+"</a>"))
+		want := map[string]bool{}
+		for i := range 40 { // together more than a call opens
+			key := fmt.Sprint("large/", i)
+			text := "<a>" + strings.Repeat("hay ", 128<<10) + "</a>"
+			if i%10 == 0 {
+				text, want[key] = "<a>"+strings.Repeat("hay ", 128<<10)+"NeeDle</a>", true
+			}
+			w.post(key, body(text))
+		}
+		units := utf16.Encode([]rune("\ufeff<a>needle of ß</a>"))
+		wide := make([]byte, 0, 2*len(units))
+		for _, u := range units {
+			wide = append(wide, byte(u>>8), byte(u))
+		}
+		w.post("wide", func(m *weir.Message) { m.Body = wide })
+		w.post("latin", body("<?xml version='1.0' encoding='ISO-8859-1'?><a>needle \xfcber</a>"))
+		want["wide"], want["latin"] = true, true
+		calls, notSearched, token := 0, 0, ""
+		for {
+			found, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 50, token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, st := range found.Messages {
+				if !want[st.Message.Key] || st.Message.Body != nil {
+					t.Errorf("%q is found, or twice, or with its body", st.Message.Key)
+				}
+				delete(want, st.Message.Key)
+			}
+			notSearched += found.NotSearched
+			calls++
+			if token = found.Continue; token == "" {
+				break
+			}
+		}
+		if len(want) > 0 || calls < 3 || notSearched != 1 {
+			t.Errorf("not found: %v; %d calls, %d not searched", want, calls, notSearched)
+		}
+		if got := w.find(overview.Filter{Text: "ÜBER"}, 5); len(got) != 1 || got[0].Message.Key != "latin" {
+			t.Errorf("a letter of ISO-8859-1: %d found", len(got))
+		}
+	})
+}
+
+func TestSearch_AfterRetention(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.post("bad/old")
+		w.many(3000, func(int, *weir.Message) {})
+		w.post("bad/older")
+		w.drain(time.Minute)
+		time.Sleep(2 * time.Hour)
+		r := &lane.Retention{Store: w.store, Keep: time.Hour, Dead: 1000 * time.Hour, Pages: 100}
+		if _, err := r.Run(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		w.many(20, func(int, *weir.Message) {})
+		for _, f := range []overview.Filter{{}, {Key: "bad/old"}, {Stage: weir.Dead}, {To: time.Now().Add(-time.Hour)}} {
+			var got []weir.Status
+			looks := w.asked(func() { got = w.find(f, 100) })
+			want := map[bool]int{true: 22, false: 2}[f == overview.Filter{}]
+			if f.Key != "" {
+				want = 1
+			}
+			if len(got) != want || got[len(got)-1].Message.Key != "bad/old" || looks > 40 {
+				t.Errorf("%+v: %d found in %d queries", f, len(got), looks)
+			}
+		}
+	})
+}

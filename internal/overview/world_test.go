@@ -1,0 +1,142 @@
+package overview_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+	"weir/tools/azurite"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// world is an account with lanes, filled through the doors that everybody uses.
+type world struct {
+	t       testing.TB
+	account *memory.Account
+	leases  storage.Leases
+	store   *lane.Store
+	append  *lane.Appender
+	all     *overview.Overview
+	rates   rates
+}
+
+// rates are of the test.
+type rates map[int]float64
+
+func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
+	n, known := r[minutes]
+	return n, known
+}
+
+// simulate runs a test in virtual time over a fresh world on memory storage.
+func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := memory.New(time.Now)
+		w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}, account.Leases())
+		w.account = account
+		f(t, w)
+	})
+}
+
+func newWorld(t testing.TB, store *lane.Store, leases storage.Leases) *world {
+	t.Helper()
+	w := &world{t: t, store: store, leases: leases, rates: rates{}}
+	if err := w.store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.append = lane.NewAppender(w.store, quiet)
+	w.all = &overview.Overview{Store: w.store, Rates: w.rates, Now: time.Now}
+	return w
+}
+
+func (w *world) post(key string, change ...func(*weir.Message)) weir.ID {
+	w.t.Helper()
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte("<a>" + key + "</a>")}
+	for _, f := range change {
+		f(&m)
+	}
+	m.Size = len(m.Body)
+	r, err := w.append.Append(w.t.Context(), m, "")
+	if err != nil {
+		w.t.Fatalf("append: %v", err)
+	}
+	return r.Message.ID
+}
+
+// body gives a message a body.
+func body(text string) func(*weir.Message) { return func(m *weir.Message) { m.Body = []byte(text) } }
+
+// due makes it scheduled.
+func due(in time.Duration) func(*weir.Message) {
+	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
+}
+
+// byKey is a CMS that answers by the first word of the key.
+type byKey struct{ attempts int }
+
+func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
+	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
+	switch {
+	case strings.HasPrefix(d.Message.Key, "bad"):
+		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, fmt.Sprintf("asset %d of %q is missing", d.Message.ID.Seq, d.Message.Key)
+	case strings.HasPrefix(d.Message.Key, "late"):
+		r.Outcome, r.Status, r.Reason = weir.OutcomeRetry, 500, "out of order"
+	}
+	return r
+}
+
+type noBell struct{}
+
+func (noBell) Ring(context.Context, int) error { return nil }
+
+// drain delivers what can go for a while, and stops in order.
+func (w *world) drain(span time.Duration) {
+	w.t.Helper()
+	d := drain.New(drain.Config{
+		Store: w.store, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 9,
+		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
+	})
+	for n := range w.store.Lanes {
+		d.Wake(n)
+	}
+	time.Sleep(span)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := d.Close(ctx); err != nil {
+		w.t.Fatalf("close: %v", err)
+	}
+}
+
+func (w *world) status(id weir.ID) weir.Status {
+	w.t.Helper()
+	st, err := w.store.Status(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatalf("status: %v", err)
+	}
+	return st
+}
+
+func (w *world) outlook(id weir.ID) overview.Outlook {
+	w.t.Helper()
+	o, err := w.all.Outlook(w.t.Context(), w.status(id))
+	if err != nil {
+		w.t.Fatalf("outlook: %v", err)
+	}
+	return o
+}
