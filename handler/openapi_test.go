@@ -19,7 +19,7 @@ import (
 var triggers = []string{"/", "/process", "/poison", "/sweep"}
 
 // underWay are addresses that are described and that nobody serves yet.
-var underWay = []string{"/api/lanes", "/api/errors", "/api/paus", "/api/resume", "/api/dashboard", "/api/messages"}
+var underWay = []string{"/api/dashboard"}
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 

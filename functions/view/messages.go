@@ -48,6 +48,7 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Continue    string        `json:"continue,omitempty"`
 	}{[]MessageLine{}, found.Looked, found.NotSearched, found.Complete, found.Continue}
 	for _, st := range found.Messages {
+		st.Attempts = nil // some are known by chance
 		out.Messages = append(out.Messages, MessageLine{httpio.DescribeStatus(st), st.Message.Size})
 	}
 	httpio.WriteJSON(w, http.StatusOK, out)

@@ -88,13 +88,15 @@ func due(in time.Duration) func(*weir.Message) {
 }
 
 // byKey is a CMS that answers by the first word of the key.
-type byKey struct{ attempts int }
+type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
 	switch {
 	case strings.HasPrefix(d.Message.Key, "bad"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, fmt.Sprintf("asset %d of %q is missing", d.Message.ID.Seq, d.Message.Key)
+	case strings.HasPrefix(d.Message.Key, "away"):
+		r.Outcome, r.Status, r.Reason = weir.OutcomeUnavailable, 503, "down"
 	case strings.HasPrefix(d.Message.Key, "late"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRetry, 500, "out of order"
 	}
@@ -108,6 +110,30 @@ func (noBell) Ring(context.Context, int) error { return nil }
 // drain delivers what can go for a while, and stops in order.
 func (w *world) drain(span time.Duration) {
 	w.t.Helper()
+	w.while(func() { time.Sleep(span) })
+}
+
+// drained delivers until so many messages have left the log.
+func (w *world) drained(n int64) {
+	w.t.Helper()
+	w.while(func() {
+		for left := n; left > 0 && w.t.Context().Err() == nil; {
+			left = n
+			for number := range w.store.Lanes {
+				c, err := w.store.Control(w.t.Context(), number)
+				if err != nil {
+					w.t.Error(err)
+					return
+				}
+				left -= c.Tail.Cursor - 1
+			}
+		}
+	})
+}
+
+// while delivers while f runs, and stops in order.
+func (w *world) while(f func()) {
+	w.t.Helper()
 	d := drain.New(drain.Config{
 		Store: w.store, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 9,
 		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
@@ -115,7 +141,7 @@ func (w *world) drain(span time.Duration) {
 	for n := range w.store.Lanes {
 		d.Wake(n)
 	}
-	time.Sleep(span)
+	f()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := d.Close(ctx); err != nil {

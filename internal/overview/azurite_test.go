@@ -1,0 +1,88 @@
+package overview_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/storage/azure"
+	"weir/internal/weir"
+	"weir/tools/azurite"
+)
+
+// TestOverview_OnAzurite shows on real storage what the other tests show in memory.
+func TestOverview_OnAzurite(t *testing.T) {
+	t.Parallel()
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("view%d", time.Now().UnixNano())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(account.Close)
+	if err := account.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now}, account.Leases())
+	file := func(n int, change func(i int, m *weir.Message)) {
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { w.post(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) }) })
+		}
+		wg.Wait()
+	}
+	file(1300, func(i int, m *weir.Message) {
+		switch {
+		case i%100 == 0:
+			m.Key = fmt.Sprint("bad/ '", i)
+		case i%101 == 0:
+			m.Key = "late/ \"ü\""
+		case i%50 == 1:
+			m.DueAt = time.Now().Add(time.Hour).UTC()
+		case i%50 == 2:
+			m.Contract, m.Body = "picture", []byte("<a>Needle</a>")
+		}
+	})
+	w.drained(1300)
+	middle := time.Now().UTC()
+	file(30, func(int, *weir.Message) {})
+	all := w.everything()
+	for what, f := range map[string]struct {
+		overview.Filter
+		want func(weir.Status) bool
+	}{
+		"all":       {overview.Filter{}, func(weir.Status) bool { return true }},
+		"dead":      {overview.Filter{Stage: weir.Dead}, func(st weir.Status) bool { return st.Stage == weir.Dead }},
+		"retrying":  {overview.Filter{Stage: weir.Retrying}, func(st weir.Status) bool { return st.Stage == weir.Retrying }},
+		"queued":    {overview.Filter{Stage: weir.Queued}, func(st weir.Status) bool { return st.Stage == weir.Queued }},
+		"scheduled": {overview.Filter{Stage: weir.Scheduled}, func(st weir.Status) bool { return st.Stage == weir.Scheduled }},
+		"key":       {overview.Filter{Key: "late/ \"ü\""}, func(st weir.Status) bool { return st.Message.Key == "late/ \"ü\"" }},
+		"text":      {overview.Filter{Text: "needle"}, func(st weir.Status) bool { return st.Message.Contract == "picture" }},
+		"before":    {overview.Filter{To: middle}, func(st weir.Status) bool { return st.Message.AcceptedAt.Before(middle) }},
+	} {
+		found := w.find(f.Filter, 199)
+		w.same(what, found, f.want, all)
+		if len(found) == 0 {
+			t.Errorf("%s: the test is of nothing", what)
+		}
+	}
+	lanes, err := w.all.Lanes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := overview.Sum(lanes)
+	retrying := lanes[0].Retrying + lanes[1].Retrying
+	if sum.Accepted != 1330 || sum.Counts.Dead != 13 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 25 {
+		t.Errorf("%+v", lanes)
+	}
+	clusters, err := w.all.Clusters(t.Context(), 10)
+	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 13 || clusters.List[0].Keys != 13 {
+		t.Errorf("%+v, %v", clusters, err)
+	}
+	held := w.find(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
+	if o := w.outlook(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "behind ") {
+		t.Errorf("%+v", o)
+	}
+}

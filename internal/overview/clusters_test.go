@@ -1,0 +1,67 @@
+package overview_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/weir"
+)
+
+var replay = lane.ReplayOptions{}
+
+func TestClusters(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		none, err := w.all.Clusters(t.Context(), 50)
+		if err != nil || len(none.List) != 0 || !none.Complete {
+			t.Fatalf("%+v, %v", none, err)
+		}
+		for i := range 60 {
+			w.post(fmt.Sprint("bad/", i%20))
+		}
+		began := time.Now()
+		w.drain(time.Minute)
+		ended := time.Now()
+		last := w.post("bad/of another", func(m *weir.Message) { m.Contract = "picture" })
+		w.drain(time.Minute)
+		all, err := w.all.Clusters(t.Context(), 50)
+		if err != nil || len(all.List) != 2 || !all.Complete || all.Looked != 61 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if c := all.List[0]; c.Contract != "picture" || c.Count != 1 || c.Keys != 1 || c.Sample.ID != last.String() || c.Sample.Key != "bad/of another" || !c.First.Equal(c.Last) {
+			t.Errorf("the newest: %+v", c)
+		}
+		c := all.List[1]
+		want, normalised := weir.Fingerprint("article", 422, c.Sample.Reason)
+		if c.Fingerprint != want || c.Message != normalised || c.CMSStatus != 422 || c.Count != 60 || c.Keys != 20 || c.First.Before(began) || c.Last.After(ended) || c.Last.Before(c.First) {
+			t.Errorf("%+v", c)
+		}
+		id, err := weir.ParseID(c.Sample.ID)
+		if st := w.status(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key || st.LastError != c.Sample.Reason || !st.FinishedAt.Equal(c.Last) {
+			t.Errorf("the sample: %+v, %v", st, err)
+		}
+		if one, err := w.all.Clusters(t.Context(), 1); err != nil || len(one.List) != 1 || one.Looked != 61 {
+			t.Errorf("of one: %+v, %v", one, err)
+		}
+		w.same("its messages", w.find(overview.Filter{Fingerprint: c.Fingerprint}, 17), func(st weir.Status) bool {
+			return st.Stage == weir.Dead && st.Message.Contract == "article"
+		}, w.everything())
+	})
+}
+
+func TestClusters_AreBounded(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		for range 25 {
+			w.many(1000, func(i int, m *weir.Message) { m.Key = fmt.Sprint("bad/", i) })
+		}
+		w.drain(time.Hour)
+		var all overview.Clusters
+		var err error
+		looks := w.asked(func() { all, err = w.all.Clusters(t.Context(), 50) })
+		if err != nil || all.Complete || all.Looked < 15_000 || looks > 30 || len(all.List) != 1 || all.List[0].Count > all.Looked {
+			t.Errorf("%d queries, %+v, %v", looks, all, err)
+		}
+	})
+}

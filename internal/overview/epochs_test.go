@@ -1,0 +1,96 @@
+package overview_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/overview"
+	"weir/internal/relane"
+	"weir/internal/weir"
+)
+
+// TestSearch_OverEpochs: a change of the number of lanes leaves what is final behind, and
+// copies the rest. All is found, each once, and what was copied where it stands now.
+func TestSearch_OverEpochs(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		ids := map[string]weir.ID{}
+		note := func(key string, change ...func(*weir.Message)) { ids[key] = w.post(key, change...) }
+		for i := range 150 {
+			note(fmt.Sprint("ok/", i))
+			if i%3 == 0 {
+				note(fmt.Sprint("bad/", i))
+				note(fmt.Sprint("scheduled/", i), due(1000*time.Hour))
+			}
+		}
+		w.drain(time.Minute)
+		for _, n := range []int{2, 5} {
+			c := relane.Config{
+				Store: &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: w.store.Lanes, Now: time.Now}, Leases: w.leases,
+				Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet, Progress: func(string) {},
+				Drainer: func(s *lane.Store) relane.Drainer {
+					return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+						Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
+				},
+			}
+			if err := c.Run(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			w = newWorld(t, &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: n, Now: time.Now}, w.leases)
+			time.Sleep(time.Hour)
+			for i := range 50 {
+				note(fmt.Sprint("ok/of ", n, " lanes/", i))
+			}
+			w.drain(time.Minute)
+		}
+		if len(w.store.Earlier) != 2 {
+			t.Fatalf("earlier epochs: %v", w.store.Earlier)
+		}
+		all := make(map[weir.Stage]int)
+		for _, limit := range []int{7, 100, 200} {
+			seen := map[string]bool{}
+			for _, st := range w.find(overview.Filter{}, limit) {
+				key := st.Message.Key
+				if seen[key] || st.Message.Public() != ids[key] {
+					t.Errorf("%q is found twice, or under another id", key)
+				}
+				seen[key] = true
+				all[st.Stage]++
+				if truth := w.status(ids[key]); truth.Stage != st.Stage || truth.Message.ID != st.Message.ID {
+					t.Errorf("%q: %+v, and it is %+v", key, st, truth)
+				}
+			}
+			if len(seen) != len(ids) {
+				t.Errorf("%d of %d found, by %d", len(seen), len(ids), limit)
+			}
+		}
+		if all[weir.Delivered] != 3*250 || all[weir.Dead] != 3*50 || all[weir.Scheduled] != 3*50 {
+			t.Errorf("%v", all)
+		}
+		if got := w.find(overview.Filter{Stage: weir.Dead}, 13); len(got) != 50 {
+			t.Errorf("%d dead", len(got))
+		}
+		if got := w.find(overview.Filter{Key: "ok/7"}, 13); len(got) != 1 || got[0].Stage != weir.Delivered {
+			t.Errorf("one of the first epoch by its key: %+v", got)
+		}
+		recent := time.Now().Add(-30 * time.Minute)
+		if got := w.find(overview.Filter{From: recent}, 13); len(got) != 50 {
+			t.Errorf("%d since half an hour", len(got))
+		}
+		if got := w.find(overview.Filter{To: recent.Add(-time.Hour)}, 13); len(got) != 250 {
+			t.Errorf("%d before both changes", len(got))
+		}
+		if clusters, err := w.all.Clusters(t.Context(), 5); err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 50 || clusters.List[0].Sample.ID != ids[clusters.List[0].Sample.Key].String() {
+			t.Errorf("%+v, %v", clusters, err)
+		}
+		sum := overview.Totals{}
+		if lanes, err := w.all.Lanes(t.Context()); err == nil {
+			sum = overview.Sum(lanes)
+		}
+		if sum.Counts.Dead != 50 || sum.Waiting != 50 || sum.Counts.Moved != 0 {
+			t.Errorf("%+v", sum)
+		}
+	})
+}
