@@ -35,6 +35,19 @@ func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Run
 	})
 }
 
+// closeReplays ends the bulk replays of this process beside the rest: where storage is away
+// they must not take the time that the drains need.
+func (p *Program) closeReplays(ctx context.Context) <-chan error {
+	closed := make(chan error, 1)
+	r := p.replays.Load()
+	if r == nil {
+		closed <- nil
+		return closed
+	}
+	go func() { closed <- r.Close(ctx) }()
+	return closed
+}
+
 // replayLog is the log as bulk replays need it.
 type replayLog struct{ *lane.Store }
 

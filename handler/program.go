@@ -130,11 +130,9 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	var err error
+	replays := p.closeReplays(limited)
 	if r := p.runner.Load(); r != nil {
 		err = r.Close(limited)
-	}
-	if r := p.replays.Load(); r != nil {
-		err = errors.Join(err, r.Close(limited))
 	}
 	if d := p.drainer.Load(); d != nil {
 		err = errors.Join(err, d.Close(limited))
@@ -149,7 +147,7 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	if b := p.bell.Load(); b != nil {
 		b.Wait(limited)
 	}
-	return err
+	return errors.Join(err, <-replays)
 }
 
 // open connects to storage, trying until it can be reached: meanwhile every request is

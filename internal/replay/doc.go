@@ -17,8 +17,8 @@
 //
 // # The walk
 //
-// A job means the messages that were dead when it began, and not those that died since: they
-// may be its own. It goes from lane to lane, and in a lane through the log; but all messages
+// A job begins with counting what it means: the messages that are dead at that time, and not
+// those that die later, for they may be its own. It goes from lane to lane, and in a lane through the log; but all messages
 // of a key go together, in order, when the turn comes to the first of them. Were the second
 // replayed long after the first, a new message of the key could be delivered in between, and
 // the second be refused.

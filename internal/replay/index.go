@@ -38,16 +38,16 @@ type index struct {
 	taken []item            // of the key whose turn it is
 }
 
-// readIndex reads what job j has to do in a lane behind seq.
-func readIndex(ctx context.Context, log Log, j *Job, number int, seq int64) (*index, error) {
+// readIndex reads what there is to do in a lane behind p's place there.
+func readIndex(ctx context.Context, log Log, f Filter, p *place, number int) (*index, error) {
 	x := &index{byKey: map[string][]item{}}
-	err := eachDead(ctx, log, number, seq, func(d lane.DeadRow) bool {
-		if j.matches(d) {
+	err := eachDead(ctx, log, number, p.Seq, func(d lane.DeadRow) bool {
+		if p.means(f, d) {
 			key := lane.KeyHash(d.Key)
 			if len(x.byKey[key]) == 0 {
 				x.order = append(x.order, key)
 			}
-			x.byKey[key] = append(x.byKey[key], item{number, d.Seq, d.DiedAt.UnixMicro()})
+			x.byKey[key] = append(x.byKey[key], item{number, d.Seq, diedAt(d)})
 		}
 		return true
 	})

@@ -137,12 +137,6 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// matches says whether a dead message is this job's. One that died after its start is not:
-// it may be one of its own that died again.
-func (j *Job) matches(d lane.DeadRow) bool {
-	return !d.DiedAt.After(j.StartedAt) && j.Filter.matches(d)
-}
-
 // minOutcomes is how many outcomes there must be before a job stops for their sake.
 const minOutcomes = 10
 

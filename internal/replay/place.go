@@ -10,19 +10,26 @@ import (
 
 // place is what a runner remembers of a job, so that another can go on.
 type place struct {
-	Counted bool   // Job.Matched is known
-	Lane    int    // of those concerned, which one it is at
-	Seq     int64  // there: every key has begun its turn whose first message stands up to here
-	Next    []item // these have their turn now: some of them may have had it
-	Open    []item // replayed, and not final when last looked at; sorted
+	Until int64  // the last death there was when Job.Matched was counted; 0 = it was not yet
+	Lane  int    // of those concerned, which one it is at
+	Seq   int64  // there: every key has begun its turn whose first message stands up to here
+	Next  []item // these have their turn now: some of them may have had it
+	Open  []item // replayed, and not final when last looked at; sorted
 }
 
 // item is a message that was dead at a moment.
 type item struct {
 	lane int
 	seq  int64
-	died int64 // microseconds of the Unix epoch: it is dead again when it has another moment
+	died int64 // see diedAt: it is dead again when it has another moment
 }
+
+// diedAt is a moment of death as a place has it, in microseconds of the Unix epoch.
+func diedAt(d lane.DeadRow) int64 { return d.DiedAt.UnixMicro() }
+
+// means says whether a dead message is the job's. One that died later is not: it may be
+// one of its own that died again.
+func (p *place) means(f Filter, d lane.DeadRow) bool { return diedAt(d) <= p.Until && f.matches(d) }
 
 // MarshalJSON keeps it short: five hundred of them stand in a row.
 func (i item) MarshalJSON() ([]byte, error) {

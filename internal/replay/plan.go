@@ -75,11 +75,11 @@ func (p *planner) list(ctx context.Context) error {
 				return false
 			}
 			p.looked++
-			if p.job.matches(d) {
+			if p.job.Filter.matches(d) {
 				p.count++
 				p.keys[lane.KeyHash(d.Key)] = true
 				if len(p.first) <= maxAsked {
-					p.first = append(p.first, item{number, d.Seq, d.DiedAt.UnixMicro()})
+					p.first = append(p.first, item{number, d.Seq, diedAt(d)})
 				}
 			}
 			return true

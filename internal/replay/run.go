@@ -114,7 +114,7 @@ func (r *Runner) open(ctx context.Context, id string) (*run, error) {
 
 // step does what is to be done now, and tells how long there is nothing to do then.
 func (w *run) step(ctx context.Context) (wait time.Duration, err error) {
-	if !w.place.Counted {
+	if w.place.Until == 0 {
 		if err := w.count(ctx); err != nil {
 			return 0, err
 		}
@@ -154,20 +154,27 @@ func (w *run) nextLook(now time.Time) time.Duration {
 
 // count counts what is meant, before anything of it is replayed.
 func (w *run) count(ctx context.Context) error {
-	matched := int64(0)
+	matched, until := int64(0), w.job.StartedAt.UnixMicro() // the clock of a holder may be ahead
+	err := w.eachDead(ctx, func(d lane.DeadRow) {
+		if w.job.Filter.matches(d) {
+			matched, until = matched+1, max(until, diedAt(d))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	w.job.Matched, w.place.Until = matched, until
+	return w.save(ctx)
+}
+
+// eachDead calls f for all that is dead in the lanes concerned.
+func (w *run) eachDead(ctx context.Context, f func(lane.DeadRow)) error {
 	for _, number := range w.lanes {
-		err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool {
-			if w.job.matches(d) {
-				matched++
-			}
-			return true
-		})
-		if err != nil {
+		if err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool { f(d); return true }); err != nil {
 			return err
 		}
 	}
-	w.job.Matched, w.place.Counted = matched, true
-	return w.save(ctx)
+	return nil
 }
 
 // choose says whose turn it is next; nobody's when all have had theirs, or too many are
@@ -176,7 +183,7 @@ func (w *run) choose(ctx context.Context) error {
 	room := min(maxOpen-len(w.place.Open), maxTurn)
 	for room > 0 && w.place.Lane < len(w.lanes) {
 		if w.index == nil {
-			x, err := readIndex(ctx, w.Log, &w.job, w.lanes[w.place.Lane], w.place.Seq)
+			x, err := readIndex(ctx, w.Log, w.job.Filter, &w.place, w.lanes[w.place.Lane])
 			if err != nil {
 				return err
 			}
@@ -191,16 +198,17 @@ func (w *run) choose(ctx context.Context) error {
 	return nil
 }
 
-// turn replays those whose turn it is. Where that fails in the middle the rest stays.
+// turn replays those whose turn it is. Where that fails in the middle the rest stays. What
+// is refused takes no time of the CMS, so the rate does not count it.
 func (w *run) turn(ctx context.Context) error {
-	began := w.Now()
+	began, before := w.Now(), w.job.Replayed
 	defer w.Call(w.place.Next[0].lane) // they are all of one lane
-	for n := int64(1); len(w.place.Next) > 0; n++ {
+	for len(w.place.Next) > 0 {
 		if err := w.replay(ctx, w.place.Next[0]); err != nil {
 			return err
 		}
 		w.place.Next = w.place.Next[1:]
-		w.due = began.Add(time.Duration(n) * time.Minute / time.Duration(w.job.RatePerMinute))
+		w.due = began.Add(time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute))
 	}
 	w.resumed = false
 	w.lookSoon()
@@ -281,16 +289,13 @@ func (w *run) settle(ctx context.Context, wrote lane.Job, failed error) error {
 func (w *run) end(ctx context.Context, s State, reason string) error {
 	if s == Done {
 		refused := int64(0)
-		for _, number := range w.lanes {
-			err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool {
-				if w.job.matches(d) {
-					refused++
-				}
-				return true
-			})
-			if err != nil {
-				return err
+		err := w.eachDead(ctx, func(d lane.DeadRow) {
+			if w.place.means(w.job.Filter, d) {
+				refused++
 			}
+		})
+		if err != nil {
+			return err
 		}
 		w.job.Refused = refused
 		w.job.Matched = max(w.job.Matched, w.job.Replayed+refused)

@@ -96,6 +96,33 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 	}
 }
 
+// TestRunner_RefusedTakesNoTime: what is not replayed does not count for the rate.
+func TestRunner_RefusedTakesNoTime(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(100, keys...)
+		for _, key := range keys {
+			w.late[key] = true
+		}
+		p := w.start()
+		spec := plain
+		spec.RatePerMinute = 1
+		if j := p.comes(p.begin(spec).ID, replay.Done, time.Minute); j.Refused != 500 {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+// TestRunner_AHolderAhead: what is dead is meant, whatever the clock of its holder said.
+func TestRunner_AHolderAhead(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.dead("/a", "article", 422, "bad", time.Now().Add(2*time.Second))
+		p := w.start()
+		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Delivered != 1 {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
 func TestRunner_StopsAtErrorRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  float64
