@@ -104,7 +104,7 @@ func (f *farWeir) shell() (s *shell, stdout, stderr *bytes.Buffer) {
 	s, stdout, stderr = shellFor(func(name string) string {
 		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
 	})
-	s.stdin, s.firstWait = strings.NewReader(""), time.Millisecond
+	s.stdin, s.firstWait, s.look = strings.NewReader(""), time.Millisecond, time.Millisecond
 	return s, stdout, stderr
 }
 

@@ -42,6 +42,7 @@ type shell struct {
 	stdout, stderr io.Writer
 	started        time.Time     // when the process was
 	firstWait      time.Duration // before what failed is tried again over HTTP
+	look           time.Duration // between looks at what goes on elsewhere
 }
 
 // failure is an error of doing what was asked, as against one of asking. Silent ones have

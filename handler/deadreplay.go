@@ -213,9 +213,6 @@ func (a *away) tellJob(job remote.Answer[remote.Job]) error {
 	return nil
 }
 
-// watchInterval is the time between looks at a replay.
-const watchInterval = 2 * time.Second
-
 // watch tells how a replay goes on, to its end.
 func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
 	patience, last := a.patience(awayLimit), job.Value
@@ -229,7 +226,7 @@ func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
 			}
 		}
 		last = job.Value
-		if err := sleep(ctx, watchInterval); err != nil {
+		if err := sleep(ctx, a.look); err != nil {
 			return err
 		}
 		err := patience.Do(ctx, func(ctx context.Context) error {
