@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -120,6 +121,14 @@ func plainLines(s string) string {
 		b.WriteString(strings.Repeat("\t", len(line)-len(strings.TrimLeft(line, "\t"))) + plain(strings.TrimLeft(line, "\t")) + "\n")
 	}
 	return b.String()
+}
+
+// number writes how many of something there are.
+func number(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
 }
 
 // moment writes a time as people read it; empty for none.

@@ -234,7 +234,7 @@ func TestStatus(t *testing.T) {
 
 	d := f.run("status", "AQ1")
 	d.is(t, exitDone, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
-	d.is(t, exitDone, "… 3 more attempts\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
+	d.is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
 	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
 	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")

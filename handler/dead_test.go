@@ -125,7 +125,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 	t.Run("DryRun", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
-		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitDone, "12 messages, of 3 keys, match; 1 would be refused. It may take 1m1s.\n", "")
+		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitDone, "12 messages of 3 keys are meant; 1 would be refused. It may take 1m1s.\n", "")
 		if got := f.requests(); got != `POST /api/replays {"filter":{"fingerprint":"0123456789ab"},"dryRun":true}` {
 			t.Errorf("asked\n%s", got)
 		}
@@ -173,7 +173,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
 		f.answers("GET /api/replays/r1", 200, job("done", strings.Replace(all, `"deadAgain":0`, `"deadAgain":2`, 1)))
-		f.run("dead", "replay", "--all", "--yes", "--wait").is(t, exitFailed, "2 dead again", "2 messages are dead again")
+		f.run("dead", "replay", "--all", "--yes", "--wait").is(t, exitFailed, "2 dead again", "dead again: 2 messages")
 	})
 }
 

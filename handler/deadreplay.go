@@ -154,7 +154,7 @@ func (a *away) replayMatching(ctx context.Context, f *replayFlags) error {
 		return err
 	}
 	if !f.yes {
-		if yes, err := a.ask(ctx, fmt.Sprintf("Replay %d messages?", plan.Value.Count)); err != nil || !yes {
+		if yes, err := a.ask(ctx, fmt.Sprintf("Replay %s?", number(plan.Value.Count, "message"))); err != nil || !yes {
 			return err
 		}
 	}
@@ -173,11 +173,11 @@ func (a *away) tellPlan(plan remote.Answer[remote.Plan]) error {
 		return a.document(map[string]any{"plan": plan.JSON})
 	}
 	p := plan.Value
-	more := ""
+	least := ""
 	if !p.Complete {
-		more = " at least"
+		least = "at least "
 	}
-	a.print("%d messages%s, of %d keys, match; %d would be refused. It may take %s.", p.Count, more, p.Keys, p.Refused,
+	a.print("%s%s of %s are meant; %d would be refused. It may take %s.", least, number(p.Count, "message"), number(p.Keys, "key"), p.Refused,
 		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
 	return nil
 }
@@ -246,7 +246,7 @@ func ended(j *remote.Job) error {
 	case j.State != "done":
 		return fmt.Errorf("the replay was %s", plain(j.State))
 	case j.DeadAgain > 0:
-		return fmt.Errorf("%d messages are dead again", j.DeadAgain)
+		return fmt.Errorf("dead again: %s", number(j.DeadAgain, "message"))
 	}
 	return nil
 }

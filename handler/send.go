@@ -279,7 +279,7 @@ func (c counts) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
 	}
-	text := fmt.Sprintf("%d files: %s", c.Files, strings.Join(parts, ", "))
+	text := number(c.Files, "file") + ": " + strings.Join(parts, ", ")
 	if c.Stages == nil {
 		return text
 	}

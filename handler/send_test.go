@@ -133,7 +133,7 @@ func TestSend_Stdin(t *testing.T) {
 	in := newIntake(t)
 	s, stdout, stderr := in.shell()
 	s.stdin = strings.NewReader("<a/>")
-	done{s.run(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitDone, "1 files: 1 accepted\n", "")
+	done{s.run(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitDone, "1 file: 1 accepted\n", "")
 	if in.filed[remote.IdempotencyKey([]byte("<a/>"))] != "<a/>" {
 		t.Errorf("%v", in.filed)
 	}

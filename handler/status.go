@@ -98,7 +98,7 @@ func (a *away) story(m *remote.Message) {
 	}
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
-			a.print("%-20s  … %d more attempts", "", t.Number-m.AttemptLog[i-1].Number-1)
+			a.print("%-20s  … and %s more", "", number(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
 		}
 		a.print("%s  attempt %d, %s: %s", moment(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, outcomeText(t))
 	}
@@ -132,7 +132,7 @@ func (a *away) ending(m *remote.Message) {
 		a.print("It is expected at %s.", moment(m.ExpectedAt))
 	}
 	if m.Replays > 0 {
-		a.print("Replayed: %d times.", m.Replays)
+		a.print("Replayed: %s.", number(m.Replays, "time"))
 	}
 	if m.ReplayRefused != "" {
 		a.print("The last replay was refused: %s", plain(m.ReplayRefused))
