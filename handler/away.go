@@ -131,6 +131,17 @@ func number(n int, one string) string {
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
+// keyOf reads --key; nil when it was not given.
+func keyOf(cmd *cobra.Command, key string) (*string, error) {
+	switch {
+	case !cmd.Flags().Changed("key"):
+		return nil, nil
+	case key == "":
+		return nil, &usage{"--key is empty"}
+	}
+	return &key, nil
+}
+
 // moment writes a time as people read it; empty for none.
 func moment(t *time.Time) string {
 	if t == nil || t.IsZero() {

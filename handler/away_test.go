@@ -191,6 +191,9 @@ func TestAway_Usage(t *testing.T) {
 		"PauseFor":         {"pause --all --reason x --for -1m", "more than nothing"},
 		"PauseUntil":       {"pause --all --reason x --until noon", "--until"},
 		"PauseAllFalse":    {"pause --all=false --reason x", "give --all"},
+		"EmptyKey":         {"resume --key=", "--key is empty"},
+		"DeadEmptyKey":     {"dead list --key=", "--key is empty"},
+		"TailEmptyKey":     {"tail --key=", "--key is empty"},
 		"ResumeLane":       {"resume --lane -1", "give --all"},
 		"BadURL":           {"pauses --url weir.example", "must be like"},
 		"KeyInURL":         {"pauses --url http://127.0.0.1/?code=s3cret", "no key"},
@@ -259,11 +262,11 @@ func TestPauses(t *testing.T) {
 	f.answers("POST /api/resume", 200, `{"pauses":[]}`)
 	f.answers("GET /api/pauses", 200, `{"pauses":[`+key+`],"calendar":{"closed":true,"until":"2026-01-10T06:00:00Z","reason":"night freeze"}}`)
 	f.run("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").is(t, exitDone, "lane 2           2026-01-08 12:00:00Z  resumed               the CMS moves\nkey /a (lane 1)", "")
-	f.run("pause", "--key", "", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitDone, lane, "")
+	f.run("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitDone, lane, "")
 	f.run("resume", "--all").is(t, exitDone, "Nothing is paused.\n", "")
 	f.run("pauses").is(t, exitDone, "The calendar is closed until 2026-01-10 06:00:00Z: night freeze.\n", "")
 	want := `POST /api/pause {"lane":2,"reason":"the CMS moves","for":"1h30m0s"}
-POST /api/pause {"key":"","reason":"r","until":"2026-01-31T08:00:00+01:00"}
+POST /api/pause {"key":"/a","reason":"r","until":"2026-01-31T08:00:00+01:00"}
 POST /api/resume {"all":true}
 GET /api/pauses `
 	if got := f.requests(); got != want {

@@ -21,7 +21,8 @@ const (
 error. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
 
 	deadShowHelp = `Tells a dead message's story, with the CMS's answers and the body. --body prints the body
-alone, byte for byte. --json prints {"message", "body"}.`
+alone, byte for byte. --edited shows the corrected body in place of the one that was
+accepted. --json prints {"message", "body"}.`
 )
 
 func (s *shell) deadCommand() *cobra.Command {
@@ -47,6 +48,7 @@ func (f *deadFilter) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
+	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those of this error, see dead list --errors")
 	cmd.Flags().StringVar(&f.from, "from", "", "only from this moment on")
 	cmd.Flags().StringVar(&f.to, "to", "", "only before this moment")
 }
@@ -54,9 +56,6 @@ func (f *deadFilter) flags(cmd *cobra.Command) {
 // filter reads the flags.
 func (f *deadFilter) filter() (remote.Filter, error) {
 	out := remote.Filter{Contract: f.contract, Fingerprint: f.fingerprint}
-	if f.cmd.Flags().Changed("key") {
-		out.Key = &f.key
-	}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
 			return out, &usage{"--lane must be 0 or more"}
@@ -64,6 +63,9 @@ func (f *deadFilter) filter() (remote.Filter, error) {
 		out.Lane = &f.lane
 	}
 	var err error
+	if out.Key, err = keyOf(f.cmd, f.key); err != nil {
+		return out, err
+	}
 	if out.From, err = ago("from", f.from); err == nil {
 		out.To, err = ago("to", f.to)
 	}
@@ -79,8 +81,10 @@ func queryOf(f remote.Filter) url.Values {
 	if f.Lane != nil {
 		query.Set("lane", strconv.Itoa(*f.Lane))
 	}
-	if f.Contract != "" {
-		query.Set("contract", f.Contract)
+	for name, text := range map[string]string{"contract": f.Contract, "fingerprint": f.Fingerprint} {
+		if text != "" {
+			query.Set(name, text)
+		}
 	}
 	for name, t := range map[string]*time.Time{"from": f.From, "to": f.To} {
 		if t != nil {
@@ -100,7 +104,7 @@ func (a *away) deadListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&text, "text", "", "only those with this text in key, error or body")
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	cmd.Flags().BoolVar(&byError, "errors", false, "sort them by error instead")
-	for _, name := range []string{"key", "lane", "contract", "from", "to", "text"} {
+	for _, name := range []string{"key", "lane", "contract", "fingerprint", "from", "to", "text"} {
 		cmd.MarkFlagsMutuallyExclusive("errors", name)
 	}
 	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
@@ -191,11 +195,12 @@ func (a *away) deadErrors(ctx context.Context, limit int) error {
 const shown = 64 << 10
 
 func (a *away) deadShowCommand() *cobra.Command {
-	var bodyOnly bool
+	var bodyOnly, edited bool
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a message with its attempts and its body", Long: deadShowHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "print the body alone")
+	cmd.Flags().BoolVar(&edited, "edited", false, "the body as it was corrected")
 	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
-		body, err := a.client.Body(ctx, args[0])
+		body, err := a.client.Body(ctx, args[0], edited)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func TestDeadList(t *testing.T) {
 	if got := f.requests(); got != want {
 		t.Errorf("asked\n%s", got)
 	}
-	if lines := f.run("dead", "list", "--key", "", "--json").lines(t); len(lines) != 1 || lines[0]["complete"] != true {
+	if lines := f.run("dead", "list", "--key", "/a", "--fingerprint", "0123456789ab", "--json").lines(t); len(lines) != 1 || lines[0]["complete"] != true {
 		t.Errorf("%v", lines)
 	}
 }
@@ -61,9 +61,13 @@ func TestDeadShow(t *testing.T) {
 	f.answers("GET /api/messages/AQ1", 200, story1)
 	f.answers("GET /api/messages/none/body", 404, "there is no such message")
 	body := "<a>\n\t\u009b31m\u202e</a>"
-	f.mux.HandleFunc("GET /api/messages/AQ1/body", func(w http.ResponseWriter, _ *http.Request) {
+	f.mux.HandleFunc("GET /api/messages/AQ1/body", func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{"Content-Type": "application/xml", "ETag": `"1"`, "Content-Disposition": `attachment; filename="x"`, "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"} {
 			w.Header().Set(name, value)
+		}
+		if r.URL.Query().Get("which") == "edited" {
+			fmt.Fprint(w, "corrected")
+			return
 		}
 		fmt.Fprint(w, body)
 	})
@@ -71,6 +75,7 @@ func TestDeadShow(t *testing.T) {
 	if d := f.run("dead", "show", "AQ1", "--body"); d.code != exitDone || d.out != body {
 		t.Errorf("%+v", d)
 	}
+	f.run("dead", "show", "AQ1", "--body", "--edited").is(t, exitDone, "corrected", "")
 	if lines := f.run("dead", "show", "AQ1", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != body {
 		t.Errorf("%v", lines)
 	}

@@ -36,11 +36,12 @@ func (t *target) flags(cmd *cobra.Command) {
 }
 
 func (t *target) read(cmd *cobra.Command) (remote.Target, error) {
+	key, err := keyOf(cmd, t.key)
 	switch {
+	case key != nil || err != nil:
+		return remote.Target{Key: key}, err
 	case cmd.Flags().Changed("lane") && t.lane >= 0:
 		return remote.Target{Lane: &t.lane}, nil
-	case cmd.Flags().Changed("key"):
-		return remote.Target{Key: &t.key}, nil
 	case t.all:
 		return remote.Target{All: true}, nil
 	}

@@ -50,24 +50,28 @@ func (s *shell) tailCommand() *cobra.Command {
 		case f.interval < 100*time.Millisecond:
 			return &usage{"--interval must be 100ms or more"}
 		}
-		t := &tail{away: a, query: tailQuery(cmd, f), known: map[string]weir.Stage{}}
-		return t.run(ctx, f)
+		query, err := tailQuery(cmd, f)
+		if err != nil {
+			return err
+		}
+		return (&tail{away: a, query: query, known: map[string]weir.Stage{}}).run(ctx, f)
 	})
 	return cmd
 }
 
-func tailQuery(cmd *cobra.Command, f tailFlags) url.Values {
+func tailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	query := url.Values{"limit": {strconv.Itoa(tailPage)}}
 	if f.stage != "" {
 		query.Set("stage", f.stage)
 	}
-	if cmd.Flags().Changed("key") {
-		query.Set("key", f.key)
+	key, err := keyOf(cmd, f.key)
+	if key != nil {
+		query.Set("key", *key)
 	}
 	if cmd.Flags().Changed("lane") {
 		query.Set("lane", strconv.Itoa(f.lane))
 	}
-	return query
+	return query, err
 }
 
 // tail is one run of tail.

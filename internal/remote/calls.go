@@ -25,9 +25,13 @@ func (c *Client) Message(ctx context.Context, id string) (Answer[Message], error
 	return get[Message](ctx, c, message(id), nil)
 }
 
-// Body gives a message's body as it was accepted.
-func (c *Client) Body(ctx context.Context, id string) ([]byte, error) {
-	return c.ask(ctx, request{method: http.MethodGet, path: message(id) + "/body"})
+// Body gives a message's body as it was accepted, or as it was corrected.
+func (c *Client) Body(ctx context.Context, id string, edited bool) ([]byte, error) {
+	r := request{method: http.MethodGet, path: message(id) + "/body"}
+	if edited {
+		r.query = url.Values{"which": {"edited"}}
+	}
+	return c.ask(ctx, r)
 }
 
 // Find lists messages, the newest first.

@@ -81,11 +81,15 @@ func TestDocument_Check(t *testing.T) {
 func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	whole := string(openapi.Document)
+	if strings.Count(whole, "description: 'What it waits for, in words.'") != 1 {
+		t.Error("the comma that is to be let loose is not there")
+	}
 	for name, text := range map[string]string{
 		"NoYAML":     "a: b: c",
 		"NoObject":   "- 1",
 		"LooseEnd":   strings.Replace(whole, "'#/components/schemas/Stage'", "'#/components/schemas/Stages'", 1),
 		"BadSchema":  strings.Replace(whole, "Count: { type: integer", "Count: { type: whole", 1),
+		"LooseComma": strings.Replace(whole, "description: 'What it waits for, in words.'", "description: What it waits for, in words.", 1),
 		"BadPattern": strings.Replace(whole, "pattern: '^[0-9a-f]{12}$'", "pattern: '^[0-9'", 1),
 	} {
 		if _, err := openapitest.Read([]byte(text)); err == nil {

@@ -62,7 +62,7 @@ func Read(source []byte) (*Document, error) {
 	return d, d.index()
 }
 
-// index lists the operations and checks every reference.
+// index lists the operations and checks the rest.
 func (d *Document) index() error {
 	for path, item := range object(d.root["paths"]) {
 		for _, method := range methods {
@@ -74,7 +74,7 @@ func (d *Document) index() error {
 		}
 	}
 	slices.SortFunc(d.operations, func(a, b operation) int { return strings.Compare(a.place, b.place) })
-	if err := d.checkReferences(d.root); err != nil {
+	if err := d.checkEach(d.root); err != nil {
 		return err
 	}
 	for name := range object(object(d.root["components"])["schemas"]) {
@@ -85,8 +85,9 @@ func (d *Document) index() error {
 	return nil
 }
 
-// checkReferences looks for references that lead nowhere.
-func (d *Document) checkReferences(v any) error {
+// checkEach looks for references that lead nowhere, and for keys without a value: a comma in
+// a text without quotation marks makes one of what follows it.
+func (d *Document) checkEach(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		if ref, ok := v["$ref"].(string); ok {
@@ -94,14 +95,17 @@ func (d *Document) checkReferences(v any) error {
 				return fmt.Errorf("%s leads nowhere", ref)
 			}
 		}
-		for _, each := range v {
-			if err := d.checkReferences(each); err != nil {
+		for key, each := range v {
+			if each == nil {
+				return fmt.Errorf("%q has no value", key)
+			}
+			if err := d.checkEach(each); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for _, each := range v {
-			if err := d.checkReferences(each); err != nil {
+			if err := d.checkEach(each); err != nil {
 				return err
 			}
 		}
