@@ -40,6 +40,7 @@ func (o *operator) routes() {
 	o.replays()
 	o.bulk()
 	o.reads()
+	o.dashboard()
 	o.view("/api/history", &view.History{Source: o.keeper, Lanes: o.settings.Lanes, Logger: o.log})
 	o.view("/api/openapi.yaml", openapi.Handler())
 }

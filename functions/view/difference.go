@@ -44,11 +44,16 @@ func (f *Difference) difference(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	edited, err := f.Bodies.LoadEdited(r.Context(), id)
+	return Compare(r.Context(), f.Bodies, id)
+}
+
+// Compare gives what an edit changed as a unified difference.
+func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
+	edited, err := bodies.LoadEdited(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	accepted, err := f.Bodies.Load(r.Context(), id)
+	accepted, err := bodies.Load(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/dashboard"
 	"weir/internal/weir"
+	"weir/tools/browser"
 )
 
 const viewKey, writeKey = "view &key=1", "write-key"
@@ -84,43 +85,33 @@ func (a *api) last() string {
 }
 
 // desk is a browser before a busy system that wants keys.
-func desk(t *testing.T) (*browser, *api, *fake) {
+func desk(t *testing.T) (*browser.Tab, *api, *fake) {
 	t.Helper()
 	f := newBusy()
 	a := &api{pages: newDashboard(f), answers: map[string]answer{}}
 	return open(t, a), a, f
 }
 
-func (b *browser) at(path string) {
-	b.t.Helper()
-	b.visit("/api/dashboard" + path + "?code=view+%26key%3D1")
-}
-
-func (b *browser) click(selector string) {
-	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS(selector)))
-}
-
-func (b *browser) typeIn(selector, text string) {
-	b.t.Helper()
-	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+func at(b *browser.Tab, path string) {
+	b.T.Helper()
+	b.Visit("/api/dashboard" + path + "?code=view+%26key%3D1")
 }
 
 // enterKey answers the question for the key.
-func (b *browser) enterKey(key string) {
-	b.t.Helper()
-	b.until("the key is asked for", "document.getElementById('key').open")
-	b.typeIn("#key-value", key+kb.Enter)
+func enterKey(b *browser.Tab, key string) {
+	b.T.Helper()
+	b.Until("the key is asked for", "document.getElementById('key').open")
+	b.Type("#key-value", key+browser.Enter)
 }
 
 func text(selector string) string {
 	return "document.querySelector(" + fmt.Sprintf("%q", selector) + ").innerText"
 }
 
-func (b *browser) sent(a *api, want string) {
-	b.t.Helper()
+func sent(b *browser.Tab, a *api, want string) {
+	b.T.Helper()
 	if got := a.last(); got != want {
-		b.t.Errorf("sent\n%s\nwant\n%s", got, want)
+		b.T.Errorf("sent\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -136,38 +127,38 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 			f.messages = messages
 		})
 	})
-	b.at("/messages/" + id(1))
-	b.click("#replay button")
-	b.enterKey("wrong")
-	b.until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
-	b.enterKey(writeKey)
-	b.until("it says what was done", text("#toasts")+".includes('Replayed 1 message: it is queued now.')")
-	b.sent(a, "POST "+path)
-	b.until("the page shows it", text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
+	at(b, "/messages/"+id(1))
+	b.Click("#replay button")
+	enterKey(b, "wrong")
+	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
+	enterKey(b, writeKey)
+	b.Until("it says what was done", text("#toasts")+".includes('Replayed 1 message: it is queued now.')")
+	sent(b, a, "POST "+path)
+	b.Until("the page shows it", text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
 	// What is done next in this tab needs no key any more.
 	a.answer("POST /api/pause", 200, `{"pauses":[]}`, nil)
-	b.at("/pauses")
-	b.typeIn("[data-action*='/api/pause'] [name=lane]", "3")
-	b.typeIn("[data-action*='/api/pause'] [name=reason]", `a "reason"`)
-	b.do(chromedp.SetValue(chromedp.CSS("[data-action*='/api/pause'] [name=for]"), "30m"))
-	b.click("[data-action*='/api/pause'] .primary")
-	b.until("it is paused", text("#toasts")+".includes('Paused.')")
-	b.sent(a, `POST /api/pause  application/json {"lane":3,"reason":"a \"reason\"","for":"30m"}`)
-	b.clean()
+	at(b, "/pauses")
+	b.Type("[data-action*='/api/pause'] [name=lane]", "3")
+	b.Type("[data-action*='/api/pause'] [name=reason]", `a "reason"`)
+	b.Do(chromedp.SetValue(chromedp.CSS("[data-action*='/api/pause'] [name=for]"), "30m"))
+	b.Click("[data-action*='/api/pause'] .primary")
+	b.Until("it is paused", text("#toasts")+".includes('Paused.')")
+	sent(b, a, `POST /api/pause  application/json {"lane":3,"reason":"a \"reason\"","for":"30m"}`)
+	b.Clean()
 }
 
 func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	b.at("/messages/" + id(1))
-	b.click("#replay button")
-	b.until("the key is asked for", "document.getElementById('key').open")
-	b.do(chromedp.KeyEvent(kb.Escape))
-	b.until("the form is ready again", "!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
+	at(b, "/messages/"+id(1))
+	b.Click("#replay button")
+	b.Until("the key is asked for", "document.getElementById('key').open")
+	b.Do(chromedp.KeyEvent(kb.Escape))
+	b.Until("the form is ready again", "!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
 	if got := a.last(); got != "" {
 		t.Errorf("sent %s", got)
 	}
-	b.clean()
+	b.Clean()
 }
 
 func TestActions_EditShowsTheContractsProblems(t *testing.T) {
@@ -175,59 +166,59 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	b, a, _ := desk(t)
 	path := "/api/messages/" + id(1) + "/edit"
 	a.answer("POST "+path, 422, `{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title","rule":"max=200","message":"is too long"}]}`, nil)
-	b.at("/messages/" + id(1))
-	b.click("#edit summary")
-	b.until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")
-	b.do(chromedp.SetValue(chromedp.CSS("#edited"), "<article>ü</article>"))
-	b.typeIn("#edit [name=note]", "a note")
-	b.click("#edit [name=force]")
-	b.click("#edit button")
-	b.enterKey(writeKey)
-	b.until("the problems are shown", text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+".includes('./title: is too long')")
-	b.sent(a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
-	if got := eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
+	at(b, "/messages/"+id(1))
+	b.Click("#edit summary")
+	b.Until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")
+	b.Do(chromedp.SetValue(chromedp.CSS("#edited"), "<article>ü</article>"))
+	b.Type("#edit [name=note]", "a note")
+	b.Click("#edit [name=force]")
+	b.Click("#edit button")
+	enterKey(b, writeKey)
+	b.Until("the problems are shown", text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+".includes('./title: is too long')")
+	sent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
+	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
 		t.Errorf("what was typed became %q", got)
 	}
-	b.clean()
+	b.Clean()
 }
 
 func TestActions_ReplayAllOfAnError(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
 	a.answer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`, nil)
-	b.at("/errors/" + titleError)
-	if !eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
+	at(b, "/errors/"+titleError)
+	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
 		t.Error("it can be replayed without having been counted")
 	}
-	b.typeIn("[name=reason]", "limit raised")
-	b.click("[name=dryRun]")
-	b.enterKey(writeKey)
-	b.until("it was counted", text("output")+".includes('387 messages of 301 keys would be replayed, in about 3 min.') && "+text("output")+".includes('4 messages would be refused')")
-	b.sent(a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
+	b.Type("[name=reason]", "limit raised")
+	b.Click("[name=dryRun]")
+	enterKey(b, writeKey)
+	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys would be replayed, in about 3 min.') && "+text("output")+".includes('4 messages would be refused')")
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
 	a.answer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
-	b.click("[data-after-dry]")
-	b.until("its progress is shown", "location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
-	b.sent(a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
+	b.Click("[data-after-dry]")
+	b.Until("its progress is shown", "location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
 	a.answer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
-	b.click(".danger")
-	b.until("it is cancelled", text("#toasts")+".includes('The replay is cancelled')")
-	b.clean()
+	b.Click(".danger")
+	b.Until("it is cancelled", text("#toasts")+".includes('The replay is cancelled')")
+	b.Clean()
 }
 
 func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
 	a.answer("POST /api/resume", 200, `{"pauses":[]}`, nil)
-	b.at("/pauses")
-	b.click("#pauses tbody tr:nth-child(1) button")
-	b.enterKey(writeKey)
-	b.until("it is resumed", text("#toasts")+".includes('Resumed.')")
-	b.sent(a, `POST /api/resume  application/json {"key":"/news/politics/1"}`)
-	b.click("#pauses tbody tr:nth-child(3) button")
-	b.until("the CMS is tried", text("#toasts")+".includes('Lane 3 tries the CMS at once.')")
-	b.sent(a, `POST /api/resume  application/json {"lane":3}`)
-	b.click("[data-action*='/api/resume'][data-one-of] .primary")
-	b.until("all is resumed", "document.querySelectorAll('#toasts .toast').length >= 3")
-	b.sent(a, `POST /api/resume  application/json {"all":true}`)
-	b.clean()
+	at(b, "/pauses")
+	b.Click("#pauses tbody tr:nth-child(1) button")
+	enterKey(b, writeKey)
+	b.Until("it is resumed", text("#toasts")+".includes('Resumed.')")
+	sent(b, a, `POST /api/resume  application/json {"key":"/news/politics/1"}`)
+	b.Click("#pauses tbody tr:nth-child(3) button")
+	b.Until("the CMS is tried", text("#toasts")+".includes('Lane 3 tries the CMS at once.')")
+	sent(b, a, `POST /api/resume  application/json {"lane":3}`)
+	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
+	b.Until("all is resumed", "document.querySelectorAll('#toasts .toast').length >= 3")
+	sent(b, a, `POST /api/resume  application/json {"all":true}`)
+	b.Clean()
 }

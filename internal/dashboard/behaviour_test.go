@@ -11,41 +11,42 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"weir/internal/dashboard"
+	"weir/tools/browser"
 )
 
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	b := open(t, newDashboard(newBusy()))
-	b.visit("/api/dashboard")
-	b.do(chromedp.KeyEvent(kb.Tab))
-	if got := eval[string](b, "document.activeElement.className"); got != "skip" {
+	b.Visit("/api/dashboard")
+	b.Do(chromedp.KeyEvent(kb.Tab))
+	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
 		t.Errorf("the first tab stops at %q", got)
 	}
-	if !eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && document.activeElement.getBoundingClientRect().top >= 0") {
+	if !browser.Eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && document.activeElement.getBoundingClientRect().top >= 0") {
 		t.Error("where the focus is cannot be seen")
 	}
-	b.do(chromedp.KeyEvent(kb.Enter))
-	b.until("the focus is at the content", "document.activeElement.id === 'main'")
+	b.Do(chromedp.KeyEvent(kb.Enter))
+	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
 	// A key as a person presses it; chromedp.KeyEvent would send the character on its own.
-	call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
-	call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "/"})
-	b.until("the search has the focus", "document.activeElement.id === 'find'")
-	b.do(chromedp.KeyEvent("a/b" + kb.Enter))
-	b.until("it was searched for", "location.search.includes('q=a%2Fb')")
+	browser.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
+	browser.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "/"})
+	b.Until("the search has the focus", "document.activeElement.id === 'find'")
+	b.Do(chromedp.KeyEvent("a/b" + kb.Enter))
+	b.Until("it was searched for", "location.search.includes('q=a%2Fb')")
 	for name, path := range pages {
-		b.visit("/api/dashboard" + path)
-		unreachable := eval[int](b, "[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
-		nameless := eval[string](b, `[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
+		b.Visit("/api/dashboard" + path)
+		unreachable := browser.Eval[int](b, "[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
+		nameless := browser.Eval[string](b, `[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
 			.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby'))) || e.textContent.trim()))
 			.filter(e => e.id !== 'jobs').map(e => e.outerHTML.slice(0, 80)).join(' ')`)
 		if unreachable != 0 || nameless != "" {
 			t.Errorf("%s: %d cannot be reached; without a name: %s", name, unreachable, nameless)
 		}
-		if n := eval[int](b, "document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
+		if n := browser.Eval[int](b, "document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
 			t.Errorf("%s: %d tables or headings of tables say not what they are", name, n)
 		}
 	}
-	b.clean()
+	b.Clean()
 }
 
 // TestState holds that the address keeps what is looked at.
@@ -53,39 +54,41 @@ func TestState(t *testing.T) {
 	t.Parallel()
 	f := newBusy()
 	b := open(t, newDashboard(f))
-	b.visit("/api/dashboard/messages?theme=dark&code=k%26ey")
-	b.do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"), chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
-	b.typeIn(".filter [name=q]", "title")
-	b.click(".filter .primary")
-	b.until("it was searched for", "location.search.includes('stage=dead')")
+	b.Visit("/api/dashboard/messages?theme=dark&code=k%26ey")
+	b.Do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"), chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
+	b.Type(".filter [name=q]", "title")
+	b.Click(".filter .primary")
+	b.Until("it was searched for", "location.search.includes('stage=dead')")
 	for range 2 {
-		got := eval[string](b, "[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
+		got := browser.Eval[string](b, "[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
 		if want := "code,k&ey;theme,dark;q,title;stage,dead;from,2026-11-20T08:30dark"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
-		if n := eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
+		if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
 			t.Error("nothing was found")
 		}
-		b.do(chromedp.Reload())
+		b.Do(chromedp.Reload())
 	}
-	if n := eval[int](b, "[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
+	if n := browser.Eval[int](b, "[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
 		t.Errorf("%d addresses do not carry the key on", n)
 	}
-	b.clean()
+	b.Clean()
 }
 
 func TestThemes(t *testing.T) {
 	t.Parallel()
 	b := open(t, newDashboard(newBusy()))
-	background := func() string { return eval[string](b, "getComputedStyle(document.documentElement).backgroundColor") }
+	background := func() string {
+		return browser.Eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")
+	}
 	prefer := func(scheme string) {
-		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		browser.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	}
 	seen := map[string]string{}
 	for _, system := range []string{"light", "dark"} {
 		prefer(system)
 		for _, theme := range []string{"", "light", "dark"} {
-			b.visit("/api/dashboard?theme=" + theme)
+			b.Visit("/api/dashboard?theme=" + theme)
 			seen[system+"/"+theme] = background()
 		}
 	}
@@ -95,13 +98,13 @@ func TestThemes(t *testing.T) {
 	}
 	for _, theme := range []string{"light", "dark"} {
 		for _, page := range []string{"overview", "story", "edited", "pauses"} {
-			b.visit("/api/dashboard" + pages[page] + "?theme=" + theme)
-			if low := eval[[]string](b, lowContrast); len(low) > 0 {
+			b.Visit("/api/dashboard" + pages[page] + "?theme=" + theme)
+			if low := browser.Eval[[]string](b, lowContrast); len(low) > 0 {
 				t.Errorf("%s, %s: contrast is too low: %v", page, theme, low)
 			}
 		}
 	}
-	b.clean()
+	b.Clean()
 }
 
 // lowContrast lists what stands at less than 4.5:1 on what is behind it (WCAG 2, AA).
@@ -127,42 +130,42 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	f := newBusy()
 	d := newDashboard(f)
 	b := open(t, d)
-	b.visit("/api/dashboard")
+	b.Visit("/api/dashboard")
 	// Looking at the page again updates it, without waiting for five seconds to pass.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
-	eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
+	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
 	report, _ := told(f, &f.report)
 	report.Lanes = append([]dashboard.Lane(nil), report.Lanes...)
 	report.Lanes[2].Waiting, report.Lanes[2].Accepted = 77_777, report.Lanes[2].Accepted+77_777-report.Lanes[2].Waiting
 	report.Lanes = append(report.Lanes, dashboard.Lane{Number: 9, Exact: true})
 	f.change(func() { f.report = report })
-	eval[bool](b, update)
-	b.until("the lane is new", "document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
-	if got := eval[string](b, `[document.querySelector("#figures-flow").open, document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value, getSelection().toString().includes("Books"), document.querySelector("#panels").innerText.replace(/\s/g, "").includes("79677")].join()`); got != "true,true,typed,true,false" {
+	browser.Eval[bool](b, update)
+	b.Until("the lane is new", "document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
+	if got := browser.Eval[string](b, `[document.querySelector("#figures-flow").open, document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value, getSelection().toString().includes("Books"), document.querySelector("#panels").innerText.replace(/\s/g, "").includes("79677")].join()`); got != "true,true,typed,true,false" {
 		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s", got)
 	}
-	eval[bool](b, "getSelection().removeAllRanges(); "+update)
-	b.until("the panels are new, too", text("#panels")+".replace(/\\s/g, '').includes('79677')")
-	b.clean()
+	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
+	b.Until("the panels are new, too", text("#panels")+".replace(/\\s/g, '').includes('79677')")
+	b.Clean()
 }
 
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
 	b := open(t, newDashboard(newBusy()))
-	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for name, path := range pages {
-		b.visit("/api/dashboard" + path)
-		if shown := eval[string](b, "[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
+		b.Visit("/api/dashboard" + path)
+		if shown := browser.Eval[string](b, "[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
 			t.Errorf("%s shows actions that nothing would send: %s", name, shown)
 		}
-		if words := eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {
+		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {
 			t.Errorf("%s says nothing", name)
 		}
 	}
-	b.visit("/api/dashboard/messages?" + url.Values{"q": {"politics/3"}}.Encode())
-	if n := eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
+	b.Visit("/api/dashboard/messages?" + url.Values{"q": {"politics/3"}}.Encode())
+	if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
 		t.Error("nothing was found")
 	}
-	b.clean()
+	b.Clean()
 }

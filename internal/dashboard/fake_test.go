@@ -80,7 +80,8 @@ func (f *fake) Search(_ context.Context, q dashboard.Query) (dashboard.Found, er
 	defer f.mu.Unlock()
 	found := dashboard.Found{Looked: len(f.messages)}
 	for _, m := range f.messages {
-		if (q.Stage == "" || string(m.Stage) == q.Stage) && (!q.HasKey || m.Key == q.Key) && (q.Lane < 0 || m.Lane == q.Lane) && strings.Contains(m.Key+m.LastError, q.Text) {
+		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
+		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) && (q.Stage == "" || string(m.Stage) == q.Stage) && (q.Key == "" || m.Key == q.Key) && (q.Lane < 0 || m.Lane == q.Lane) && strings.Contains(m.Key+m.LastError, q.Text) {
 			found.Messages = append(found.Messages, m)
 		}
 	}
@@ -144,9 +145,9 @@ func newBusy() *fake {
 		{ID: "r0", State: "stopped", Reason: "database is back", StopReason: "12 of 20 died again", Contract: "article", Lane: -1, RatePerMinute: 60, StopAtErrorRate: 0.5,
 			Matched: 53, Replayed: 20, Delivered: 8, DeadAgain: 12, StartedAt: noon.Add(-45 * time.Minute), UpdatedAt: noon.Add(-44 * time.Minute), FinishedAt: noon.Add(-44 * time.Minute)}}
 	f.schedules = []dashboard.Schedule{
-		{Name: "front-page", Cron: "*/15 * * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(15 * time.Minute).Truncate(15 * time.Minute), LastDueAt: noon.Truncate(15 * time.Minute), LastID: id(5), Filed: 5120},
-		{Name: "nightly-report", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(13*time.Hour + 30*time.Minute), LastDueAt: noon.Add(-11 * time.Hour), LastID: id(6), Filed: 211},
-		{Name: "archive", Cron: "@monthly", TimeZone: "UTC", Paused: true, Filed: 7}}
+		{Name: "front-page", Cron: "*/15 * * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(15 * time.Minute).Truncate(15 * time.Minute), LastDueAt: noon.Truncate(15 * time.Minute), LastID: id(5)},
+		{Name: "nightly-report", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(13*time.Hour + 30*time.Minute), LastDueAt: noon.Add(-11 * time.Hour), LastID: id(6)},
+		{Name: "archive", Cron: "@monthly", TimeZone: "UTC", Paused: true}}
 	for n := 1; n <= 24; n++ {
 		f.messages = append(f.messages, busyMessage(n))
 	}
@@ -181,7 +182,7 @@ func busyLanes() []dashboard.Lane {
 	lanes[3].PausedBy, lanes[3].PausedUntil, lanes[3].PauseReason = "cms", noon.Add(24*time.Second), "503 Service Unavailable: deploying, back in a minute"
 	lanes[4].PausedBy, lanes[4].PauseReason, lanes[4].EmptyIn, lanes[4].Held = "operator", "reindexing the archive, ask Kim", 0, false
 	lanes[4].Pauses = []dashboard.Pause{{Lane: 4, Reason: "reindexing the archive, ask Kim", Since: noon.Add(-40 * time.Minute)}}
-	lanes[1].Pauses = []dashboard.Pause{{Lane: 1, ByKey: true, Key: "/news/politics/1", Reason: "legal is looking at it", Since: noon.Add(-2 * time.Hour), Until: noon.Add(time.Hour)}}
+	lanes[1].Pauses = []dashboard.Pause{{Lane: 1, Key: "/news/politics/1", Reason: "legal is looking at it", Since: noon.Add(-2 * time.Hour), Until: noon.Add(time.Hour)}}
 	lanes[5].NextDueAt = noon.Add(95 * time.Second)
 	return lanes
 }

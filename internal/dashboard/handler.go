@@ -55,6 +55,7 @@ var templateFiles embed.FS
 func New(cfg Config) *Dashboard {
 	d := &Dashboard{Config: cfg, mux: http.NewServeMux()}
 	d.mux.HandleFunc(Base, d.page("overview", d.overview))
+	d.mux.HandleFunc(Base+"/{$}", d.page("overview", d.overview))
 	d.mux.HandleFunc(Base+"/messages", d.page("search", d.search))
 	d.mux.HandleFunc(Base+"/messages/{id}", d.page("story", d.story))
 	d.mux.HandleFunc(Base+"/messages/{id}/text", d.text)

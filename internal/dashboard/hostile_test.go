@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/dashboard"
 	"weir/internal/weir"
+	"weir/tools/browser"
 )
 
 // attacks are texts that would do something on a page that lets them.
@@ -40,7 +41,7 @@ func newHostile() *fake {
 	for i, a := range attacks {
 		f.clusters.Clusters = append(f.clusters.Clusters, dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1, FirstAt: noon, LastAt: noon, SampleID: id(1), SampleKey: a, SampleText: a})
 		f.jobs = append(f.jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a, Key: a, Contract: a, Fingerprint: a, StartedAt: noon})
-		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses, dashboard.Pause{ByKey: true, Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
+		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses, dashboard.Pause{Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
 	}
 	l := &f.report.Lanes[0]
 	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", noon
@@ -60,25 +61,25 @@ func TestHostileContent(t *testing.T) {
 	for _, m := range f.messages {
 		paths = append(paths, "/messages/"+m.ID)
 	}
-	b.size(375, 800)
+	b.Size(375, 800)
 	for _, path := range paths {
-		b.visit("/api/dashboard" + path)
-		if eval[bool](b, "'pwned' in window") {
+		b.Visit("/api/dashboard" + path)
+		if browser.Eval[bool](b, "'pwned' in window") {
 			t.Errorf("%s: a script ran", path)
 		}
-		if n := eval[int](b, "document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
+		if n := browser.Eval[int](b, "document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
 			t.Errorf("%s: %d elements that are none of ours", path, n)
 		}
-		if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {
+		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {
 			t.Errorf("%s is %d wide", path, wide)
 		}
-		if eval[bool](b, `/[\u202a-\u202e\u2066-\u2069\u200b\u0000\u001b]/.test(document.body.innerText)`) {
+		if browser.Eval[bool](b, `/[\u202a-\u202e\u2066-\u2069\u200b\u0000\u001b]/.test(document.body.innerText)`) {
 			t.Errorf("%s: something that cannot be seen is shown", path)
 		}
-		if size := eval[int](b, "document.documentElement.outerHTML.length"); size > 1<<20 {
+		if size := browser.Eval[int](b, "document.documentElement.outerHTML.length"); size > 1<<20 {
 			t.Errorf("%s has %d characters", path, size)
 		}
 	}
-	b.keep("hostile")
-	b.clean()
+	keep(b, "hostile")
+	b.Clean()
 }

@@ -21,16 +21,16 @@ func TestLayout(t *testing.T) {
 				width, height int64
 				theme         string
 			}{{"desktop-light", 1360, 900, "light"}, {"desktop-dark", 1360, 900, "dark"}, {"phone-light", 375, 800, "light"}, {"phone-dark", 360, 800, "dark"}} {
-				b.size(screen.width, screen.height)
+				b.Size(screen.width, screen.height)
 				for page, path := range pages {
-					b.visit("/api/dashboard" + path + "?theme=" + screen.theme)
-					if wide := eval[float64](b, "document.documentElement.scrollWidth"); wide > float64(screen.width) {
+					b.Visit("/api/dashboard" + path + "?theme=" + screen.theme)
+					if wide := browser.Eval[float64](b, "document.documentElement.scrollWidth"); wide > float64(screen.width) {
 						t.Errorf("%s on %s is %v wide", page, screen.name, wide)
 					}
-					b.keep(name + "-" + page + "-" + screen.name)
+					keep(b, name+"-"+page+"-"+screen.name)
 				}
 			}
-			b.clean()
+			b.Clean()
 		})
 	}
 }

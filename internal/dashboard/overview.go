@@ -21,7 +21,7 @@ var spans = []span{
 	{Name: "1h", length: time.Hour, step: time.Minute},
 	{Name: "6h", length: 6 * time.Hour, step: 5 * time.Minute},
 	{Name: "24h", length: 24 * time.Hour, step: 15 * time.Minute},
-	{Name: "7d", length: 7 * 24 * time.Hour, step: 2 * time.Hour},
+	{Name: "7d", length: 7 * 24 * time.Hour, step: time.Hour},
 }
 
 func chosenSpan(r *http.Request) (span, []span) {
@@ -115,7 +115,7 @@ func (v *overviewView) sum() {
 			v.Paused = append(v.Paused, l)
 		}
 		for _, pause := range l.Pauses {
-			if pause.ByKey {
+			if pause.Key != "" {
 				v.KeyPauses++
 			}
 		}

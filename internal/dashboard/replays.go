@@ -32,9 +32,6 @@ type clusterView struct {
 	Jobs     []Job
 }
 
-// deadLooked is how many dead messages are looked through for those of one error.
-const deadLooked = 200
-
 // cluster shows an error: the messages that died of it, and their replay.
 func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
@@ -63,20 +60,11 @@ func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view
 	return v, nil
 }
 
-// ofCluster lists some of an error's messages.
+// ofCluster lists an error's newest messages.
 func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
-	found, err := d.Messages.Search(ctx, Query{Stage: string(weir.Dead), Contract: v.C.Contract, Lane: -1, Limit: deadLooked})
-	if err != nil {
-		return err
-	}
-	for _, m := range found.Messages {
-		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
-		if fingerprint == v.C.Fingerprint && len(v.Messages) < pageSize {
-			v.Messages = append(v.Messages, m)
-		}
-	}
-	v.More = len(v.Messages) < v.C.Count
-	return nil
+	found, err := d.Messages.Search(ctx, Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
+	v.Messages, v.More = found.Messages, len(found.Messages) < v.C.Count
+	return err
 }
 
 type jobsView struct {

@@ -76,7 +76,7 @@ func options(chosen, none string, names ...string) []option {
 // readQuery reads what is looked for from the address.
 func readQuery(r *http.Request) (Query, error) {
 	in := r.URL.Query()
-	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), HasKey: in.Get("key") != "", Contract: in.Get("contract"),
+	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
 		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize}
 	var wrong []string
 	if text := in.Get("lane"); text != "" {

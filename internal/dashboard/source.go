@@ -80,7 +80,6 @@ type Lane struct {
 type Pause struct {
 	Lane   int
 	Key    string // "" = the whole lane
-	ByKey  bool
 	Reason string
 	Since  time.Time
 	Until  time.Time
@@ -114,11 +113,11 @@ type Step struct {
 
 // Query is what an operator looks for. Empty fields say nothing.
 type Query struct {
-	Stage, Key, Contract, Text, Continue string
-	HasKey                               bool // an empty Key is a key, too
-	Lane                                 int  // -1 = all
-	From, To                             time.Time
-	Limit                                int
+	Stage, Key, Contract, Fingerprint, Text, Continue string
+
+	Lane     int // -1 = all
+	From, To time.Time
+	Limit    int
 }
 
 // Found is one page of what was found, newest first.
@@ -194,10 +193,9 @@ func (j Job) Done() int64 { return j.Delivered + j.DeadAgain + j.Otherwise + j.R
 
 // Schedule is a recurring message.
 type Schedule struct {
-	Name, Cron, TimeZone   string
-	Paused                 bool
-	NextAt, LastDueAt      time.Time
-	LastID                 string
-	Filed, Skipped, Missed int64
-	Refusal                string
+	Name, Cron, TimeZone string
+	Paused               bool
+	NextAt, LastDueAt    time.Time
+	LastID               string
+	Refusal              string // why the last occurrence was not filed
 }

@@ -86,6 +86,15 @@ func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int)
 	return steps, nil
 }
 
+// Sum is what happened in several steps together; Waiting and Oldest are the largest.
+func Sum(steps []Minute) Minute {
+	sum := newMinute(time.Time{})
+	for i := range steps {
+		sum.plus(&steps[i])
+	}
+	return *sum
+}
+
 // carry fills in what waited in steps that nobody noted it in, because it had not changed.
 func carry(steps []Minute) {
 	last, at := map[int]Lane{}, map[int]time.Time{}

@@ -1,0 +1,165 @@
+// Package browser drives a headless Chromium in tests of pages. The browser must be there:
+// where it is missing, the test fails.
+package browser
+
+import (
+	"context"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// Tab is a tab of a browser, and all its pages complained of.
+type Tab struct {
+	T   *testing.T
+	URL string // what paths are below
+
+	ctx      context.Context
+	mu       sync.Mutex
+	problems []string
+}
+
+// Open starts a browser with a profile of its own, which ends with the test.
+func Open(t *testing.T, url string) *Tab {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("this test needs Debian's chromium (apt-get install -y chromium): %v", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.WSURLReadTimeout(time.Minute))
+	limited, stop := context.WithTimeout(t.Context(), 4*time.Minute)
+	allocated, free := chromedp.NewExecAllocator(limited, options...)
+	ctx, closeTab := chromedp.NewContext(allocated)
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx) // waits until the browser is gone
+		closeTab()
+		free()
+		stop()
+	})
+	b := &Tab{T: t, URL: url, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatalf("chromium: %v", err)
+	}
+	Call(b, log.Enable, cdp.Empty{})
+	Call(b, runtime.Enable, cdp.Empty{})
+	return b
+}
+
+// listen notes what a page of ours must never cause: dialogs of scripts, exceptions, and what
+// the content security policy refused.
+func (b *Tab) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *page.EventJavascriptDialogOpening:
+		b.problems = append(b.problems, "dialog: "+e.Message)
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
+	case *log.EventEntryAdded:
+		if e.Entry.Source != log.EntrySourceNetwork { // a page that is not there is no harm
+			b.problems = append(b.problems, "log: "+e.Entry.Text)
+		}
+	}
+}
+
+// Clean fails the test where the pages caused something.
+func (b *Tab) Clean() {
+	b.T.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		b.T.Error(p)
+	}
+}
+
+// Do acts.
+func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
+	b.T.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Call sends the browser a command of its protocol.
+func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
+	b.T.Helper()
+	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Visit opens a path.
+func (b *Tab) Visit(path string) {
+	b.T.Helper()
+	b.Do(chromedp.Navigate(b.URL + path))
+}
+
+// Eval gives a value of the page.
+func Eval[T any](b *Tab, script string) T {
+	b.T.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
+	if err != nil {
+		b.T.Fatalf("%s: %v", script, err)
+	}
+	return v
+}
+
+// Until waits for a condition of the page. chromedp's own way to wait makes a function from
+// a text in the page, which the page's policy forbids.
+func (b *Tab) Until(what, condition string) {
+	b.T.Helper()
+	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
+	defer ticker.Stop()
+	for {
+		// While a page goes and another comes there is nothing to ask.
+		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); err == nil && holds {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-limit:
+			b.T.Fatalf("%s: %s does not come to hold", what, condition)
+		}
+	}
+}
+
+// Size sets the size of the window.
+func (b *Tab) Size(width, height int64) {
+	b.T.Helper()
+	b.Do(chromedp.EmulateViewport(width, height))
+}
+
+// Click clicks on what a selector names.
+func (b *Tab) Click(selector string) {
+	b.T.Helper()
+	b.Do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// Type enters text where a selector points to.
+func (b *Tab) Type(selector, text string) {
+	b.T.Helper()
+	b.Do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// Enter is the key.
+const Enter = kb.Enter
+
+// Picture is one of the whole page, as PNG.
+func (b *Tab) Picture() []byte {
+	b.T.Helper()
+	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return picture
+}
