@@ -1,6 +1,10 @@
 package dashboard_test
 
-import "testing"
+import (
+	"testing"
+
+	"weir/tools/browser"
+)
 
 // pages are all there are, with the data of newBusy.
 var pages = map[string]string{

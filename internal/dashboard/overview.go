@@ -80,7 +80,7 @@ func (d *Dashboard) overview(ctx context.Context, p *page, r *http.Request) (vie
 	reading := d.reading(ctx, p)
 	reading.lanes(&v.Report)
 	reading.past(chosen, &past)
-	reading.errors(&v.Clusters)
+	reading.errors(halfMinute, &v.Clusters)
 	reading.replays(&v.Jobs)
 	reading.schedules(&v.Schedules)
 	reading.wait()

@@ -63,9 +63,10 @@ func (r *reading) past(s span, into *History) {
 	})
 }
 
-func (r *reading) errors(into *Clusters) {
+// errors reads what messages died of: for who looks at that, as it is now.
+func (r *reading) errors(age time.Duration, into *Clusters) {
 	r.do("the errors", func() (err error) {
-		*into, err = r.d.errors.get(r.ctx, "", r.page.Now, r.age(halfMinute), r.d.Errors.Errors)
+		*into, err = r.d.errors.get(r.ctx, "", r.page.Now, r.age(age), r.d.Errors.Errors)
 		return err
 	})
 }

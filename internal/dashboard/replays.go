@@ -18,7 +18,7 @@ func (d *Dashboard) clusters(ctx context.Context, p *page, _ *http.Request) (vie
 	v := &clustersView{page: p}
 	p.Title, p.Refresh = "Errors", true
 	reading := d.reading(ctx, p)
-	reading.errors(&v.Clusters)
+	reading.errors(briefly, &v.Clusters)
 	reading.wait()
 	return v, nil
 }
@@ -40,7 +40,7 @@ func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view
 	var all Clusters
 	var jobs []Job
 	reading := d.reading(ctx, p)
-	reading.errors(&all)
+	reading.errors(briefly, &all)
 	reading.replays(&jobs)
 	reading.wait()
 	for _, c := range all.Clusters {

@@ -139,6 +139,12 @@ func (b *Tab) Size(width, height int64) {
 	b.Do(chromedp.EmulateViewport(width, height))
 }
 
+// Reload opens the page anew.
+func (b *Tab) Reload() {
+	b.T.Helper()
+	b.Do(chromedp.Reload())
+}
+
 // Click clicks on what a selector names.
 func (b *Tab) Click(selector string) {
 	b.T.Helper()
