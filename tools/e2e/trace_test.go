@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -63,6 +64,70 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 		t.Errorf("the CMS got %q, want %q", got, want)
 	}
 	s.clean()
+	s.eventually("the metrics say the same", 20*time.Second, func() bool {
+		s.sweep()
+		return s.shows(`weir_messages_finished_total{contract="article",stage="delivered"} 1`, `weir_delivery_lag_seconds_count 1`,
+			`weir_lane_waiting{lane="0"} 0`, `weir_lane_oldest_age_seconds{lane="0"} 0`, `weir_lane_paused{by="cms",lane="0"} 0`)
+	})
+}
+
+// sweep has the timer's function run now.
+func (s *system) sweep() {
+	s.t.Helper()
+	resp, err := http.Post(s.weir+"/admin/functions/sweep", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		s.t.Fatal(resp.Status)
+	}
+}
+
+// shows says whether the only instance's metrics have these lines.
+func (s *system) shows(lines ...string) bool {
+	resp, err := http.Get(s.weir + "/api/metrics")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	for _, line := range lines {
+		if err != nil || !strings.Contains(string(text), "\n"+line+"\n") {
+			return false
+		}
+	}
+	return true
+}
+
+// A command sends what it has before it ends, and ends also when nobody takes it.
+func TestTrace_CommandFlushes(t *testing.T) {
+	c, err := collector.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := newBareSystem(t)
+	appender, _ := s.files(1)
+	app, env := s.stage(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL()}
+	s.file(appender, "/p/a", 0)
+	s.handler(t.Context(), app, env, "drain").says(t, 0, "delivered", "")
+	delivered := 0
+	for _, span := range c.Spans() {
+		if span.Name == "deliver" && span.Attributes["weir.outcome"] == "delivered" {
+			delivered++
+		}
+	}
+	if delivered != 1 || c.Points("weir_messages_finished_total") == 0 {
+		t.Errorf("%+v, %d points", c.Spans(), c.Points("weir_messages_finished_total"))
+	}
+	defer c.Hang()()
+	s.file(appender, "/p/a", 1)
+	began := time.Now()
+	s.handler(t.Context(), app, env, "drain").says(t, 0, "delivered", "not all was exported")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
 }
 
 func traced(records []collector.Record, text, trace string) bool {
