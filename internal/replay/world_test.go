@@ -105,11 +105,12 @@ type process struct {
 	*world
 	sees   *lane.Store // storage, with its faults
 	faults *storagetest.Faults
+	stalls chan time.Duration // how long a call of Replay takes, once
 	calls  []int
 }
 
 func (w *world) start() *process {
-	p := &process{world: w, faults: storagetest.NewFaults()}
+	p := &process{world: w, faults: storagetest.NewFaults(), stalls: make(chan time.Duration, 1)}
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
 	p.sees = &store
@@ -180,6 +181,11 @@ func (l *log) Late(_ context.Context, e *lane.Entry, _ int64) (string, error) {
 
 // Replay writes a wish, in storage as this process sees it.
 func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
+	select {
+	case d := <-l.stalls:
+		time.Sleep(d)
+	default:
+	}
 	e, err := l.sees.ReadMessage(ctx, id.Lane, id.Seq)
 	switch {
 	case err != nil:
