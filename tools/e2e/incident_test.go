@@ -21,12 +21,6 @@ type cluster struct {
 	Sample                         struct{ ID, Key, Reason string }
 }
 
-// job is a bulk replay.
-type job struct {
-	ID, State, StopReason                                            string
-	Matched, Replayed, Refused, Delivered, DeadAgain, Waiting, Count int
-}
-
 // balance is what a lane tells of its books.
 type balance struct {
 	Accepted, Delivered, Dead, Cancelled, Superseded, Waiting int64
@@ -222,7 +216,7 @@ func (s *system) overtake(keys, version int) []message {
 func (s *system) replayAll(fingerprint string, want int) job {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)
-	if dry := call[job](s, http.MethodPost, "/api/replays", "application/json", body+`,"dryRun":true}`, http.StatusOK); dry.Count != want {
+	if dry := call[struct{ Count int }](s, http.MethodPost, "/api/replays", "application/json", body+`,"dryRun":true}`, http.StatusOK); dry.Count != want {
 		s.t.Errorf("the dry run: %+v", dry)
 	}
 	began := time.Now()
