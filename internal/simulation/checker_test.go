@@ -24,6 +24,7 @@ type counts struct {
 	Traps, Blobs, Packed                                                       int
 	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
 	Replayed, Refused, Edited, Stopped, Resumed                                int
+	Told, ToldAgain                                                            int
 	Longest                                                                    time.Duration // from the end of faults to rest
 }
 
@@ -57,6 +58,8 @@ func (c *counts) add(o counts) {
 	c.Edited += o.Edited
 	c.Stopped += o.Stopped
 	c.Resumed += o.Resumed
+	c.Told += o.Told
+	c.ToldAgain += o.ToldAgain
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -103,9 +106,12 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
+	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
 }
 
-func newChecker(w *world) *checker { return &checker{w: w, lanes: map[int]*laneState{}} }
+func newChecker(w *world) *checker {
+	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}}
+}
 
 // fail notes the first violation; the rest follows from it.
 func (c *checker) fail(kind, format string, args ...any) {

@@ -58,6 +58,10 @@ var mutants = []mutant{
 	{"nobody hears of a resumption", "lane/pause.go", "c.Head.Touched + 1", "c.Head.Touched + 0", "rows|stuck", ""},
 	{"occurrences filed without their name", "recur/settle.go", `s.Name+"@"+stamp(due))`, `s.Name[:0]+stamp(due)[:0])`, "recurring|twice", ""},
 	{"a schedule moved on before its message", "recur/settle.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
+	{"a callback not written with the end", "lane/batch.go", "c.callBack(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
+	{"what supersedes it forgets the callback of a held message", "lane/held.go", `Callback: v.string("Callback"), `, "", "untold", ""},
+	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: storage.AnyETag})", "untold", ""},
+	{"an event dropped at its first failure", "notify/turn.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 }
 
 func TestMutants_AreCaught(t *testing.T) {

@@ -9,8 +9,12 @@ import (
 )
 
 // ports are a process's way to storage. Every operation takes its time, may be broken by
-// the seed, and ends with the process.
-type ports struct{ p *process }
+// the seed, and ends with the process. What goes its own way beside the rest of a process
+// has its own name, so that its chances are its own, too.
+type ports struct {
+	p  *process
+	as string
+}
 
 // hangs is how long an operation hangs: the adapter's transport gives up after a minute.
 const hangs = time.Minute
@@ -138,7 +142,7 @@ func (p *process) wait(ctx context.Context, d time.Duration) bool {
 
 func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
 	var got storage.Row
-	err = t.p.do(ctx, "get "+partition+key, false, func() (err error) {
+	err = t.p.do(ctx, "get "+t.as+partition+key, false, func() (err error) {
 		got, err = t.p.w.account.Table().Get(context.Background(), partition, key)
 		return err
 	})
@@ -147,7 +151,7 @@ func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row,
 
 func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	var got storage.Page
-	err := t.p.do(ctx, "range "+q.Partition+q.From+q.After, false, func() (err error) {
+	err := t.p.do(ctx, "range "+t.as+q.Partition+q.From+q.After, false, func() (err error) {
 		got, err = t.p.w.account.Table().Range(context.Background(), q)
 		return err
 	})
@@ -157,7 +161,7 @@ func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	answer := make(chan []storage.ETag, 2)
 	kept := copyOps(ops)
-	err := t.p.do(ctx, "transact "+partition+ops[0].Key, true, func() error {
+	err := t.p.do(ctx, "transact "+t.as+partition+ops[0].Key, true, func() error {
 		etags, err := t.p.w.check.transact(t.p, partition, kept)
 		if err == nil {
 			answer <- etags

@@ -16,6 +16,7 @@ import (
 	"weir/internal/invoke"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/storage"
 	"weir/internal/ticket"
@@ -49,6 +50,7 @@ type process struct {
 	poison  *poison.Function
 	sweep   *sweep.Function
 	runner  *recur.Runner
+	notify  *notify.Sender
 
 	listening context.Context
 	deafen    context.CancelFunc
@@ -95,7 +97,7 @@ func (s *slot) start() {
 	if err != nil {
 		panic(err) // the settings are ours
 	}
-	p.store = &lane.Store{Table: ports{p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
+	p.store = &lane.Store{Table: ports{p: p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
 	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
 		Store: p.store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
@@ -103,10 +105,12 @@ func (s *slot) start() {
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
-	p.runner = runnerOf(ports{p}, recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
+	p.runner = runnerOf(ports{p: p}, recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.sweep = &sweep.Function{Log: p.store, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.notify = p.notifier()
+	p.store.Mailer = p.notify
+	p.sweep = &sweep.Function{Log: mailLook{p.store, p.notify}, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -330,6 +334,7 @@ func (s *slot) plan() {
 			w.trace.add("%s stops", p.name)
 			_ = p.runner.Close(ctx)
 			_ = p.drainer.Close(ctx)
+			_ = p.notify.Close(ctx)
 			p.kill()
 			s.start()
 			w.check.count(func(c *counts) { c.Stops++ })
@@ -391,6 +396,7 @@ func (s *slot) end(context.Context) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		_ = p.runner.Close(ctx)
 		_ = p.drainer.Close(ctx)
+		_ = p.notify.Close(ctx)
 		cancel()
 		p.host.Wait()
 		p.bell.Wait(context.Background())

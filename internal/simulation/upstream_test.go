@@ -55,6 +55,9 @@ func (w *world) submission(i int) *submission {
 	case kind == 3 && !w.dice.chance("no edit", 0.15):
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
 	}
+	if w.dice.chance("callback", w.callbacks) {
+		m.Callback = hookURL
+	}
 	s := &submission{number: i, key: key, message: m}
 	if w.dice.chance("idempotent", 0.6) {
 		s.idem = fmt.Sprint("idem", i)

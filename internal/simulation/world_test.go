@@ -41,6 +41,8 @@ type settings struct {
 	horizon                          time.Duration    // of due times
 	moments                          [3]time.Duration // which many messages share
 	every                            time.Duration    // of a recurring message; 0 = none
+	callbacks                        float64          // share of messages with a callback
+	deaths                           bool             // somebody is told of all deaths
 	operators                        int              // who look for dead messages, and replay some
 	forces, edits                    float64          // share of that which is forced, or edited
 	stopped                          int              // pauses of lanes and keys
@@ -69,6 +71,7 @@ func draw(d *dice) settings {
 	s.schedules(d)
 	s.replays(d)
 	s.stopping(d)
+	s.receivers(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -213,7 +216,7 @@ func (w *world) settles(ctx context.Context) bool {
 func (w *world) atRest(ctx context.Context) bool {
 	for n := range w.lanes {
 		c, err := w.check.store.Control(ctx, n)
-		if err != nil || c.Waiting() != 0 || c.Touched() {
+		if err != nil || c.Waiting() != 0 || c.Touched() || c.Mail() != "" {
 			return false
 		}
 	}

@@ -1,0 +1,190 @@
+package simulation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Who is told of messages that have come to their end: each message with a callback at least
+// once of the end it came to, and somebody of every death, across all that may happen to
+// processes, storage and receivers.
+
+const (
+	hookURL   = "https://hooks.test/done"
+	deathsURL = "https://ops.test/deaths"
+)
+
+// mailKeys sign what receivers are sent.
+var mailKeys = func() notify.Secret {
+	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err != nil {
+		panic(err) // it is ours
+	}
+	return s
+}()
+
+// receivers draws who is told.
+func (s *settings) receivers(d *dice) {
+	s.callbacks = []float64{0, 0, 0.2, 0.8}[d.below("callbacks", 4)]
+	s.deaths = d.chance("deaths", 0.3)
+}
+
+// notifier makes a process's sender. Its way to storage is its own.
+func (p *process) notifier() *notify.Sender {
+	store := *p.store
+	store.Table, store.Mailer = ports{p: p, as: "mail "}, nil
+	cfg := notify.Config{
+		Store: &store, Leases: leasePort{p}, Transport: &hooks{p}, Now: p.now, Log: quietLog, Rand: p.w.dice.source(p.name + " notify"),
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: mailKeys},
+	}
+	if p.w.deaths {
+		cfg.Receivers = []notify.Receiver{{URL: deathsURL, Secret: mailKeys, Events: []string{notify.MessageDead}}}
+	}
+	return notify.New(cfg)
+}
+
+// mailLook shows the sender what a sweep reads, as the handler does.
+type mailLook struct {
+	*lane.Store
+	sender *notify.Sender
+}
+
+func (l mailLook) Control(ctx context.Context, number int) (lane.Control, error) {
+	c, err := l.Store.Control(ctx, number)
+	if err == nil {
+		l.sender.Look(ctx, number, c)
+	}
+	return c, err
+}
+
+// hooks are a process's way to receivers, which are slow, refuse, or take an event and lose
+// the answer.
+type hooks struct{ p *process }
+
+func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
+	p, w := h.p, h.p.w
+	if !p.running(r.Context()) {
+		return nil, errLost
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var about struct {
+		Data struct{ Lane, Sequence int64 }
+	} // ids are not the seed's
+	if err := json.Unmarshal(body, &about); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprint("hook ", r.URL.Host, about.Data.Lane, " ", about.Data.Sequence)
+	takes, kind := w.dice.between(name, 5*time.Millisecond, 200*time.Millisecond), 99
+	if !w.calm() {
+		kind = w.dice.below(name+" kind", 10)
+	}
+	if kind == 0 {
+		takes = w.dice.between(name+" slow", 5*time.Second, 20*time.Second)
+	}
+	if !p.wait(r.Context(), takes) || !p.running(r.Context()) {
+		return nil, errLost
+	}
+	status := http.StatusNoContent
+	switch kind {
+	case 1:
+		return nil, errRefused
+	case 2:
+		status = http.StatusInternalServerError
+	case 3:
+		status = http.StatusServiceUnavailable
+	default:
+		w.check.tell(r, body)
+	}
+	if !p.wait(r.Context(), takes) || kind == 4 || !p.running(r.Context()) {
+		return nil, errLost
+	}
+	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+// tell sees a receiver take an event: it must be signed, and true.
+func (c *checker) tell(r *http.Request, body []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var event struct {
+		Type string
+		Data struct {
+			ID    string
+			Stage weir.Stage
+		}
+	}
+	seconds, _ := strconv.ParseInt(r.Header.Get("webhook-timestamp"), 10, 64)
+	unread := json.Unmarshal(body, &event)
+	id, err := weir.ParseID(event.Data.ID)
+	switch {
+	case unread != nil || err != nil || mailKeys.Sign(r.Header.Get("webhook-id"), time.Unix(seconds, 0), body) != r.Header.Get("webhook-signature"):
+		c.failed("told", "an event that is not signed, or about no message: %s", body)
+		return
+	case event.Type != "message."+string(event.Data.Stage), !event.Data.Stage.Final():
+		c.failed("told", "the event %s", body)
+	}
+	c.true(id, event.Data.Stage)
+	to := r.URL.String() + " " + id.String()
+	if c.told[to] == nil {
+		c.told[to] = map[weir.Stage]bool{}
+	}
+	c.counts.Told++
+	if c.told[to][event.Data.Stage] {
+		c.counts.ToldAgain++
+	}
+	c.told[to][event.Data.Stage] = true
+}
+
+// true holds that a message has come to the end that was told. One that was dead may have
+// been replayed since.
+func (c *checker) true(id weir.ID, stage weir.Stage) {
+	st, err := c.store.Status(context.Background(), id)
+	if err != nil || st.Stage != stage && stage != weir.Dead {
+		c.failed("told", "seq %d of lane %d was told to be %s and is %s: %v", id.Seq, id.Lane, stage, st.Stage, err)
+	}
+}
+
+// toldAll holds, in the end, that everybody was told, and that nothing is left to be told.
+func (c *checker) toldAll(ctx context.Context) {
+	if c.first != nil {
+		return
+	}
+	for n := range c.w.lanes {
+		for _, f := range c.lane(n).log {
+			st, err := c.store.Status(ctx, f.id)
+			if err != nil {
+				c.failed("lost", "%v", err)
+				return
+			}
+			id := f.id.String()
+			if st.Message.Callback != "" && !c.told[hookURL+" "+id][st.Stage] {
+				c.failed("untold", "seq %d of lane %d is %s, and was not called back", f.id.Seq, f.id.Lane, st.Stage)
+			}
+			if c.w.deaths && st.Stage == weir.Dead && !c.told[deathsURL+" "+id][weir.Dead] {
+				c.failed("untold", "nobody was told of the death of seq %d of lane %d", f.id.Seq, f.id.Lane)
+			}
+		}
+		page, err := c.w.account.Table().Range(ctx, storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, n), From: "n_", To: "n_~"})
+		if err != nil || len(page.Rows) > 0 {
+			c.failed("untold", "lane %d has %d events left without a note of them: %v", n, len(page.Rows), err)
+		}
+	}
+	for to := range c.told {
+		if !strings.HasPrefix(to, hookURL) && !c.w.deaths {
+			c.failed("told", "%s was told", to)
+		}
+	}
+}
