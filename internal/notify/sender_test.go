@@ -251,7 +251,28 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 	}
 }
 
-// Faults of every kind: nothing is lost, and two processes do not tell twice for nothing.
+// A look that fails has seen nothing: what comes of the events on their way meanwhile does not
+// make the outbox an empty one.
+func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(3 * time.Second); return 200, nil, nil })
+		w.end(weir.Delivered, w.file(hook))
+		sleep(time.Second)
+		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "n_" }, storagetest.Fault{Kind: storagetest.FailBefore})
+		w.end(weir.Delivered, w.file(hook))
+		sleep(3 * time.Second)
+		if n, noted := w.rows(); n != 1 || !noted {
+			t.Errorf("%d rows left, noted: %v", n, noted)
+		}
+		sleep(time.Minute)
+		if w.empty(); len(w.receiver.all()) != 2 {
+			t.Errorf("%d told", len(w.receiver.all()))
+		}
+	})
+}
+
+// Two processes that look after one outbox do not tell anybody twice.
 func TestSender_TwoProcessesShareAnOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a, b := w.start(), w.start()

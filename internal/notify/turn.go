@@ -125,6 +125,7 @@ func (t *turn) queued() int {
 
 // look reads what is due and puts it into the hosts' queues.
 func (t *turn) look() error {
+	t.stale, t.seen = true, t.s.Now() // until it has seen them
 	if !t.fresh {
 		control, err := t.store.Control(t.ctx, t.at.lane)
 		if err != nil {
@@ -132,8 +133,9 @@ func (t *turn) look() error {
 		}
 		t.note = control.Mail()
 	}
-	t.fresh, t.stale, t.more, t.next, t.seen = false, false, false, time.Time{}, t.s.Now()
+	t.fresh = false
 	if t.note == "" {
+		t.stale, t.more, t.next = false, false, time.Time{}
 		t.desk.note("", 0)
 		return nil
 	}
@@ -141,7 +143,7 @@ func (t *turn) look() error {
 	if err != nil {
 		return err
 	}
-	t.more, t.next = box.More, box.Next
+	t.stale, t.more, t.next = false, box.More, box.Next
 	t.desk.note(t.note, box.Seen)
 	for _, m := range box.Due {
 		if !t.known[rowOf(m)] {
