@@ -3,6 +3,7 @@ package openapitest_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,7 +118,14 @@ func TestTransport(t *testing.T) {
 	if get("/api/none?code=s3cret"); len(told) != 1 || strings.Contains(told[0], "s3cret") || !strings.Contains(told[0], "/api/none") {
 		t.Errorf("%q", told)
 	}
+	if n := len(transport.Missing()); n != len(transport.Document.Operations()) {
+		t.Errorf("%d operations are missing before anything was asked", n)
+	}
+	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") || len(transport.Missing()) != len(transport.Document.Operations())-1 {
+		t.Errorf("missing: %v", transport.Missing())
+	}
 	stop()
+	told = told[:1]
 	if get("/api/none"); len(told) != 1 || len(transport.Others()) != 1 {
 		t.Errorf("%q, others %q", told, transport.Others())
 	}

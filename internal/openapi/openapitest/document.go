@@ -117,10 +117,12 @@ func (d *Document) checkEach(v any) error {
 func (d *Document) Operations() []string {
 	var out []string
 	for _, o := range d.operations {
-		out = append(out, o.method+" "+strings.Join(o.path, "/"))
+		out = append(out, o.name())
 	}
 	return out
 }
+
+func (o *operation) name() string { return o.method + " " + strings.Join(o.path, "/") }
 
 // resolve gives an object, or what it refers to, with its place.
 func (d *Document) resolve(v any, place string) (map[string]any, string) {

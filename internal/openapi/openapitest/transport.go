@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -16,6 +17,7 @@ type Transport struct {
 	mu      sync.Mutex
 	reports map[string]func(string) // by host and port
 	other   []string                // differences nobody wanted to hear of
+	done    map[string]bool         // operations that were answered with a 2xx
 }
 
 // Watch has the differences of one host reported, until the function it gives is called.
@@ -40,6 +42,13 @@ func (t *Transport) Others() []string {
 	return t.other
 }
 
+// Missing gives the operations that were never answered with a 2xx.
+func (t *Transport) Missing() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(t.Document.Operations(), func(o string) bool { return t.done[o] })
+}
+
 // RoundTrip implements http.RoundTripper. An answer that breaks off is not checked.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
@@ -59,10 +68,25 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(received))
+	t.note(r, resp.StatusCode)
 	for _, text := range t.Document.Check(Exchange{Request: r, Sent: sent, Status: resp.StatusCode, Header: resp.Header, Received: received}) {
 		t.report(r.URL.Host, describe(r.Method, r.URL, resp.StatusCode)+": "+text)
 	}
 	return resp, nil
+}
+
+// note remembers what went well.
+func (t *Transport) note(r *http.Request, status int) {
+	o, known := t.Document.find(r.Method, r.URL.EscapedPath())
+	if !known || status >= http.StatusMultipleChoices {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done == nil {
+		t.done = map[string]bool{}
+	}
+	t.done[o.name()] = true
 }
 
 func (t *Transport) report(host, text string) {
