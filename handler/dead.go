@@ -223,10 +223,12 @@ func (a *away) deadShowCommand() *cobra.Command {
 
 func (a *away) showDead(m *remote.Message, body []byte) {
 	a.story(m)
+	last := ""
 	for _, t := range m.AttemptLog {
-		if t.Answer != "" {
+		if t.Answer != "" && t.Answer != last { // most often it says the same each time
 			a.print("\nThe CMS's answer to attempt %d:", t.Number)
 			fmt.Fprint(a.stdout, plainLines(t.Answer))
+			last = t.Answer
 		}
 	}
 	a.print("\nThe body, %d bytes:", len(body))

@@ -130,7 +130,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 	t.Run("DryRun", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
-		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitDone, "12 messages of 3 keys are meant; 1 would be refused. It may take 1m1s.\n", "")
+		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitDone, "It is about 12 messages of 3 keys; 1 would be refused. It may take 1m1s.\n", "")
 		if got := f.requests(); got != `POST /api/replays {"filter":{"fingerprint":"0123456789ab"},"dryRun":true}` {
 			t.Errorf("asked\n%s", got)
 		}

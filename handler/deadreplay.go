@@ -172,11 +172,11 @@ func (a *away) tellPlan(plan remote.Answer[remote.Plan]) error {
 		return a.document(map[string]any{"plan": plan.JSON})
 	}
 	p := plan.Value
-	least := ""
+	about := "It is about"
 	if !p.Complete {
-		least = "at least "
+		about = "It is about at least"
 	}
-	a.print("%s%s of %s are meant; %d would be refused. It may take %s.", least, number(p.Count, "message"), number(p.Keys, "key"), p.Refused,
+	a.print("%s %s of %s; %d would be refused. It may take %s.", about, number(p.Count, "message"), number(p.Keys, "key"), p.Refused,
 		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -149,8 +150,8 @@ func versionText(version string) string {
 // outcomeText says what an attempt came to.
 func outcomeText(t remote.Attempt) string {
 	text := string(t.Outcome)
-	if t.Status != 0 {
-		text += fmt.Sprintf(", %d", t.Status)
+	if status := strconv.Itoa(t.Status); t.Status != 0 && !strings.HasPrefix(t.Reason, status) {
+		text += ", " + status
 	}
 	return text + colon(t.Reason)
 }

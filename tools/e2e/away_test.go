@@ -86,13 +86,13 @@ func TestOperator_ByCommands(t *testing.T) {
 	errors := s.away("dead", "list", "--errors")
 	errors.says(t, 0, `(?s)^LAST .*  [0-9a-f]{12}  1      1     article   500  \S`, "")
 	fingerprint := strings.Fields(strings.Split(errors.stdout, "\n")[1])[2]
-	s.away("dead", "show", id).says(t, 0, `(?s)is dead\.\n.*attempt 5, .*: retry, 500: .*\ndead|dead: .*<article path="/file/1"`, "")
+	s.away("dead", "show", id).says(t, 0, `(?s)is dead\.\n.*attempt 5, .*: retry: 500 .*dead: 500 .*<article path="/file/1"`, "")
 	s.away("dead", "show", id, "--body").says(t, 0, `^<article path="/file/1" version="1"><title>T</title></article>$`, "")
 
 	s.faults(`{}`)
 	s.away("pause", "--all", "--reason", "a try").says(t, 0, `(?s)^PAUSED .*lane 0 .*resumed +a try\n$`, "")
 	s.away("pauses").says(t, 0, `lane 0 .*a try`, "")
-	s.away("dead", "replay", "--fingerprint", fingerprint, "--dry-run").says(t, 0, `^1 message of 1 key are meant; 0 would be refused\. It may take \S+\.\n$`, "")
+	s.away("dead", "replay", "--fingerprint", fingerprint, "--dry-run").says(t, 0, `^It is about 1 message of 1 key; 0 would be refused\. It may take \S+\.\n$`, "")
 	s.away("dead", "replay", id).says(t, 0, `the replay is asked for`, "")
 	s.eventually("the replay is granted", 30*time.Second, func() bool {
 		return s.away("status", id).stdout != "" && !strings.Contains(s.away("status", id).stdout, "is dead")
@@ -103,7 +103,7 @@ func TestOperator_ByCommands(t *testing.T) {
 	s.away("dead", "replay", id).says(t, 4, "", `409 Conflict`)
 	s.away("status", "AQABL714SFvJDd7dAA").says(t, 3, "", `404 Not Found`)
 
-	s.away("dead", "replay", "--all", "--yes").says(t, 0, `^0 messages of 0 keys `, "")
+	s.away("dead", "replay", "--all", "--yes").says(t, 0, `^It is about 0 messages of 0 keys; `, "")
 	s.faults(`{"failPath":"/file/9"}`)
 	write(t, filepath.Join(dir, "9.xml"), `<article path="/file/9" version="1"><title>T</title></article>`, 0o600)
 	s.away("send", "--wait", filepath.Join(dir, "9.xml")).says(t, 1, `1 dead`, `is dead`)
