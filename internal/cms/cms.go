@@ -233,6 +233,15 @@ func text(body []byte) string {
 	return strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "\uFFFD")
 }
 
+// idempotencyKey is the message's id. An edited body is no repeat of what was accepted, which
+// the CMS may know under the id: its number goes behind that.
+func idempotencyKey(m *weir.Message) string {
+	if m.Edition == 0 {
+		return m.Public().String()
+	}
+	return m.Public().String() + "." + strconv.Itoa(m.Edition)
+}
+
 // request makes the request of a delivery.
 func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, error) {
 	m := d.Message
@@ -250,7 +259,7 @@ func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, e
 		req.Header.Set(name, value)
 	}
 	for name, value := range map[string]string{
-		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Idempotency-Key": id, "Weir-Key": url.PathEscape(m.Key), "Weir-Contract": url.PathEscape(m.Contract),
+		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key), "Weir-Contract": url.PathEscape(m.Contract),
 		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10), "Weir-Attempt": strconv.Itoa(d.Attempt),
 	} {
 		if value != "" {

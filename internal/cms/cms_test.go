@@ -123,6 +123,18 @@ func TestClient_Send(t *testing.T) {
 			}
 		}
 	})
+	t.Run("AnEditedBodyIsNoRepeat", func(t *testing.T) {
+		t.Parallel()
+		var got string
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Idempotency-Key") }))
+		defer server.Close()
+		d := delivery()
+		d.Message.Edition = 2
+		newClient(t, server.URL).Send(t.Context(), d)
+		if want := d.Message.ID.String() + ".2"; got != want {
+			t.Errorf("Idempotency-Key %q, want %q", got, want)
+		}
+	})
 	t.Run("ARedirectToALoginPageIsNotFollowed", func(t *testing.T) {
 		t.Parallel()
 		var logins atomic.Int32

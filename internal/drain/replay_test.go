@@ -416,7 +416,7 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		}
 		edit([]byte("good"), "a title")
 		st := w.status(id)
-		if st.Stage != weir.Delivered || st.EditNote != "a title" || st.EditedAt.IsZero() || st.Replays != 3 || st.Message.Version != "4" {
+		if st.Message.Edition != 3 || st.Stage != weir.Delivered || st.EditNote != "a title" || st.EditedAt.IsZero() || st.Replays != 3 || st.Message.Version != "4" {
 			t.Errorf("%+v", st)
 		}
 		edited, err := w.store.LoadEdited(t.Context(), id)
@@ -424,7 +424,7 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			t.Errorf("%+v, %v", edited, err)
 		}
 		accepted, err := w.store.Load(t.Context(), id)
-		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" || accepted.Version != "3" || accepted.Size != 3 {
+		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" || accepted.Version != "3" || accepted.Size != 3 || accepted.Edition != 0 {
 			t.Errorf("%+v, %v", accepted, err)
 		}
 		if n := w.blobs(); n != 0 {

@@ -37,5 +37,5 @@ func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message
 // accepted makes the entry one of the message before it was edited.
 func (e *Entry) accepted() {
 	e.edited = false
-	e.Message.Version, e.Message.ContentType, e.Message.Size = e.row.string("Version"), e.row.string("ContentType"), int(e.row.int("Size"))
+	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = e.row.string("Version"), e.row.string("ContentType"), int(e.row.int("Size")), 0
 }

@@ -163,7 +163,7 @@ func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
 		"FinishedAt": never, "NextAttemptAt": never}
 	if w.Edits() {
 		maps.Copy(v, w.edit)
-		v["EditedAt"] = at
+		v["EditedAt"], v["Edition"] = at, int64(e.Message.Edition+1)
 		e.Message.Version = values{w.edit}.string("EditedVersion")
 	}
 	c.Tail(func(t *Tail) { t.Counts.Dead-- })

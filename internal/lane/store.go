@@ -128,7 +128,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	}
 	edited := !v.since("EditedAt").IsZero()
 	if edited {
-		m.Version, m.ContentType, m.Size = v.string("EditedVersion"), v.string("EditedType"), int(v.int("EditedSize"))
+		m.Version, m.ContentType, m.Size, m.Edition = v.string("EditedVersion"), v.string("EditedType"), int(v.int("EditedSize")), int(v.int("Edition"))
 	}
 	st := weir.Status{
 		Message: m, Stage: weir.Stage(v.string("Stage")), Attempts: attempts, AttemptCount: int(v.int("AttemptCount")),
@@ -173,7 +173,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 // thinColumns are a message's columns without its body and its attempts.
 var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent", "Callback",
 	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place",
-	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize"}
+	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize", "Edition"}
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {

@@ -471,6 +471,8 @@ func (c *checker) content(f *filed, r *request) {
 	}
 	n, err := numberOf(r.body)
 	switch {
+	case r.edition != f.editions:
+		c.failed("content", "%s sent seq %d of lane %d under the name of edition %d, which is %d", r.p.name, f.id.Seq, f.id.Lane, r.edition, f.editions)
 	case err != nil || n >= len(c.expected) || r.body != cmp.Or(f.edited, string(c.expected[n].message.Body)):
 		c.failed("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q", r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
 	case c.expected[n].key != f.key || c.expected[n].key != r.key, f.number >= 0 && f.number != n:

@@ -27,6 +27,7 @@ type request struct {
 	body    string
 	fence   int64
 	attempt int
+	edition int       // of an edited body
 	sent    time.Time // by the process
 	began   time.Time // at the CMS
 	status  int       // as the CMS meant to answer
@@ -117,7 +118,7 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !p.running(r.Context()) {
 		return nil, errLost
 	}
-	id, err := weir.ParseID(r.Header.Get("Idempotency-Key"))
+	id, _, err := idempotencyKey(r)
 	if err != nil || r.URL.Path != "/content" {
 		w.check.fail("redirect", "%s sent a request to %s", p.name, r.URL)
 		return nil, errRefused
@@ -148,6 +149,18 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchange(r, id, string(body), plan)
 }
 
+// idempotencyKey reads whose request it is.
+func idempotencyKey(r *http.Request) (id weir.ID, edition int, err error) {
+	name, number, edited := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
+	if edited {
+		edition, err = strconv.Atoi(number)
+	}
+	if err == nil {
+		id, err = weir.ParseID(name)
+	}
+	return id, edition, err
+}
+
 // enter counts the requests that are under way.
 func (p *process) enter(n int) {
 	p.mu.Lock()
@@ -164,6 +177,7 @@ func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*h
 	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, sent: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
+	_, req.edition, _ = idempotencyKey(r)
 	name := fmt.Sprint("trip ", id.Lane, " ", id.Seq)
 	stood := r.Context().Err() != nil // it stood still before it could send; the rest takes no time
 	if trip := w.dice.between(name, 50*time.Microsecond, 2*time.Millisecond); !stood && !p.wait(r.Context(), trip) {

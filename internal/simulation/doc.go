@@ -11,7 +11,9 @@
 // the sweep; storage whose every operation may fail before or after it was done, hang, or
 // arrive late; a CMS that is slow, refuses, is down, redirects, loses connections, or
 // still works on what its client has given up. Upstreams send again what was not answered
-// with 202, give messages due times, cancel and move them; a schedule recurs. After a while the faults end, and everything has to come to rest.
+// with 202, give messages due times, cancel and move them; operators replay and edit what
+// is dead; a schedule recurs. After a while the faults end, and everything has to come to
+// rest.
 //
 // # What is held
 //

@@ -20,11 +20,12 @@ import (
 
 // replaying is what the checker knows of a message's replays.
 type replaying struct {
-	wished  bool // one waits in storage
-	force   bool // and is to be done in any case
-	replays int
-	base    int    // attempts before the last one
-	edited  string // what is sent in place of what was submitted; "" = that
+	wished   bool // one waits in storage
+	force    bool // and is to be done in any case
+	replays  int
+	base     int    // attempts before the last one
+	edited   string // what is sent in place of what was submitted; "" = that
+	editions int    // how often that was changed
 }
 
 // replays draws how much of that a seed has.
@@ -172,6 +173,7 @@ func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any
 		c.failed("content", "seq %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 	}
 	f.edited = string(body)
+	f.editions++
 	if f.edit {
 		text, _ := v["EditedVersion"].(string)
 		f.version, _ = weir.ParseVersion(text)

@@ -43,9 +43,10 @@ type Message struct {
 	AcceptedAt  time.Time
 	Body        []byte // byte for byte as accepted; nil where only the rest was read
 	Size        int    // bytes of the body
+	Edition     int    // how often an operator gave it another body; 0 = it is as accepted
 }
 
-// Public is the id that the upstream was given, which is also the CMS's Idempotency-Key. It
+// Public is the id that the upstream was given, which also begins the CMS's Idempotency-Key. It
 // stays the same wherever a message is moved.
 func (m *Message) Public() ID {
 	if m.Origin.IsZero() {
