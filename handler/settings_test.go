@@ -91,8 +91,9 @@ func TestLoadSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, reason, _ := p.calendar.At(at); reason != closed {
-				t.Errorf("at %s it is closed by %q, want %q", moment, reason, closed)
+			f := p.checkCalendar(at)
+			if _, reason, _ := p.calendar.At(at); reason != closed || (closed != "") != strings.HasPrefix(f.detail, "closed ("+closed+") until 202") {
+				t.Errorf("at %s it is closed by %q, want %q; told %q", moment, reason, closed, f.detail)
 			}
 		}
 	})

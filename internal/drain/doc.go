@@ -19,7 +19,10 @@
 // that wait for a retry with the messages held behind; gate knows whether the CMS may be
 // sent something and whether a failure is the message's or the CMS's; committer writes
 // decisions in order, in batches. agenda is what is known of the scheduled messages: to
-// serve is to grant wishes (wishes.go) and to release what falls due (release.go).
+// serve is to grant wishes (wishes.go) and to release what falls due (release.go). pauses are
+// the operator's, of the lane and of single keys: they come with each read of the control
+// rows. What the log has of a paused key is put aside into its line, so that the others go
+// on; its blocks keep their own times, and the pause stands in front of them.
 //
 // # Invariants
 //
@@ -33,6 +36,7 @@
 //     refusal of a commit means that the lane is lost.
 //   - A replayed message goes in front of what waits of its key, never behind what was
 //     delivered, unless by force. The retry that it goes in front of keeps its time.
+//   - Nothing is sent on news of the pauses that are older than a second and a half.
 //   - At most 64 outcomes are uncommitted: that is all a crash can repeat.
 //
 // # Failure

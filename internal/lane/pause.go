@@ -77,13 +77,15 @@ func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
 	if c.Tail.PausedUntil.After(now) {
 		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"
 	}
-	for _, p := range c.Pauses(now) {
-		if p.Key == "" {
-			return p.Ends(), fmt.Sprintf("lane %d is paused (%s): resume it", p.Lane, p.Reason)
-		}
-		return p.Ends(), fmt.Sprintf("key %q is paused (%s): resume it", p.Key, p.Reason)
+	pauses := c.Pauses(now)
+	if len(pauses) == 0 {
+		return time.Time{}, ""
 	}
-	return time.Time{}, ""
+	p := pauses[0]
+	if p.Key == "" {
+		return p.Ends(), fmt.Sprintf("lane %d is paused (%s): resume it", p.Lane, p.Reason)
+	}
+	return p.Ends(), fmt.Sprintf("key %q is paused (%s): resume it", p.Key, p.Reason)
 }
 
 // Pause stops a lane, or a key in its lane, or changes such a pause. A holder sends nothing
