@@ -1,0 +1,236 @@
+// Package deploy_test holds the alert rules and the dashboard against the metrics that the
+// program really has.
+package deploy_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"weir/internal/drain"
+	"weir/internal/telemetry"
+	"weir/internal/weir"
+)
+
+// rules is Prometheus's format of a rule file.
+type rules struct {
+	Groups []struct {
+		Name     string `yaml:"name"`
+		Interval string `yaml:"interval"`
+		Rules    []rule `yaml:"rules"`
+	} `yaml:"groups"`
+}
+
+type rule struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+type counts struct{}
+
+func (counts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 1} }
+func (counts) Failures() map[string]int64 { return nil }
+
+// families are all the metrics there are, once something has happened.
+func families(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: counts{}, Now: time.Now})
+	m.Attempted(0, &weir.Message{}, weir.Result{Status: 200}, weir.OutcomeDelivered)
+	m.Lease(0, drain.LeaseTaken)
+	m.Saw(0, telemetry.LaneView{})
+	gathered, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]*dto.MetricFamily{}
+	for _, f := range gathered {
+		known[f.GetName()] = f
+		if f.GetType() == dto.MetricType_HISTOGRAM {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				known[f.GetName()+suffix] = f
+			}
+		}
+	}
+	return known
+}
+
+// added are the labels that scraping and histograms add.
+var added = []string{"job", "instance", "le"}
+
+// labels are those of a metric.
+func labels(f *dto.MetricFamily) []string {
+	names := slices.Clone(added)
+	for _, l := range f.Metric[0].Label {
+		names = append(names, l.GetName())
+	}
+	return names
+}
+
+// check parses an expression and finds what it asks for that there is not.
+func check(known map[string]*dto.MetricFamily, expr string) error {
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		f := known[v.Name]
+		if f == nil {
+			errs = append(errs, fmt.Errorf("there is no metric %s", v.Name))
+			return nil
+		}
+		for _, m := range v.LabelMatchers {
+			if m.Name != model.MetricNameLabel && !slices.Contains(labels(f), m.Name) {
+				errs = append(errs, fmt.Errorf("%s has no label %s", v.Name, m.Name))
+			}
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func TestCheck_FindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	known := families(t)
+	for _, expr := range []string{"sum(", "weir_lane_depth", `weir_lane_waiting{stage="dead"}`, "rate(weir_lane_waiting)"} {
+		if check(known, expr) == nil {
+			t.Errorf("%s: nothing is wrong", expr)
+		}
+	}
+	if err := check(known, `histogram_quantile(0.5, sum by (le) (rate(weir_delivery_lag_seconds_bucket{job="a"}[5m])))`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	var r rules
+	if err := yaml.UnmarshalWithOptions(read(t, "alerts.yaml"), &r, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	known, runbook, seen := families(t), anchors(t), map[string]bool{}
+	for _, g := range r.Groups {
+		duration(t, g.Name, g.Interval)
+		for _, a := range g.Rules {
+			if err := check(known, a.Expr); err != nil || seen[a.Alert] || a.Alert == "" {
+				t.Errorf("%s: %v, seen before: %v", a.Alert, err, seen[a.Alert])
+			}
+			seen[a.Alert] = true
+			if a.For != "" {
+				duration(t, a.Alert, a.For)
+			}
+			if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) {
+				t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
+			}
+			annotations(t, a)
+			if url, ok := strings.CutPrefix(a.Annotations["runbook_url"], "docs/operations.md#"); !ok || !runbook[url] {
+				t.Errorf("%s: the runbook has no section %q", a.Alert, a.Annotations["runbook_url"])
+			}
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("only %d alerts", len(seen))
+	}
+}
+
+func duration(t *testing.T, name, text string) {
+	t.Helper()
+	if _, err := model.ParseDuration(text); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// annotations hold what an alert tells, as templates that Prometheus fills in.
+func annotations(t *testing.T, a rule) {
+	t.Helper()
+	same := func(v any) any { return v }
+	funcs := template.FuncMap{"humanize": same, "humanizeDuration": same, "humanizePercentage": same}
+	for _, name := range []string{"summary", "description", "runbook_url"} {
+		text := a.Annotations[name]
+		filled, err := template.New(name).Funcs(funcs).Parse("{{ $labels := .Labels }}{{ $value := .Value }}" + text)
+		if err == nil {
+			err = filled.Execute(&strings.Builder{}, map[string]any{"Labels": map[string]string{}, "Value": 1.0})
+		}
+		if text == "" || err != nil {
+			t.Errorf("%s: %s %q: %v", a.Alert, name, text, err)
+		}
+	}
+}
+
+// anchors are the sections of the runbook, as links name them.
+func anchors(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "../docs/operations.md")), -1) {
+		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		found[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return found
+}
+
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	var d struct {
+		Title       string
+		Annotations struct{ List []struct{ Expr string } }
+		Panels      []struct {
+			ID      int
+			Type    string
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(read(t, "grafana.json"), &d); err != nil {
+		t.Fatal(err)
+	}
+	known, ids, exprs := families(t), map[int]bool{}, []string{}
+	for _, a := range d.Annotations.List {
+		exprs = append(exprs, a.Expr)
+	}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %d %q: no title, nothing shown, or its id is another's", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			exprs = append(exprs, target.Expr)
+		}
+	}
+	fill := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$job", ".*")
+	for _, expr := range exprs {
+		if err := check(known, fill.Replace(expr)); err != nil {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+	if len(exprs) < 20 {
+		t.Errorf("only %d expressions", len(exprs))
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
