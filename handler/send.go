@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ type sending struct {
 	progress *progress
 
 	mu    sync.Mutex
-	sent  []sent // accepted, in no order
+	sent  []*sent // accepted, in no order
 	count counts
 	fatal error // why all was stopped
 }
@@ -81,6 +82,7 @@ type sent struct {
 	Error     string           `json:"error,omitempty"`
 	Status    int              `json:"status,omitempty"`
 	Problems  []remote.Problem `json:"problems,omitempty"`
+	told      bool
 }
 
 // counts is the summary.
@@ -101,6 +103,9 @@ func (s *sending) run(ctx context.Context) error {
 	s.progress.close()
 	if s.wait > 0 && ctx.Err() == nil {
 		s.awaitAll(ctx)
+	}
+	for _, r := range s.sent {
+		s.tell(r) // where it was stopped before its end was known
 	}
 	return s.summary(ctx)
 }
@@ -138,7 +143,10 @@ func (s *sending) one(ctx, finishing context.Context, file string) {
 	if s.stopped() != nil {
 		return
 	}
-	body, err := s.content(file)
+	body, err := s.content(ctx, file)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		s.settle(sent{File: file, Error: err.Error()}, func(c *counts) { c.Unread++ })
 		return
@@ -196,16 +204,20 @@ func (s *sending) settle(r sent, counted func(*counts)) {
 	counted(&s.count)
 	s.count.NotSent--
 	if r.ID != "" {
-		s.sent = append(s.sent, r)
+		s.sent = append(s.sent, &r)
 	}
 	if r.ID == "" || s.wait == 0 {
-		s.tell(r)
+		s.tell(&r)
 	}
 	s.progress.add()
 }
 
-// tell tells about a file: in JSON all, else what went wrong.
-func (s *sending) tell(r sent) {
+// tell tells about a file, once: in JSON all, else what went wrong.
+func (s *sending) tell(r *sent) {
+	if r.told {
+		return
+	}
+	r.told = true
 	switch {
 	case s.json:
 		s.progress.aside(func() { _ = s.document(r) }) // strings and numbers always encode
@@ -225,15 +237,18 @@ func (s *sending) awaitAll(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
 	until := time.Now().Add(s.wait)
-	each(ctx, s.parallel, s.sent, func(ctx, _ context.Context, r sent) {
+	each(ctx, s.parallel, s.sent, func(ctx, _ context.Context, r *sent) {
 		m, err := s.awaitFinal(ctx, r.ID, time.Until(until))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil {
-			r.Stage = m.Value.Stage
-		} else if s.fatal == nil && ctx.Err() == nil {
-			s.fatal = err
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.fatal = cmp.Or(s.fatal, err)
+			return
 		}
+		r.Stage = m.Value.Stage
 		s.count.Stages[r.Stage]++
 		s.tell(r)
 		s.progress.add()

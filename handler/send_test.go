@@ -253,3 +253,37 @@ func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 		t.Errorf("after %s", took)
 	}
 }
+
+func TestSend_InterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	in, dir := newIntake(t), files(t, 5)
+	in.ends = "queued"
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in.spoil = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			cancel()
+		}
+		return false
+	}
+	s, stdout, stderr := in.shell()
+	d := done{s.run(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	if lines := d.lines(t); d.code != exitFailed || len(lines) != 6 || lines[4]["stage"] != "queued" || lines[5]["summary"] == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
+	t.Parallel()
+	in := newIntake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, stdout, stderr := in.shell()
+	r, w := io.Pipe()
+	s.stdin = r
+	go func() {
+		w.Write([]byte("<a>")) // is read, and its end never comes
+		cancel()
+	}()
+	done{s.run(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitFailed, "1 not sent", "interrupted")
+	w.Close()
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -46,17 +47,34 @@ func filesOf(args []string) ([]string, error) {
 	return files, nil
 }
 
-// content reads a file.
-func (s *sending) content(file string) ([]byte, error) {
-	in := s.stdin
+// content reads a file. Standard input is not waited for when ctx ends.
+func (s *sending) content(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		in = f
+		return readAll(f)
 	}
+	type result struct {
+		body []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		body, err := readAll(s.stdin)
+		read <- result{body, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-read:
+		return r.body, r.err
+	}
+}
+
+func readAll(in io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(body) > maxFile {
 		err = fmt.Errorf("is over %d bytes", maxFile)
