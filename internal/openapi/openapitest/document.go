@@ -124,6 +124,18 @@ func (d *Document) Operations() []string {
 
 func (o *operation) name() string { return o.method + " " + strings.Join(o.path, "/") }
 
+// Function says which function serves an operation, and whether it asks for no key.
+func (d *Document) Function(name string) (function string, keyless bool) {
+	for _, o := range d.operations {
+		if o.name() == name {
+			function, _ = o.self["x-function"].(string)
+			security, own := o.self["security"].([]any)
+			return function, own && len(security) == 1 && len(object(security[0])) == 0
+		}
+	}
+	return "", false
+}
+
 // resolve gives an object, or what it refers to, with its place.
 func (d *Document) resolve(v any, place string) (map[string]any, string) {
 	o := object(v)
