@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/notify"
+	"weir/internal/replay"
 )
 
 // receiver is somebody who is told what happens.
@@ -86,7 +87,7 @@ func (p *Program) callbacks() notify.Callbacks {
 // newNotifier makes what tells others, and has the store use it.
 func (p *Program) newNotifier(store *lane.Store) *notify.Sender {
 	receivers, _ := p.settings.receivers()
-	sender := notify.New(notify.Config{Store: store, Leases: p.account.Leases(), Receivers: receivers, Callbacks: p.callbacks(), Now: time.Now, Log: p.log})
+	sender := notify.New(notify.Config{Store: store, Leases: p.account.Leases(), Receivers: receivers, Callbacks: p.callbacks(), Observer: p.notified, Now: time.Now, Log: p.log})
 	store.Mailer = sender
 	return sender
 }
@@ -102,6 +103,31 @@ func (p *Program) startNotifier(ctx context.Context, store *lane.Store) *notify.
 		}
 	}()
 	return sender
+}
+
+// eventsWaiting is how many wait to be told, as far as this process knows.
+func (p *Program) eventsWaiting() int {
+	if s := p.notifier.Load(); s != nil {
+		return s.Waiting()
+	}
+	return 0
+}
+
+// replayFinished tells that a bulk replay is over.
+func (p *Program) replayFinished(j replay.Job) {
+	s := p.notifier.Load()
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*storageRetry)
+	defer cancel()
+	err := s.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
+	if err != nil { // what storage did not answer may be written: the same again does no harm
+		err = s.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
+	}
+	if err != nil {
+		p.log.Error("notify: the end of a replay is not told", "err", err)
+	}
 }
 
 // closeNotifier sends what is due, and ends.

@@ -41,6 +41,7 @@ type Program struct {
 	client    *cms.Client
 	counter   *azure.Counter
 	metrics   *telemetry.Metrics
+	notified  *notify.Metrics
 	calendar  *calendar.Calendar
 	export    *telemetry.Export // nil = nothing is sent to a collector
 	instance  string            // of the platform; empty = not on one
@@ -80,6 +81,7 @@ func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
 	}
 	p.metrics = p.newMetrics()
+	p.notified = notify.NewMetrics(p.metrics.Registry, p.eventsWaiting)
 	if settings.Storage != "" {
 		p.account, wrong.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
 	}

@@ -97,6 +97,30 @@ func TestLoadSettings(t *testing.T) {
 			}
 		}
 	})
+	t.Run("Notify", func(t *testing.T) {
+		t.Parallel()
+		text := minimal + `
+notify:
+  - { url: "https://ops.example.com/weir", secret: ${NOTIFY}, events: [message.dead, lane.behind], contracts: [article], behindBy: 1h }
+callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALLBACKS}" }
+`
+		const key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+		s, err := loadSettings(env(t, text, "NOTIFY", key, "CALLBACKS", key+" "+key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		receivers, _ := s.receivers()
+		callbacks, _ := s.callbacks()
+		if r := receivers[0]; r.BehindBy != time.Hour || r.PausedFor != 10*time.Minute || r.AllowPrivate || !slices.Equal(r.Contracts, []string{"article"}) {
+			t.Errorf("%+v", r)
+		}
+		if err := callbacks.Check("https://a.example.org/x"); err != nil {
+			t.Error(err)
+		}
+		if text := fmt.Sprintf("%v %+v %#v", s, receivers, callbacks); strings.Contains(text, "MfKQ") {
+			t.Error(text)
+		}
+	})
 	t.Run("SecretsDoNotPrint", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
@@ -133,6 +157,11 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"CalendarZone":   {minimal + "calendar: { timezone: Mars }\n", "calendar: timezone"},
 		"CalendarDay":    {minimal + "calendar: { closed: [{ name: a, days: [someday], from: 1:00, to: 2:00 }] }\n", "someday"},
 		"CalendarField":  {minimal + "calendar: { opened: [] }\n", "opened"},
+		"NotifyURL":      {minimal + "notify: [{ url: \"http://x.example/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, events: [message.dead] }]\n", "notify[0].url"},
+		"NotifySecret":   {minimal + "notify: [{ url: \"https://x.example/\", events: [message.dead] }]\n", "notify[0].secret"},
+		"NotifyContract": {minimal + "notify: [{ url: \"https://x.example/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, events: [message.dead], contracts: [none] }]\n", "no contract \"none\""},
+		"CallbackSecret": {minimal + "callbacks: { allowedHosts: [x.example] }\n", "callbacks.secret"},
+		"CallbackHost":   {minimal + "callbacks: { allowedHosts: [\"*\"], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }\n", "callbacks.allowedHosts"},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

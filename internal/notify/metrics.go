@@ -1,0 +1,19 @@
+package notify
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count what becomes of events. They are an Observer.
+type Metrics struct{ tries *prometheus.CounterVec }
+
+// NewMetrics adds its collectors to a registry. waiting tells how many events wait.
+func NewMetrics(registry prometheus.Registerer, waiting func() int) *Metrics {
+	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_notifications_total",
+		Help: "Tries to tell receivers of events, by what came of them: told, retry, gone, given_up or dropped."}, []string{"event", "outcome"})}
+	registry.MustRegister(m.tries, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_notifications_waiting",
+		Help: "Events in the outboxes that this instance looks after, at least: of each it counts the first few hundred."},
+		func() float64 { return float64(waiting()) }))
+	return m
+}
+
+// Notified implements Observer.
+func (m *Metrics) Notified(event, outcome string) { m.tries.WithLabelValues(event, outcome).Inc() }
