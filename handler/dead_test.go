@@ -177,8 +177,8 @@ func TestDeadReplay_Matching(t *testing.T) {
 	t.Run("DeadAgain", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
-		f.answers("GET /api/replays/r1", 200, job("done", strings.Replace(all, `"deadAgain":0`, `"deadAgain":2`, 1)))
-		f.run("dead", "replay", "--all", "--yes", "--wait").is(t, exitFailed, "2 dead again", "dead again: 2 messages")
+		f.answers("GET /api/replays/r1", 200, job("done", strings.NewReplacer(`"deadAgain":0`, `"deadAgain":2`, `"otherwise":0`, `"otherwise":1`, `"skipped":0`, `"skipped":3`).Replace(all)))
+		f.run("dead", "replay", "--all", "--yes", "--wait").is(t, exitFailed, "1 refused, 3 not dead any more; 11 delivered, 2 dead again, 1 superseded, cancelled or gone, 0 waiting", "dead again: 2 messages")
 	})
 }
 

@@ -207,8 +207,15 @@ func (a *away) tellJob(job remote.Answer[remote.Job]) error {
 		return nil
 	}
 	j := job.Value
-	a.print("Replay %s is %s%s: %d matched, %d replayed, %d refused; %d delivered, %d dead again, %d waiting.",
-		plain(j.ID), plain(j.State), colon(j.StopReason), j.Matched, j.Replayed, j.Refused, j.Delivered, j.DeadAgain, j.Waiting)
+	skipped, otherwise := "", ""
+	if j.Skipped > 0 {
+		skipped = fmt.Sprintf(", %d not dead any more", j.Skipped)
+	}
+	if j.Otherwise > 0 {
+		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
+	}
+	a.print("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
+		plain(j.ID), plain(j.State), colon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (c *Client) Errors(ctx context.Context, limit int) (Answer[ErrorList], erro
 	return get[ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
-// Replay has a dead message delivered again, as it was accepted.
+// Replay has a dead message delivered again, as it was accepted, or corrected last.
 func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[Message], error) {
 	return read[Message](ctx, c, request{method: http.MethodPost, path: message(id) + "/replay", query: forced(force)})
 }

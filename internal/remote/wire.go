@@ -114,6 +114,8 @@ type Job struct {
 	Refused    int    `json:"refused"`
 	Delivered  int    `json:"delivered"`
 	DeadAgain  int    `json:"deadAgain"`
+	Otherwise  int    `json:"otherwise"` // ended
+	Skipped    int    `json:"skipped"`
 	Waiting    int    `json:"waiting"`
 	StopReason string `json:"stopReason"`
 }
