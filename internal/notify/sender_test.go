@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/notify"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
@@ -262,6 +263,26 @@ func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "n_" }, storagetest.Fault{Kind: storagetest.FailBefore})
 		w.end(weir.Delivered, w.file(hook))
 		sleep(3 * time.Second)
+		if n, noted := w.rows(); n != 1 || !noted {
+			t.Errorf("%d rows left, noted: %v", n, noted)
+		}
+		sleep(time.Minute)
+		if w.empty(); len(w.receiver.all()) != 2 {
+			t.Errorf("%d told", len(w.receiver.all()))
+		}
+	})
+}
+
+// What could not be read to be told stays in the outbox, and its note with it, though all
+// the rest was told.
+func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(time.Second); return 200, nil, nil })
+		ids := []weir.ID{w.file(hook), w.file(hook)}
+		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.Place(ids[0].Seq) }, storagetest.Fault{Kind: storagetest.FailBefore})
+		w.end(weir.Delivered, ids...)
+		sleep(1500 * time.Millisecond)
 		if n, noted := w.rows(); n != 1 || !noted {
 			t.Errorf("%d rows left, noted: %v", n, noted)
 		}

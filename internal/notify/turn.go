@@ -36,6 +36,7 @@ type turn struct {
 	note  storage.ETag    // as of before the last look; empty = the outbox was found empty
 	fresh bool            // it was read just now
 	stale bool            // there may be rows that were not seen
+	left  bool            // some of what was in hand was not sent, and stays
 	more  bool            // there are rows due that were not seen
 	next  time.Time       // when the first falls due of those that are not
 	seen  time.Time       // when it looked last
@@ -263,8 +264,10 @@ func (t *turn) takeIn(a answer) error {
 		t.s.Log.Error("notify: the message was removed before its event was told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage))
 		t.done(a.Mail, outcomeDropped)
 	case a.err != nil:
+		t.left = true
 		return a.err
 	case a.cut:
+		t.left = true
 	case a.ok:
 		t.s.Log.Info("notify: told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "attempt", a.Tries+1, "status", a.status)
 		t.done(a.Mail, outcomeTold)
@@ -306,7 +309,7 @@ func (t *turn) write() error {
 		return nil
 	}
 	note := t.note
-	if t.stale || t.more || t.flying > 0 || t.queued() > 0 || len(t.later) > 0 || !t.next.IsZero() {
+	if t.stale || t.left || t.more || t.flying > 0 || t.queued() > 0 || len(t.later) > 0 || !t.next.IsZero() {
 		note = ""
 	}
 	var quiet bool
