@@ -135,6 +135,9 @@ func TestPause_Key(t *testing.T) {
 				if got := w.delivered("a"); len(got) != 0 {
 					t.Errorf("%v of a were sent", got)
 				}
+				if c := w.control(); c.Tail.NextDue.IsZero() || !c.Tail.DueAt().IsZero() {
+					t.Errorf("the next is due at %s, people are told %s", c.Tail.NextDue, c.Tail.DueAt())
+				}
 				w.resume(p, "a")
 				w.post("a", "after", kind)
 				w.settled(time.Minute)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/weir"
 )
 
 // Head is the receivers' control row.
@@ -92,6 +93,15 @@ func (c Control) Work(now time.Time) bool {
 		return false
 	}
 	return c.Head.Next > c.Tail.Cursor || c.Touched() || dueBy(c.Tail.NextDue, now.Add(c.Tail.lead()))
+}
+
+// DueAt is NextDue for people: what waits below the cursor goes on then by itself. Zero =
+// nothing does, or only once its key is resumed.
+func (t Tail) DueAt() time.Time {
+	if t.NextDue.Before(weir.Forever) {
+		return t.NextDue
+	}
+	return time.Time{}
 }
 
 // Touched says whether a wish waits, or a scheduled message has another moment.

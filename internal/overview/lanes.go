@@ -87,7 +87,7 @@ func (o *Overview) lane(ctx context.Context, number int) (Lane, error) {
 	now := o.Now()
 	l := Lane{
 		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.Waiting(), Exact: true,
-		Held: c.Tail.Open, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.NextDue,
+		Held: c.Tail.Open, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now), Halt: o.halt(c, now),
 	}
 	if l.Waiting > 0 {
