@@ -183,9 +183,6 @@ func (s *Store) About(ctx context.Context, lane int, m Mail) (weir.Status, error
 // PutOff is mail as it is to stand in the outbox from now on; Next must be later than it was.
 type PutOff struct{ Was, Is Mail }
 
-// mailAtOnce is how many of them one transaction takes.
-const mailAtOnce = (storage.MaxOps - 1) / 2
-
 // Mailed takes mail out of the outbox and puts other mail off. Where all is gone with that,
 // note is the version of the note to be removed with it; empty = it stays. Mail that is
 // not there any more is passed over. It can be repeated after any error. quiet says that the

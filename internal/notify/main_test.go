@@ -91,6 +91,13 @@ func (r *receiver) all() []told {
 	return append([]told(nil), r.log...)
 }
 
+// atOnce is how many requests there were at a time, at most.
+func (r *receiver) atOnce() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most
+}
+
 func takes(status int) func(*http.Request) (int, http.Header, error) {
 	return func(*http.Request) (int, http.Header, error) { return status, nil, nil }
 }

@@ -27,11 +27,10 @@ type hook struct {
 	slow   time.Duration
 	tries  int
 	told   map[string]map[string]string // by message: by webhook-id, the type
-	first  map[string]time.Time         // by message
 }
 
 func newHook(t *testing.T) *hook {
-	h := &hook{t: t, status: http.StatusNoContent, told: map[string]map[string]string{}, first: map[string]time.Time{}}
+	h := &hook{t: t, status: http.StatusNoContent, told: map[string]map[string]string{}}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
@@ -57,7 +56,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.tries++
 	if status/100 == 2 && slow == 0 {
 		if h.told[event.Data.ID] == nil {
-			h.told[event.Data.ID], h.first[event.Data.ID] = map[string]string{}, time.Now()
+			h.told[event.Data.ID] = map[string]string{}
 		}
 		h.told[event.Data.ID][id] = event.Type
 	}
@@ -88,12 +87,6 @@ func (h *hook) of(id string) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.told[id]
-}
-
-func (h *hook) firstOf(id string) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.first[id]
 }
 
 func (h *hook) host() string { return strings.TrimPrefix(h.URL, "http://") }
