@@ -67,7 +67,7 @@ func TestState(t *testing.T) {
 		if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
 			t.Error("nothing was found")
 		}
-		b.Do(chromedp.Reload())
+		b.Reload()
 	}
 	if n := browser.Eval[int](b, "[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
 		t.Errorf("%d addresses do not carry the key on", n)

@@ -26,15 +26,16 @@ type page struct {
 	Styles  string   // addresses of the assets
 	Script  string
 
-	key  string // of the function view, as the address has it
-	self *url.URL
-	code int
-	mu   sync.Mutex // of Unread
+	key   string // of the function view, as the address has it
+	known string // in an update: the version of the body that the page shows
+	self  *url.URL
+	code  int
+	mu    sync.Mutex // of Unread
 }
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {
 	q := r.URL.Query()
-	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), self: r.URL, code: http.StatusOK,
+	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), known: q.Get("known"), self: r.URL, code: http.StatusOK,
 		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
 	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
 		p.Theme = theme
@@ -90,6 +91,7 @@ func join(path string, q url.Values) string {
 func (p *page) With(name, value string) string {
 	q := p.self.Query()
 	q.Del(name)
+	q.Del("known")
 	if value != "" {
 		q.Set(name, value)
 	}

@@ -16,6 +16,7 @@ type storyView struct {
 	M          Message
 	Look       look
 	Events     []event
+	WithBody   bool
 	Body       []token
 	BodyCut    bool
 	BodyError  string
@@ -25,6 +26,14 @@ type storyView struct {
 	DifferenceCut bool
 	CanReplay     bool
 	CanCancel     bool
+}
+
+// BodyVersion changes with the body that is sent.
+func (v *storyView) BodyVersion() string {
+	if v.Edited {
+		return iso(v.M.EditedAt)
+	}
+	return "accepted"
 }
 
 // Which names the body that is sent.
@@ -62,6 +71,10 @@ func (d *Dashboard) story(ctx context.Context, p *page, r *http.Request) (view, 
 	v := &storyView{page: p, M: m, Look: stageLook(m.Stage), Edited: !m.EditedAt.IsZero(), CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
 	v.Events = story(m, p.Now)
+	if p.known == v.BodyVersion() {
+		return v, nil // an update: the reader has the body
+	}
+	v.WithBody = true
 	reading := d.reading(ctx, p)
 	reading.do("the body", func() error {
 		text, err := d.Messages.Body(ctx, id, v.Edited)
@@ -121,6 +134,8 @@ func attempts(m Message) []event {
 		}
 		if i > 0 && a.Number > m.Attempts[i-1].Number+1 {
 			e.Gap = plural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
+		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected {
+			e.Gap = "dead, then replayed"
 		}
 		events = append(events, e)
 	}
@@ -141,6 +156,9 @@ func outcome(m Message) []event {
 		return []event{{At: m.FinishedAt, Look: l, Title: "Superseded by a newer version", Link: m.SupersededBy}}
 	}
 	e := event{Look: l, Title: "Waits", Text: m.WaitsFor}
+	if m.Replays > 0 {
+		e.Title = "Waits, having been replayed"
+	}
 	if m.Position > 0 {
 		e.Facts = append(e.Facts, fact{"place in its key's line", count(m.Position)})
 	}

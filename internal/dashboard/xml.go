@@ -92,6 +92,7 @@ const maxIndent = 20
 // it is, for its spaces can mean something.
 func pretty(text string) []token {
 	in := tokens(text)
+	ends := mixed(in)
 	var out []token
 	depth := 0
 	newline := func() {
@@ -108,7 +109,7 @@ func pretty(text string) []token {
 			depth--
 		}
 		newline()
-		if end := mixed(in, i); end > i {
+		if end, whole := ends[i]; whole {
 			out = append(out, in[i:end]...)
 			i = end - 1
 			continue
@@ -127,30 +128,30 @@ func opens(t token) bool {
 
 func closes(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// mixed gives the end of the element that begins at i, where text stands directly in it, and
-// i where none does.
-func mixed(in []token, i int) int {
-	if !opens(in[i]) {
-		return i
+// mixed gives, for each element in which text stands directly or nothing at all, its end by
+// its beginning.
+func mixed(in []token) map[int]int {
+	type element struct {
+		begin int
+		text  bool
 	}
-	depth, text := 0, false
-	for j := i; j < len(in); j++ {
-		switch t := in[j]; {
+	ends := map[int]int{}
+	var around []element
+	for i, t := range in {
+		switch {
 		case opens(t):
-			depth++
-		case closes(t):
-			depth--
-		case depth == 1 && (t.Class == dataToken || t.Class == textToken && strings.TrimSpace(t.Text) != ""):
-			text = true
-		}
-		if depth == 0 {
-			if text || j == i+1 { // or it is empty
-				return j + 1
+			around = append(around, element{begin: i})
+		case closes(t) && len(around) > 0:
+			e := around[len(around)-1]
+			around = around[:len(around)-1]
+			if e.text || i == e.begin+1 {
+				ends[e.begin] = i + 1
 			}
-			return i
+		case len(around) > 0 && (t.Class == dataToken || t.Class == textToken && strings.TrimSpace(t.Text) != ""):
+			around[len(around)-1].text = true
 		}
 	}
-	return i
+	return ends
 }
 
 // diffLine is a line of a unified difference.

@@ -47,7 +47,6 @@ func TestDashboard_AnOperatorsDay(t *testing.T) {
 	b.Type("#edit [name=note]", "by hand")
 	b.Click("#edit button")
 	b.Until("it is delivered", text("#stage")+" === 'delivered'")
-	b.Reload()
 	b.Until("the difference is shown", text(".diff")+".includes('+  <title>Mended</title>') && "+text(".diff")+".includes('-  <title>')")
 
 	b.Visit("/api/dashboard/errors" + code)

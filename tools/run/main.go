@@ -174,6 +174,7 @@ Weir is running.
 
   messages   http://127.0.0.1:%[1]d/api/messages   (POST)
   health     http://127.0.0.1:%[1]d/api/health
+  operator   http://127.0.0.1:%[1]d/api/dashboard  (the page; open it in a browser)
   demo CMS   http://127.0.0.1:%[2]d/               (items as a page; /stats as JSON)
 
 Try:

@@ -79,7 +79,9 @@
   // done; then regions in use are replaced too.
   async function refresh(fresh) {
     try {
-      const answer = await fetch(location.href, { cache: fresh ? "reload" : "default", signal: AbortSignal.timeout(15000) });
+      const address = new URL(location.href), versioned = document.querySelector("[data-version]");
+      if (versioned) address.searchParams.set("known", versioned.dataset.version);
+      const answer = await fetch(address, { cache: fresh ? "reload" : "default", signal: AbortSignal.timeout(15000) });
       if (!answer.ok) throw new Error(String(answer.status));
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"), fresh);
       say("Updated every " + document.body.dataset.refresh + " s.", false);

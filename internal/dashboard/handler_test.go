@@ -1,0 +1,174 @@
+package dashboard_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/dashboard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/dashboard"+path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestDashboard_Headers(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(newBusy())
+	for name, path := range pages {
+		w := get(d, path)
+		want := http.StatusOK
+		if name == "missing" {
+			want = http.StatusNotFound
+		}
+		h := w.Header()
+		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Cache-Control") != "no-store" ||
+			h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", name, w.Code, h)
+		}
+		policy := h.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"} {
+			if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
+				t.Errorf("%s: %s", name, policy)
+			}
+		}
+		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(w.Body.String()); elsewhere != "" {
+			t.Errorf("%s loads or links %s", name, elsewhere)
+		}
+	}
+}
+
+func TestDashboard_Assets(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(newEmpty())
+	page := get(d, "").Body.String()
+	for _, asset := range []struct{ address, kind string }{{`href="/api/dashboard(/assets/app\.css\?v=\w+)"`, "text/css"}, {`src="/api/dashboard(/assets/app\.js\?v=\w+)"`, "text/javascript"}} {
+		found := regexp.MustCompile(asset.address).FindStringSubmatch(page)
+		if found == nil {
+			t.Fatalf("%s is not on the page", asset.address)
+		}
+		w := get(d, found[1])
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
+			t.Errorf("%s: %d %v", found[1], w.Code, w.Header())
+		}
+	}
+	for _, path := range []string{"/assets/NOTICE", "/assets/..%2fhandler.go", "/assets/app.css.gz"} {
+		if w := get(d, path); w.Code != 404 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 || strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
+		t.Errorf("of another version: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestDashboard_WrongParameters(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(newBusy())
+	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404, "/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
+		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// slow is a source whose lanes take their time, and that counts who asks.
+type slow struct {
+	*fake
+	asked atomic.Int32
+	ends  chan struct{}
+}
+
+func (s *slow) Lanes(ctx context.Context) (dashboard.Report, error) {
+	s.asked.Add(1)
+	select {
+	case <-s.ends:
+		return s.fake.Lanes(ctx)
+	case <-ctx.Done():
+		return dashboard.Report{}, ctx.Err()
+	}
+}
+
+func (s *slow) dashboard() *dashboard.Dashboard {
+	cfg := newDashboard(s.fake).Config
+	cfg.Lanes = s
+	return dashboard.New(cfg)
+}
+
+func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{fake: newBusy(), ends: make(chan struct{})}
+		began := time.Now()
+		w := get(s.dashboard(), "")
+		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
+			t.Errorf("%d after %s", w.Code, took)
+		}
+		body := w.Body.String()
+		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most", "nightly-report", "Throughput"} {
+			if !strings.Contains(body, part) {
+				t.Errorf("%q is missing", part)
+			}
+		}
+		if strings.Contains(body, "balanced") {
+			t.Error("it knows that the books balance")
+		}
+	})
+}
+
+func TestDashboard_ReadsOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{fake: newBusy(), ends: make(chan struct{})}
+		d := s.dashboard()
+		for range 20 {
+			go func() {
+				if w := get(d, ""); strings.Contains(w.Body.String(), "Could not be read") {
+					t.Error("not read")
+				}
+			}()
+		}
+		synctest.Wait()
+		close(s.ends)
+		synctest.Wait()
+		if n := s.asked.Load(); n != 1 {
+			t.Errorf("asked %d times for 20 readers", n)
+		}
+		get(d, "")
+		get(d, "", "Cache-Control", "no-cache")
+		if n := s.asked.Load(); n != 2 {
+			t.Errorf("asked %d times, with one who wants nothing old", n)
+		}
+		s.change(func() {})
+		if get(d, ""); s.asked.Load() != 3 {
+			t.Error("what is five seconds old is shown")
+		}
+	})
+}
+
+func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(newBusy())
+	for path, bodies := range map[string]bool{
+		"/messages/" + id(1): true, "/messages/" + id(1) + "?known=accepted": false, "/messages/" + id(40) + "?known=accepted": true,
+	} {
+		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
