@@ -46,6 +46,13 @@ func (f *fake) change(change func()) {
 	change()
 }
 
+// pass lets time pass.
+func (f *fake) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.later += d
+}
+
 // told gives a piece of the data.
 func told[T any](f *fake, piece *T) (T, error) {
 	f.mu.Lock()

@@ -150,11 +150,13 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 			t.Errorf("asked %d times for 20 readers", n)
 		}
 		get(d, "")
+		s.pass(time.Second)
+		get(d, "")
 		get(d, "", "Cache-Control", "no-cache")
 		if n := s.asked.Load(); n != 2 {
 			t.Errorf("asked %d times, with one who wants nothing old", n)
 		}
-		s.change(func() {})
+		s.pass(5 * time.Second)
 		if get(d, ""); s.asked.Load() != 3 {
 			t.Error("what is five seconds old is shown")
 		}

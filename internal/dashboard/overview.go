@@ -87,7 +87,7 @@ func (d *Dashboard) overview(ctx context.Context, p *page, r *http.Request) (vie
 	v.sum()
 	v.CMS = newHealth(past.Sum, v.Report.Lanes)
 	v.Meter = newMeter(past.Sum)
-	v.Charts = charts(past.Steps, chosen.step)
+	v.Charts = charts(past.Steps, chosen.step, p.Now)
 	v.Jobs = running(v.Jobs)
 	if n := len(v.Clusters.Clusters); n > maxClusters {
 		v.Clusters.Clusters, v.More = v.Clusters.Clusters[:maxClusters], n-maxClusters
@@ -158,21 +158,23 @@ func newHealth(s Step, lanes []Lane) health {
 	return h
 }
 
-// charts draws the steps. The last one is not over yet: its counts would look like a fall,
-// so they are left out while there are others.
-func charts(steps []Step, step time.Duration) []chart {
+// charts draws the steps. The last one is not over yet: it counts for the time it has had, and
+// is left out while that is too short to tell anything.
+func charts(steps []Step, step time.Duration, now time.Time) []chart {
+	if n := len(steps) - 1; n > 0 && now.Sub(steps[n].At) < step/4 {
+		steps = steps[:n]
+	}
 	if len(steps) == 0 {
 		return nil
-	}
-	if len(steps) > 1 {
-		steps = steps[:len(steps)-1]
 	}
 	times := make([]time.Time, len(steps))
 	for i, s := range steps {
 		times[i] = s.At
 	}
-	minutes := step.Minutes()
-	perMinute := func(n int64) float64 { return float64(n) / minutes }
+	perMinute := func(s Step, n int64) float64 {
+		length := max(min(step, now.Sub(s.At)), time.Second)
+		return float64(n) / length.Minutes()
+	}
 	of := func(name, class string, text func(float64) string, value func(Step) float64) series {
 		s := series{Name: name, Class: class}
 		for _, step := range steps {
@@ -185,9 +187,9 @@ func charts(steps []Step, step time.Duration) []chart {
 		return s
 	}
 	flow := []series{
-		of("accepted", "s-accepted", rate, func(s Step) float64 { return perMinute(s.Accepted) }),
-		of("delivered", "s-delivered", rate, func(s Step) float64 { return perMinute(s.Delivered) }),
-		of("dead", "s-dead", rate, func(s Step) float64 { return perMinute(s.Dead) }),
+		of("accepted", "s-accepted", rate, func(s Step) float64 { return perMinute(s, s.Accepted) }),
+		of("delivered", "s-delivered", rate, func(s Step) float64 { return perMinute(s, s.Delivered) }),
+		of("dead", "s-dead", rate, func(s Step) float64 { return perMinute(s, s.Dead) }),
 	}
 	times3 := []series{
 		of("p50", "s-p50", milliseconds, func(s Step) float64 { return known(s.AttemptP50) }),

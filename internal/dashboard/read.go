@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -47,9 +48,13 @@ func (r *reading) age(age time.Duration) time.Duration {
 	return age
 }
 
+func (r *reading) report(ctx context.Context) (Report, error) {
+	return r.d.lanes.get(ctx, "", r.page.Now, r.age(briefly), r.d.Lanes.Lanes)
+}
+
 func (r *reading) lanes(into *Report) {
 	r.do("the lanes", func() (err error) {
-		*into, err = r.d.lanes.get(r.ctx, "", r.page.Now, r.age(briefly), r.d.Lanes.Lanes)
+		*into, err = r.report(r.ctx)
 		return err
 	})
 }
@@ -63,10 +68,19 @@ func (r *reading) past(s span, into *History) {
 	})
 }
 
-// errors reads what messages died of: for who looks at that, as it is now.
+// errors reads what messages died of. That takes many queries where many are dead: it is
+// read again when more or fewer are than before, and else for who looks at just that.
 func (r *reading) errors(age time.Duration, into *Clusters) {
-	r.do("the errors", func() (err error) {
-		*into, err = r.d.errors.get(r.ctx, "", r.page.Now, r.age(age), r.d.Errors.Errors)
+	r.do("the errors", func() error {
+		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
+		defer cancel()
+		report, _ := r.report(limited) // where it fails, it is said elsewhere
+		dead := ""
+		for _, l := range report.Lanes {
+			dead += strconv.FormatInt(l.Dead, 10) + " "
+		}
+		var err error
+		*into, err = r.d.errors.get(r.ctx, dead, r.page.Now, r.age(age), r.d.Errors.Errors)
 		return err
 	})
 }

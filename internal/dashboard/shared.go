@@ -21,16 +21,21 @@ type call[T any] struct {
 	err   error
 }
 
-// get gives what was read no longer ago than age, or reads it. A reader that gives up leaves
+// maxShared is how many different things are kept of a kind.
+const maxShared = 8
+
+// get gives what was read no longer ago than age, or reads it. One page has one now, so what
+// it reads twice is read once. A reader that gives up leaves
 // the reading to the others; one that failed is not kept.
 func (s *shared[T]) get(ctx context.Context, key string, now time.Time, age time.Duration, read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	c := s.calls[key]
-	if c == nil || c.over() && (c.err != nil || now.Sub(c.began) >= age) {
+	if c == nil || c.over() && (c.err != nil || now.Sub(c.began) > age) {
 		c = &call[T]{done: make(chan struct{}), began: now}
 		if s.calls == nil {
 			s.calls = map[string]*call[T]{}
 		}
+		s.forget()
 		s.calls[key] = c
 		go c.run(context.WithoutCancel(ctx), read)
 	}
@@ -41,6 +46,15 @@ func (s *shared[T]) get(ctx context.Context, key string, now time.Time, age time
 	case <-ctx.Done():
 		var none T
 		return none, ctx.Err()
+	}
+}
+
+// forget makes room; the caller holds the lock.
+func (s *shared[T]) forget() {
+	for key, c := range s.calls {
+		if len(s.calls) >= maxShared && c.over() {
+			delete(s.calls, key)
+		}
 	}
 }
 

@@ -50,14 +50,20 @@ func (r *Recorder) end() {
 			r.waited[number] = l.Waiting
 		}
 	}
+	r.counted = r.bill(r.current)
+	r.closed = append(r.closed, r.current)
+}
+
+// bill adds the storage transactions since the last minute that was put aside, and gives all
+// there were so far.
+func (r *Recorder) bill(m *Minute) map[string]int64 {
 	total := r.counts()
 	for name, n := range total {
 		if d := n - r.counted[name]; d > 0 {
-			r.current.Transactions[name] += d
+			m.Transactions[name] += d
 		}
 	}
-	r.counted = total
-	r.closed = append(r.closed, r.current)
+	return total
 }
 
 // quiet says that a minute need not be kept: nothing was done, and what waits is known.
@@ -127,7 +133,9 @@ func (r *Recorder) take(unfinished bool) []*Minute {
 		all = append(all, m.clone())
 	}
 	if unfinished && !r.quiet(r.current) {
-		all = append(all, r.current.clone())
+		c := r.current.clone()
+		r.bill(c)
+		all = append(all, c)
 	}
 	return all
 }
