@@ -29,8 +29,11 @@ type away struct {
 	client       *remote.Client
 }
 
+const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
+
 // flags adds the flags they all have. The environment is no default, which help would print.
 func (a *away) flags(cmd *cobra.Command) {
+	cmd.Long += "\n\n" + exitHelp
 	cmd.PersistentFlags().StringVar(&a.address, "url", "", "address of Weir, like https://weir.example.net (or WEIR_URL)")
 	cmd.PersistentFlags().StringVar(&a.key, "code", "", "function key (or WEIR_CODE, which other users of the machine do not see)")
 	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")

@@ -168,6 +168,7 @@ func TestAway_Usage(t *testing.T) {
 		"SendParallel":     {"send -p 0 -", "--parallel is 0"},
 		"StatusNoID":       {"status", "accepts 1 arg"},
 		"StatusWait":       {"status x --wait=soon", "invalid argument"},
+		"StatusWaitNone":   {"status x --wait=0s", "more than nothing"},
 		"TailLines":        {"tail -n 101", "0 to 100"},
 		"TailInterval":     {"tail --interval 1ms", "100ms or more"},
 		"Dead":             {"dead", "list, show or replay"},
@@ -213,6 +214,17 @@ func TestAway_Usage(t *testing.T) {
 			t.Errorf("asked all the same: %s", asked)
 		}
 	})
+}
+
+func TestAway_Help(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "pause", "resume", "pauses"} {
+		if d := f.run(strings.Fields(command + " --help")...); d.code != exitDone || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
+			t.Errorf("%s: %+v", command, d)
+		}
+	}
+	f.run("send", "--help").is(t, exitDone, "--wait duration[=forever] ", "")
 }
 
 func TestAway_NotReached(t *testing.T) {

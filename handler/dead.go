@@ -31,6 +31,9 @@ func (s *shell) deadCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return &usage{"give list, show or replay"} }}
 	a.flags(cmd)
 	cmd.AddCommand(a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand())
+	for _, each := range cmd.Commands() {
+		each.Long += "\n\n" + exitHelp
+	}
 	return cmd
 }
 

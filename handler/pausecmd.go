@@ -102,7 +102,7 @@ func (s *shell) resumeCommand() *cobra.Command {
 
 func (s *shell) pausesCommand() *cobra.Command {
 	a := &away{shell: s}
-	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says.", Args: cobra.NoArgs}
 	a.flags(cmd)
 	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
 		list, err := a.client.Pauses(ctx)

@@ -34,8 +34,9 @@ const grace = 5 * time.Second
 
 // sendFlags are the flags of send.
 type sendFlags struct {
-	parallel     int
-	giveUp, wait time.Duration
+	parallel int
+	giveUp   time.Duration
+	wait     waiting
 }
 
 func (s *shell) sendCommand() *cobra.Command {
@@ -101,7 +102,7 @@ func (s *sending) run(ctx context.Context) error {
 	s.progress = s.newProgress("sent", len(s.files))
 	each(ctx, s.parallel, s.files, s.one, func() bool { return s.stopped() != nil })
 	s.progress.close()
-	if s.wait > 0 && ctx.Err() == nil {
+	if s.wait.Duration > 0 && ctx.Err() == nil {
 		s.awaitAll(ctx)
 	}
 	for _, r := range s.sent {
@@ -206,7 +207,7 @@ func (s *sending) settle(r sent, counted func(*counts)) {
 	if r.ID != "" {
 		s.sent = append(s.sent, &r)
 	}
-	if r.ID == "" || s.wait == 0 {
+	if r.ID == "" || s.wait.Duration == 0 {
 		s.tell(&r)
 	}
 	s.progress.add()
@@ -236,7 +237,7 @@ func (s *sending) tell(r *sent) {
 func (s *sending) awaitAll(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
-	until := time.Now().Add(s.wait)
+	until := time.Now().Add(s.wait.Duration)
 	each(ctx, s.parallel, s.sent, func(ctx, _ context.Context, r *sent) {
 		m, err := s.awaitFinal(ctx, r.ID, time.Until(until))
 		s.mu.Lock()

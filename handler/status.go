@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,21 +27,49 @@ const (
 )
 
 func (s *shell) statusCommand() *cobra.Command {
-	a, wait := &away{shell: s}, time.Duration(0)
+	a, wait := &away{shell: s}, waiting{}
 	cmd := &cobra.Command{Use: "status ID", Short: "Tell where a message is", Long: statusHelp, Args: cobra.ExactArgs(1)}
 	a.flags(cmd)
 	addWait(cmd, &wait, "wait until the message is final")
-	cmd.RunE = a.runs(func(ctx context.Context, args []string) error { return a.status(ctx, args[0], wait) })
+	cmd.RunE = a.runs(func(ctx context.Context, args []string) error { return a.status(ctx, args[0], wait.Duration) })
 	return cmd
 }
 
-// forever is what --wait means by itself.
-const forever = 100 * 365 * 24 * time.Hour
+// waiting is how long --wait waits. Without a value it is for ever.
+type waiting struct{ time.Duration }
+
+const (
+	forever     = "forever"
+	foreverTime = 100 * 365 * 24 * time.Hour
+)
+
+// Set implements pflag.Value.
+func (w *waiting) Set(text string) (err error) {
+	if text == forever {
+		w.Duration = foreverTime
+		return nil
+	}
+	if w.Duration, err = time.ParseDuration(text); err == nil && w.Duration <= 0 {
+		err = errors.New("must be more than nothing")
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (w *waiting) Type() string { return "duration" }
+
+// String implements pflag.Value.
+func (w *waiting) String() string {
+	if w.Duration == 0 {
+		return ""
+	}
+	return w.Duration.String()
+}
 
 // addWait adds --wait, which may say how long.
-func addWait(cmd *cobra.Command, wait *time.Duration, text string) {
-	cmd.Flags().DurationVar(wait, "wait", 0, text+"; --wait=10m for no longer than that")
-	cmd.Flags().Lookup("wait").NoOptDefVal = forever.String()
+func addWait(cmd *cobra.Command, wait *waiting, text string) {
+	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
+	cmd.Flags().Lookup("wait").NoOptDefVal = forever
 }
 
 func (a *away) status(ctx context.Context, id string, wait time.Duration) error {
