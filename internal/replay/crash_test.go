@@ -16,6 +16,9 @@ func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.die(4, keys...)
 		w.late["/e"] = true
+		if n%2 == 0 {
+			w.takes = 50 * time.Second // the holders were killed, too
+		}
 		p, q := w.start(), w.start()
 		spec := plain
 		spec.RatePerMinute = 90

@@ -38,16 +38,17 @@ type index struct {
 	taken []item            // of the key whose turn it is
 }
 
-// readIndex reads what there is to do in a lane behind p's place there.
+// readIndex reads what there is to do in a lane behind p's place there. What is open may be
+// listed still, where its holder has not seen the wish.
 func readIndex(ctx context.Context, log Log, f Filter, p *place, number int) (*index, error) {
 	x := &index{byKey: map[string][]item{}}
 	err := eachDead(ctx, log, number, p.Seq, func(d lane.DeadRow) bool {
-		if p.means(f, d) {
+		if i := (item{number, d.Seq, diedAt(d)}); p.means(f, d) && !p.isOpen(i) {
 			key := lane.KeyHash(d.Key)
 			if len(x.byKey[key]) == 0 {
 				x.order = append(x.order, key)
 			}
-			x.byKey[key] = append(x.byKey[key], item{number, d.Seq, diedAt(d)})
+			x.byKey[key] = append(x.byKey[key], i)
 		}
 		return true
 	})

@@ -46,6 +46,12 @@ func (i *item) UnmarshalJSON(data []byte) error {
 
 func byPlace(a, b item) int { return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.seq, b.seq)) }
 
+// isOpen says whether a message was replayed, and nothing has come of it yet.
+func (p *place) isOpen(i item) bool {
+	at, found := slices.BinarySearchFunc(p.Open, i, byPlace)
+	return found && p.Open[at] == i
+}
+
 // opened puts a message among the open ones.
 func (p *place) opened(i item) {
 	if at, found := slices.BinarySearchFunc(p.Open, i, byPlace); !found {
