@@ -350,6 +350,62 @@ func TestDrainer_ReplayOrder(t *testing.T) {
 			w.balances(lane.Counts{Delivered: 1, Superseded: 1}, old, newer)
 		})
 	})
+	t.Run("ItCostsNothingWhereNothingDied", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("bad")
+			p := w.start()
+			looks := 0 // into the list of the dead
+			count := func(c storagetest.Call) storagetest.Fault {
+				if c.Op == "Range" && c.Key == "x_" {
+					looks++
+				}
+				return storagetest.Fault{}
+			}
+			p.faults.Set(count)
+			trickle := func(bodies ...string) {
+				for _, body := range bodies {
+					w.post(body, body)
+					p.Wake(0)
+					time.Sleep(time.Minute) // the lane is let go
+				}
+			}
+			trickle("1", "2", "3", "bad", "4", "5")
+			if got := w.rows("l_"); len(got) != 0 || looks != 0 {
+				t.Errorf("noted %v, %d looks by who saw it die", got, looks)
+			}
+			p.close(t)
+			p = w.start()
+			p.faults.Set(count)
+			trickle("6", "7", "8")
+			if got := w.rows("l_"); len(got) != 0 || looks != 1 {
+				t.Errorf("noted %v, %d looks by who did not", got, looks)
+			}
+		})
+	})
+	t.Run("WithMoreDeadKeysThanAreKnown", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			table := w.account.Table()
+			for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // as far behind as they are many
+				var ops []storage.Op
+				for i := range int64(50) {
+					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.Place(seq+i), Values: map[string]any{"Key": lane.Place(seq + i)}})
+				}
+				if _, err := table.Transact(t.Context(), "1.0", ops); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := table.Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Dead": int64(1)}}}); err != nil {
+				t.Fatal(err)
+			}
+			w.post("a", "1")
+			p := w.start()
+			p.Wake(0)
+			time.Sleep(time.Second)
+			if got := w.rows("l_"); len(got) != 1 || got[0] != "l_"+lane.KeyHash("a") {
+				t.Errorf("noted: %v", got)
+			}
+		})
+	})
 	t.Run("NotKnownAfterAnEarlierProgram", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			m := w.moody("1", "2")
