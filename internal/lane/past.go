@@ -21,7 +21,6 @@ type Past struct {
 	store *Store
 	lane  int
 	span  int64 // numbers in the next piece
-	first int64 // the lowest number there is, where that is known
 }
 
 const (
@@ -76,7 +75,7 @@ func (p *Past) piece(ctx context.Context, prefix string, columns []string) ([]st
 		return nil, nil
 	}
 	for {
-		low := max(p.Before-p.span, p.first, 1)
+		low := max(p.Before-p.span, 1)
 		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + Place(low), To: prefix + Place(p.Before), Columns: columns}
 		rows, dense, err := p.read(ctx, q)
 		if err != nil {
@@ -86,11 +85,9 @@ func (p *Past) piece(ctx context.Context, prefix string, columns []string) ([]st
 			p.span = max(p.span/4, pastRows)
 			continue
 		}
-		if p.Before = low; len(rows) == 0 {
-			err = p.findFirst(ctx, prefix)
-		}
+		p.Before = low
 		p.grow(len(rows))
-		return rows, err
+		return rows, nil
 	}
 }
 
@@ -122,24 +119,6 @@ func (p *Past) grow(rows int) {
 	case p.span < pastRows:
 		p.span = min(4*p.span, pastRows)
 	}
-}
-
-// findFirst looks whether anything is left below an empty piece.
-func (p *Past) findFirst(ctx context.Context, prefix string) error {
-	if p.first > 0 || p.Before <= 1 {
-		return nil
-	}
-	page, err := p.store.Table.Range(ctx, storage.Query{Partition: p.store.partition(p.lane), From: prefix, To: prefix + Place(p.Before), Limit: 1, Columns: []string{"Stage"}})
-	if err != nil {
-		return err
-	}
-	p.Looks++
-	if len(page.Rows) == 0 {
-		p.Before = 1
-		return nil
-	}
-	p.first, err = parseSeq(page.Rows[0].Key[len(prefix):])
-	return err
 }
 
 // entriesFrom makes entries of thin m_ rows in the order of the log, those too of which only

@@ -12,6 +12,50 @@ import (
 	"weir/internal/weir"
 )
 
+// relane changes the number of lanes, and gives the world that follows.
+func (w *world) relane(n int) *world {
+	w.t.Helper()
+	fresh := func(lanes int) *lane.Store {
+		return &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: lanes, Now: time.Now}
+	}
+	c := relane.Config{
+		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet, Progress: func(string) {},
+		Drainer: func(s *lane.Store) relane.Drainer {
+			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+				Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
+		},
+	}
+	if err := c.Run(w.t.Context(), n); err != nil {
+		w.t.Fatal(err)
+	}
+	return newWorld(w.t, fresh(n), w.leases)
+}
+
+// TestSearch_OfCopies: copies stand in the order of their old lanes, one lane behind the
+// other, so that the moments of their acceptance rise and fall.
+func TestSearch_OfCopies(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		for i := range 1800 {
+			w.post(fmt.Sprint("scheduled/", i), due(1000*time.Hour))
+			time.Sleep(time.Second)
+		}
+		w = w.relane(1)
+		all := w.everything()
+		began := all[0].Message.AcceptedAt
+		for _, st := range all {
+			if st.Message.AcceptedAt.Before(began) {
+				began = st.Message.AcceptedAt
+			}
+		}
+		for minutes := range 6 {
+			from, to := began.Add(time.Duration(5*minutes)*time.Minute), began.Add(time.Duration(5*minutes+3)*time.Minute)
+			if got := w.find(overview.Filter{From: from, To: to}, 200); len(got) != 180 {
+				t.Errorf("%d of the 180 messages of three minutes", len(got))
+			}
+		}
+	})
+}
+
 // TestSearch_OverEpochs: a change of the number of lanes leaves what is final behind, and
 // copies the rest. All is found, each once, and what was copied where it stands now.
 func TestSearch_OverEpochs(t *testing.T) {
@@ -27,18 +71,7 @@ func TestSearch_OverEpochs(t *testing.T) {
 		}
 		w.drain(time.Minute)
 		for _, n := range []int{2, 5} {
-			c := relane.Config{
-				Store: &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: w.store.Lanes, Now: time.Now}, Leases: w.leases,
-				Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet, Progress: func(string) {},
-				Drainer: func(s *lane.Store) relane.Drainer {
-					return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
-						Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
-				},
-			}
-			if err := c.Run(t.Context(), n); err != nil {
-				t.Fatal(err)
-			}
-			w = newWorld(t, &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: n, Now: time.Now}, w.leases)
+			w = w.relane(n)
 			time.Sleep(time.Hour)
 			for i := range 50 {
 				note(fmt.Sprint("ok/of ", n, " lanes/", i))

@@ -39,9 +39,9 @@ func TestLanes(t *testing.T) {
 	})
 	t.Run("ByStage", func(t *testing.T) {
 		simulate(t, 1, func(t *testing.T, w *world) {
-			for range 3 {
-				w.post("late/a") // the first is tried, the others wait behind it
-			}
+			first := w.post("late/a") // it is tried, the others wait behind it
+			w.post("late/a")
+			w.post("late/a")
 			w.post("late/b")
 			w.post("bad")
 			for range 20 {
@@ -54,8 +54,15 @@ func TestLanes(t *testing.T) {
 			if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 || !l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
 				t.Errorf("%+v", l)
 			}
+			if _, err := w.store.Cancel(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			w.drain(time.Minute) // and the next of its key is tried
+			if l := w.lane(0); l.Retrying != 2 || l.Queued != 1 || l.Counts.Cancelled != 1 {
+				t.Errorf("with the next tried: %+v", l)
+			}
 			w.post("fresh")
-			if l := w.lane(0); l.Queued != 3 {
+			if l := w.lane(0); l.Queued != 2 {
 				t.Errorf("with one in the log: %+v", l)
 			}
 			if looks := w.asked(func() { w.lane(0) }); looks > 5 {
@@ -96,7 +103,7 @@ func TestLanes(t *testing.T) {
 	})
 	t.Run("OldestOfReplayed", func(t *testing.T) {
 		simulate(t, 1, func(t *testing.T, w *world) {
-			id := w.post("bad/late")
+			ids := []weir.ID{w.post("bad/late"), w.post("bad/late", due(time.Second))}
 			w.drain(time.Minute)
 			time.Sleep(48 * time.Hour)
 			w.post("late/a")
@@ -105,11 +112,13 @@ func TestLanes(t *testing.T) {
 			if err := w.store.Pause(t.Context(), weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.store.Replay(t.Context(), id, replay); err != nil {
-				t.Fatal(err)
+			for _, id := range ids {
+				if _, err := w.store.Replay(t.Context(), id, replay); err != nil {
+					t.Fatal(err)
+				}
 			}
 			w.drain(time.Minute)
-			if l := w.lane(0); l.Queued != 1 || l.Retrying != 1 || l.Counts.Dead != 0 || l.OldestAt.Sub(failed).Abs() > 2*time.Second {
+			if l := w.lane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 || l.OldestAt.Sub(failed).Abs() > 2*time.Second {
 				t.Errorf("%+v, want since %v", l, failed)
 			}
 		})

@@ -241,6 +241,18 @@ func TestSearch_IsBounded(t *testing.T) {
 	})
 }
 
+func TestSearch_IsBoundedInOneLane(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.many(16_000, func(i int, m *weir.Message) { m.Body = []byte("<a/>") })
+		var found overview.Found
+		var err error
+		looks := w.asked(func() { found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50, "") })
+		if err != nil || found.Complete || looks > 26 || found.Looked < 9000 {
+			t.Errorf("%d queries, %d rows, complete %v, %v", looks, found.Looked, found.Complete, err)
+		}
+	})
+}
+
 func TestSearch_WhileMessagesCome(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.many(300, func(int, *weir.Message) {})
