@@ -18,7 +18,7 @@
 //	m_<seq>                the message, its stage and its attempts; never moves
 //	n_<when>_<event>_<to>  mail: an event that a receiver is to be told of; see outbox.go
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
-//	r_<block>_<place>      a held message of a blocked key, in order
+//	r_<block>_<place>      a held message of a blocked key, in order; says whether it was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, by time
 //	w_…                    a wish: somebody asks the holder for a change
 //	x_<seq>                a dead message, for listing
