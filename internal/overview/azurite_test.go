@@ -33,7 +33,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	file(1300, func(i int, m *weir.Message) {
+	file(800, func(i int, m *weir.Message) {
 		switch {
 		case i%100 == 0:
 			m.Key = fmt.Sprint("bad/ '", i)
@@ -45,7 +45,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 			m.Contract, m.Body = "picture", []byte("<a>Needle</a>")
 		}
 	})
-	w.drained(1300)
+	w.drained(800)
 	middle := time.Now().UTC()
 	file(30, func(int, *weir.Message) {})
 	all := w.everything()
@@ -74,11 +74,11 @@ func TestOverview_OnAzurite(t *testing.T) {
 	}
 	sum := overview.Sum(lanes)
 	retrying := lanes[0].Retrying + lanes[1].Retrying
-	if sum.Accepted != 1330 || sum.Counts.Dead != 13 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 25 {
+	if sum.Accepted != 830 || sum.Counts.Dead != 8 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 15 {
 		t.Errorf("%+v", lanes)
 	}
 	clusters, err := w.all.Clusters(t.Context(), 10)
-	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 13 || clusters.List[0].Keys != 13 {
+	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 8 || clusters.List[0].Keys != 8 {
 		t.Errorf("%+v, %v", clusters, err)
 	}
 	held := w.find(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)

@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/overview"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -55,10 +56,10 @@ func TestClusters(t *testing.T) {
 
 func TestClusters_AreBounded(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		for range 25 {
-			w.many(1000, func(i int, m *weir.Message) { m.Key = fmt.Sprint("bad/", i) })
+		w.rows("x_", 25_000, map[string]any{"Key": "bad", "Contract": "article", "DiedAt": time.Now(), "Reason": "asset 1 is missing"})
+		if _, err := w.store.Table.Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Dead": int64(25_000)}}}); err != nil {
+			t.Fatal(err)
 		}
-		w.drain(time.Hour)
 		var all overview.Clusters
 		var err error
 		looks := w.asked(func() { all, err = w.all.Clusters(t.Context(), 50) })

@@ -243,7 +243,7 @@ func TestSearch_IsBounded(t *testing.T) {
 
 func TestSearch_IsBoundedInOneLane(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.many(16_000, func(i int, m *weir.Message) { m.Body = []byte("<a/>") })
+		w.rows("m_", 16_000, map[string]any{"Stage": "queued", "Contract": "article", "Nonce": "00112233445566778899", "AcceptedAt": time.Now()})
 		var found overview.Found
 		var err error
 		looks := w.asked(func() { found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50, "") })

@@ -127,6 +127,7 @@ func (w *world) drained(n int64) {
 				}
 				left -= c.Tail.Cursor - 1
 			}
+			time.Sleep(50 * time.Millisecond) // storage has other things to do
 		}
 	})
 }
@@ -147,6 +148,25 @@ func (w *world) while(f func()) {
 	if err := d.Close(ctx); err != nil {
 		w.t.Fatalf("close: %v", err)
 	}
+}
+
+// rows writes rows of a log or an index of lane 0, from number 1 on, as if they had been
+// there for long.
+func (w *world) rows(prefix string, n int, values map[string]any) {
+	w.t.Helper()
+	transact := func(ops []storage.Op) {
+		if _, err := w.store.Table.Transact(w.t.Context(), "1.0", ops); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	var ops []storage.Op
+	for seq := range n {
+		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.Place(int64(seq+1)), Values: values}); len(ops) == storage.MaxOps {
+			transact(ops)
+			ops = ops[:0]
+		}
+	}
+	transact(append(ops, storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": int64(n + 1)}}))
 }
 
 func (w *world) status(id weir.ID) weir.Status {
