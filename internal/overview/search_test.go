@@ -135,7 +135,7 @@ func TestSearch_FindsWhatThereIs(t *testing.T) {
 		t.Run(fmt.Sprint(lanes, "Lanes"), func(t *testing.T) {
 			simulate(t, lanes, func(t *testing.T, w *world) {
 				dice := rand.New(rand.NewPCG(1, uint64(lanes)))
-				w.fill(1500, dice)
+				w.fill(800, dice)
 				all := w.everything()
 				byStage := map[weir.Stage]int{}
 				for _, st := range all {
