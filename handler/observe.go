@@ -7,7 +7,6 @@ import (
 	"weir/internal/drain"
 	"weir/internal/history"
 	"weir/internal/lane"
-	"weir/internal/overview"
 	"weir/internal/weir"
 )
 
@@ -48,7 +47,7 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 // seen takes in what a sweep read of a lane.
 func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lane.Control) {
 	now := time.Now()
-	oldest, err := (&overview.Overview{Store: store, Now: time.Now}).Oldest(ctx, number, c)
+	oldest, err := store.Oldest(ctx, number, c)
 	if err != nil {
 		p.log.Warn("sweep: oldest not known", "lane", number, "err", err)
 	}

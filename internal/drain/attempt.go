@@ -107,10 +107,7 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 // waitsSince is when the attempt that comes now could have been made, if nothing had been in
 // its way.
 func waitsSince(e *lane.Entry) time.Time {
-	since := e.Message.AcceptedAt
-	if e.Message.DueAt.After(since) {
-		since = e.Message.DueAt
-	}
+	since := e.WaitsSince()
 	if n := len(e.Attempts); n > 0 {
 		if last := e.Attempts[n-1]; last.At.Add(last.Duration).After(since) {
 			since = last.At.Add(last.Duration)
@@ -201,7 +198,7 @@ func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome 
 	}
 	at, stage := r.finishedAt(), finalStage(outcome)
 	r.note(c, ch, stage)
-	r.finished(&c.entry.Message, stage, at)
+	r.finished(c.entry, stage, at)
 	if stage == weir.Dead && r.Store.Mailer != nil {
 		ch.Tell(c.entry, stage, at, r.Store.Mailer.Dead(c.entry.Message.Contract))
 	}

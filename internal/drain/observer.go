@@ -3,6 +3,7 @@ package drain
 import (
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
@@ -24,7 +25,7 @@ type Final struct {
 	Stage      weir.Stage
 	Contract   string    // "" where a superseded message was not read
 	AcceptedAt time.Time // zero where a superseded message was not read
-	DueAt      time.Time // zero where it was not scheduled
+	Since      time.Time // from when on it could have been delivered: accepted, due, or asked to be replayed
 	At         time.Time
 }
 
@@ -47,6 +48,6 @@ func (unobserved) Finished(int, Final)                                     {}
 func (unobserved) Lease(int, LeaseEvent)                                   {}
 
 // finished tells the observer of a message whose entry is at hand.
-func (r *run) finished(m *weir.Message, stage weir.Stage, at time.Time) {
-	r.Observer.Finished(r.lane, Final{Stage: stage, Contract: m.Contract, AcceptedAt: m.AcceptedAt, DueAt: m.DueAt, At: at})
+func (r *run) finished(e *lane.Entry, stage weir.Stage, at time.Time) {
+	r.Observer.Finished(r.lane, Final{Stage: stage, Contract: e.Message.Contract, AcceptedAt: e.Message.AcceptedAt, Since: e.WaitsSince(), At: at})
 }

@@ -71,7 +71,7 @@ func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 		r.window.remove(first)
 		ch := &lane.Change{}
 		at := r.finishedAt()
-		r.finished(&first.Message, weir.Superseded, at)
+		r.finished(first, weir.Superseded, at)
 		ch.Supersede(first.Seq(), first.Message.Callback, latest, at)
 		r.position(ch)
 		r.committer.add(ch, false)
@@ -152,7 +152,7 @@ func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) 
 	ch := &lane.Change{Key: b.KeyHash}
 	for _, h := range old {
 		at := r.finishedAt()
-		r.finished(&weir.Message{}, weir.Superseded, at)
+		r.Observer.Finished(r.lane, Final{Stage: weir.Superseded, At: at})
 		ch.Supersede(h.Seq, h.Callback, latest, at)
 		r.logSuperseded(h.Seq, latest)
 	}

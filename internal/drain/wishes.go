@@ -172,7 +172,7 @@ func (r *run) grantCancel(ctx context.Context, w lane.Wish, ch *lane.Change) err
 		return nil
 	}
 	at := r.finishedAt()
-	r.finished(&e.Message, weir.Cancelled, at)
+	r.finished(e, weir.Cancelled, at)
 	return ch.Finish(e, weir.Cancelled, at)
 }
 

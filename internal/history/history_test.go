@@ -65,7 +65,7 @@ func newInstance(t *testing.T, table storage.Table) *instance {
 func (i *instance) deliver(lane int, took time.Duration) {
 	i.Accepted(lane, 1)
 	i.Attempted(lane, &weir.Message{}, weir.Result{Duration: took}, weir.OutcomeDelivered)
-	i.Finished(lane, drain.Final{Stage: weir.Delivered, AcceptedAt: time.Now().Add(-took), At: time.Now()})
+	i.Finished(lane, drain.Final{Stage: weir.Delivered, Since: time.Now().Add(-took), At: time.Now()})
 	i.asked.Add(2)
 }
 

@@ -111,11 +111,7 @@ func (r *Recorder) Finished(lane int, f drain.Final) {
 	m := r.minute()
 	m.lane(lane).final(f.Stage)
 	if f.Stage == weir.Delivered {
-		began := f.AcceptedAt
-		if f.DueAt.After(began) {
-			began = f.DueAt
-		}
-		m.Lag.Add(f.At.Sub(began))
+		m.Lag.Add(f.At.Sub(f.Since))
 	}
 }
 

@@ -14,9 +14,10 @@ const bodyGap = 4
 // InBlob says of an entry of Past or ReadMany whether its body is too large for its row.
 func (e *Entry) InBlob() bool { return e.row.string(e.bodyIn().blob) != "" }
 
-// WaitsSince is, of such an entry, when it was accepted, or asked to be replayed.
+// WaitsSince is from when on a message that waits could have been delivered: it was accepted
+// then, or fell due, or was asked to be replayed.
 func (e *Entry) WaitsSince() time.Time {
-	return later(e.Message.AcceptedAt, e.row.since("ReplayAskedAt"))
+	return later(later(e.Message.AcceptedAt, e.Message.DueAt), e.asked)
 }
 
 // LoadInline fills in the bodies that are sent, of thin entries whose numbers fall, as far as they stand in

@@ -36,33 +36,35 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 	}
 	for _, e := range entries {
 		if !e.Stage.Final() && !e.Held && e.Stage != weir.Scheduled {
-			return e.Message.AcceptedAt, nil
+			return e.WaitsSince(), nil
 		}
 	}
 	return time.Time{}, nil
 }
 
-// oldestHeld looks at the one that was filed first among the first rows of held messages.
+// oldestHeld looks at those that were filed first among the first rows of held messages: one
+// that was replayed may wait for less time than a later one that was not.
 func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixHeld), Limit: oldestPage, Columns: []string{"Seq"}})
-	if err != nil || len(page.Rows) == 0 {
-		return time.Time{}, err
-	}
-	first := int64(0)
-	for _, r := range page.Rows {
-		if seq := (values{r.Values}).int("Seq"); first == 0 || seq < first {
-			first = seq
-		}
-	}
-	e, err := s.ReadMessage(ctx, lane, first)
-	if storage.Is(err, storage.NotFound) {
-		return time.Time{}, nil
-	}
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixHeld), Limit: oldestPage, Columns: []string{"Seq", "Again"}})
 	if err != nil {
 		return time.Time{}, err
 	}
-	if e.Message.DueAt.After(e.Message.AcceptedAt) {
-		return e.Message.DueAt, nil
+	first := map[bool]int64{} // by whether it was replayed
+	for _, r := range page.Rows {
+		v := values{r.Values}
+		if seq, again := v.int("Seq"), v.bool("Again"); first[again] == 0 || seq < first[again] {
+			first[again] = seq
+		}
 	}
-	return e.Message.AcceptedAt, nil
+	var oldest time.Time
+	for _, seq := range first {
+		e, err := s.ReadMessage(ctx, lane, seq)
+		if err != nil && !storage.Is(err, storage.NotFound) {
+			return time.Time{}, err
+		}
+		if err == nil && (oldest.IsZero() || e.WaitsSince().Before(oldest)) {
+			oldest = e.WaitsSince()
+		}
+	}
+	return oldest, nil
 }

@@ -39,7 +39,7 @@ func (s *Store) Past(lane int, before, span int64) *Past {
 func (p *Past) Lane() int { return p.lane }
 
 // pastColumns are those a look at a message needs; its body and attempts are not among them.
-var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob", "EditedBlob", "EditNote", "ReplayAskedAt", "ReplayRefused")
+var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob", "EditedBlob", "EditNote", "ReplayRefused")
 
 // Read reads the next piece, newest first. It may be empty where more is still to be read.
 func (p *Past) Read(ctx context.Context) ([]*Entry, error) {

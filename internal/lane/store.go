@@ -45,11 +45,12 @@ type Entry struct {
 	Held     bool           // it stands in a row of held messages
 	keyHash  string
 	status   weir.Status
-	row      values // nil map: the body is in Message
-	thin     bool   // row was read without its body
-	base     int    // attempts before the last replay
-	edited   bool   // what is sent is not what was accepted
-	placed   string // among the held ones, where that is not its own place in the log
+	row      values    // nil map: the body is in Message
+	thin     bool      // row was read without its body
+	base     int       // attempts before the last replay
+	edited   bool      // what is sent is not what was accepted
+	asked    time.Time // to be replayed; zero = never
+	placed   string    // among the held ones, where that is not its own place in the log
 }
 
 // NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
@@ -137,7 +138,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		Replays: int(v.int("Replays")), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"), Held: v.bool("Held"),
 	}
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
-		base: int(v.int("Base")), edited: edited}, nil
+		asked: v.since("ReplayAskedAt"), base: int(v.int("Base")), edited: edited}, nil
 }
 
 // Status tells all about a message, wherever a change of the number of lanes has put it.
@@ -173,7 +174,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 // thinColumns are a message's columns without its body and its attempts.
 var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent", "Callback",
 	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place",
-	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize", "Edition"}
+	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize", "Edition", "ReplayAskedAt"}
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {

@@ -118,23 +118,6 @@ func (o *Overview) stages(ctx context.Context, c lane.Control, l *Lane) error {
 	return o.oldest(ctx, c, standing.Held, l)
 }
 
-// Oldest tells since when the oldest message waits of those that could have been delivered;
-// zero = there is none. It costs a read or two where anything waits, and else nothing.
-func (o *Overview) Oldest(ctx context.Context, number int, c lane.Control) (time.Time, error) {
-	if c.Waiting() == 0 {
-		return time.Time{}, nil
-	}
-	standing, err := o.Store.Standing(ctx, number, 1)
-	if err != nil {
-		return time.Time{}, readError("oldest", err)
-	}
-	l := Lane{Number: number}
-	if err := o.oldest(ctx, c, standing.Held, &l); err != nil {
-		return time.Time{}, readError("oldest", err)
-	}
-	return l.OldestAt, nil
-}
-
 // oldest finds since when the oldest waits: of the lines, the first of the log, the first of
 // those replayed and the one that fell due first; and the log's next.
 func (o *Overview) oldest(ctx context.Context, c lane.Control, line []lane.Held, l *Lane) error {

@@ -130,7 +130,7 @@ func (m *Metrics) Attempted(_ int, _ *weir.Message, r weir.Result, outcome weir.
 func (m *Metrics) Finished(_ int, f drain.Final) {
 	m.finished.WithLabelValues(string(f.Stage), m.contract(f.Contract)).Inc()
 	if f.Stage == weir.Delivered {
-		m.lag.Observe(f.At.Sub(since(f.AcceptedAt, f.DueAt)).Seconds())
+		m.lag.Observe(f.At.Sub(f.Since).Seconds())
 	}
 }
 
@@ -149,14 +149,6 @@ func (m *Metrics) contract(name string) string {
 		return unknownContract
 	}
 	return otherContract
-}
-
-// since is from when a message could have been delivered.
-func since(acceptedAt, dueAt time.Time) time.Time {
-	if dueAt.After(acceptedAt) {
-		return dueAt
-	}
-	return acceptedAt
 }
 
 // statusClass is "2xx" and the like; "none" where there was no answer.

@@ -102,8 +102,8 @@ func TestMetrics_Attempted(t *testing.T) {
 func TestMetrics_Finished(t *testing.T) {
 	t.Parallel()
 	m, _ := setup()
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, At: noon.Add(2 * time.Second)})
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, DueAt: noon.Add(time.Hour), At: noon.Add(time.Hour + 3*time.Millisecond)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon, At: noon.Add(2 * time.Second)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon.Add(time.Hour), At: noon.Add(time.Hour + 3*time.Millisecond)})
 	m.Finished(0, drain.Final{Stage: weir.Dead, Contract: "article", AcceptedAt: noon, At: noon.Add(time.Hour)})
 	m.Finished(0, drain.Final{Stage: weir.Superseded, At: noon})
 	expect(t, m,

@@ -1,4 +1,4 @@
-package overview_test
+package lane_test
 
 import (
 	"log/slog"
@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/overview"
 	"weir/internal/storage/memory"
 	"weir/internal/weir"
 )
 
-func TestOverview_Oldest(t *testing.T) {
+func TestStore_Oldest(t *testing.T) {
 	t.Parallel()
 	t.Run("NothingWaitsAndNothingIsRead", func(t *testing.T) {
 		t.Parallel()
-		at, err := (&overview.Overview{}).Oldest(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}})
+		at, err := (&lane.Store{}).Oldest(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
 		if err != nil || !at.IsZero() {
 			t.Errorf("%s %v", at, err)
 		}
@@ -51,7 +50,7 @@ func TestOverview_Oldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, err := (&overview.Overview{Store: store, Now: time.Now}).Oldest(t.Context(), 0, control)
+			at, err := store.Oldest(t.Context(), 0, control)
 			if err != nil || !at.Equal(accepted[c.want]) {
 				t.Errorf("%s %v, accepted %v", at, err, accepted)
 			}
