@@ -1,12 +1,15 @@
 package notify_test
 
 import (
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/internal/notify"
 	"weir/internal/weir"
@@ -126,6 +129,52 @@ func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
 		transport.CloseIdleConnections()
 		if asked.Load() != want || (err == nil) != private || err != nil && !strings.Contains(err.Error(), "not a public address") {
 			t.Errorf("private addresses allowed %v: asked %d times, %v", private, asked.Load(), err)
+		}
+	}
+}
+
+// notified passes on what an observer is told.
+type notified chan string
+
+func (n notified) Notified(event, outcome string) { n <- event + " " + outcome }
+
+// An event for a name that leads to this machine never gets as far as a connection, whoever
+// named it, unless that is allowed.
+func TestSender_DialsNoPrivateAddress(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, private := range []bool{false, true} {
+		w, told := newWorld(t), make(notified, 10)
+		address := "https://localhost:" + port + "/"
+		s := notify.New(notify.Config{Store: w.store, Leases: w.account.Leases(), Now: time.Now, Log: quietLog, Observer: told,
+			Callbacks: notify.Callbacks{AllowedHosts: []string{"localhost:" + port}, AllowPrivate: private, Secret: secretOf(t, knownSecret)},
+			Receivers: []notify.Receiver{{URL: address + "ops", Secret: secretOf(t, knownSecret), Events: notify.Events, AllowPrivate: private}}})
+		w.store.Mailer = s
+		connections.Store(0)
+		w.end(weir.Dead, w.file(address))
+		for range 2 {
+			if got := <-told; got != "message.dead retry" { // the certificate is nobody's
+				t.Errorf("private addresses allowed %v: %s", private, got)
+			}
+		}
+		if reached := connections.Load() > 0; reached != private {
+			t.Errorf("private addresses allowed %v: reached %v", private, reached)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -138,16 +138,19 @@ func (o *outcomes) count(what string) int {
 func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := memory.New(time.Now)
-		w := &world{t: t, account: account, receiver: &receiver{answer: takes(204)}, seen: &outcomes{n: map[string]int{}}}
-		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
-		if err := w.store.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.append = lane.NewAppender(w.store, quietLog)
-		f(t, w)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	account := memory.New(time.Now)
+	w := &world{t: t, account: account, receiver: &receiver{answer: takes(204)}, seen: &outcomes{n: map[string]int{}}}
+	w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	if err := w.store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.append = lane.NewAppender(w.store, quietLog)
+	return w
 }
 
 // sender is one process.

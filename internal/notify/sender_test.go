@@ -203,7 +203,7 @@ func TestSender_ASlowReceiverKeepsNobodyWaiting(t *testing.T) {
 			return 200, nil, nil
 		})
 		var slow []weir.ID
-		for range 400 {
+		for range 1300 { // more than one look can take in
 			slow = append(slow, w.file("https://a.slow.example.com/"))
 		}
 		w.end(weir.Delivered, slow...)

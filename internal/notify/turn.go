@@ -152,6 +152,9 @@ func (t *turn) look() error {
 			t.sort(m)
 		}
 	}
+	if t.more && len(t.later) > 0 {
+		t.seen = time.Time{} // what is put off makes room in the next look, which need not wait
+	}
 	return nil
 }
 
