@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"weir/internal/drain"
+	"weir/internal/notify"
 	"weir/internal/telemetry"
 	"weir/internal/weir"
 )
@@ -53,6 +54,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	m.Attempted(0, &weir.Message{}, weir.Result{Status: 200}, weir.OutcomeDelivered)
 	m.Lease(0, drain.LeaseTaken)
 	m.Saw(0, telemetry.LaneView{})
+	notify.NewMetrics(m.Registry, func() int { return 0 }).Notified("event", "outcome")
 	gathered, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
