@@ -222,3 +222,30 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	sent(b, a, `POST /api/resume  application/json {"all":true}`)
 	b.Clean()
 }
+
+func TestActions_CancelAndItsRefusal(t *testing.T) {
+	t.Parallel()
+	b, a, _ := desk(t)
+	path := "/api/messages/" + id(3) + "/cancel"
+	a.answer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
+	at(b, "/messages/"+id(3))
+	b.Click("#cancel button")
+	enterKey(b, writeKey)
+	b.Until("the refusal is shown", text("#cancel output")+" === 'the message is delivered'")
+	a.answer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
+	b.Click("#cancel button")
+	b.Until("it says what was done", text("#toasts")+".includes('the message is cancelled now') && "+text("#cancel output")+" === ''")
+	sent(b, a, "POST "+path)
+	b.Clean()
+}
+
+// TestActions_WithoutAnAnswer: what became of it is not known, and the page says so.
+func TestActions_WithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	b, a, _ := desk(t)
+	a.answer("POST /api/messages/"+id(1)+"/replay", 0, "", func() { panic(http.ErrAbortHandler) })
+	at(b, "/messages/"+id(1))
+	b.Click("#replay button")
+	enterKey(b, writeKey)
+	b.Until("it says that it does not know", text("#replay output")+".includes('Nothing is known of what became of it')")
+}

@@ -169,3 +169,26 @@ func TestWithoutScript(t *testing.T) {
 	}
 	b.Clean()
 }
+
+// TestUpdate_NotWhileHidden holds that a page nobody looks at asks for nothing: it takes its
+// timer back, and goes on when it is looked at again.
+func TestUpdate_NotWhileHidden(t *testing.T) {
+	t.Parallel()
+	b := open(t, newDashboard(newBusy()))
+	b.Visit("/api/dashboard")
+	browser.Eval[bool](b, `const set = setTimeout, clear = clearTimeout, ask = fetch; window.waiting = new Set(); window.asked = 0; let hidden = false;
+		window.setTimeout = (f, ms) => { const id = set(f, ms); if (ms === 5000) waiting.add(id); return id; };
+		window.clearTimeout = (id) => { waiting.delete(id); clear(id); };
+		window.fetch = (...a) => { asked++; return ask(...a); };
+		Object.defineProperty(document, "hidden", { get: () => hidden });
+		window.look = (away) => { hidden = away; document.dispatchEvent(new Event("visibilitychange")); };
+		look(false); true`)
+	b.Until("it was updated, and will be again", "asked === 1 && waiting.size === 1")
+	browser.Eval[bool](b, "look(true); true")
+	if got := browser.Eval[string](b, "asked + ' asked, ' + waiting.size + ' waiting'"); got != "1 asked, 0 waiting" {
+		t.Errorf("hidden: %s", got)
+	}
+	browser.Eval[bool](b, "look(false); true")
+	b.Until("it goes on", "asked === 2 && waiting.size === 1")
+	b.Clean()
+}

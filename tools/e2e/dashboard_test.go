@@ -41,6 +41,9 @@ func TestDashboard_AnOperatorsDay(t *testing.T) {
 	b.Until("its messages are listed", "document.querySelectorAll('#messages tbody tr').length === 5")
 	b.Click("#messages tbody tr:last-child a.id")
 	b.Until("the story is told", "document.querySelector('#story') && "+text("#story")+".includes('Attempt 1: rejected') && "+text("pre.xml")+".includes('<article path=')")
+	if got := browser.Eval[string](b, "document.querySelector('a[download]').href"); s.status(got) != http.StatusOK {
+		t.Errorf("the body is not at %s", got)
+	}
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.includes('<title>')")
 	browser.Eval[bool](b, "document.getElementById('edited').value = document.getElementById('edited').value.replace(/<title>.*<\\/title>/s, '<title>Mended</title>'); true")
