@@ -193,7 +193,7 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b.Type("[name=reason]", "limit raised")
 	b.Click("[name=dryRun]")
 	enterKey(b, writeKey)
-	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys would be replayed, in about 3 min.') && "+text("output")+".includes('4 messages would be refused')")
+	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys match.') && "+text("output")+".includes('4 of them would be refused') && "+text("output")+".includes('To replay 383 messages takes about 3 min.')")
 	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
 	a.answer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
 	b.Click("[data-after-dry]")

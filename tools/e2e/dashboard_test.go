@@ -57,7 +57,7 @@ func TestDashboard_AnOperatorsDay(t *testing.T) {
 	b.Until("four are left", text("#error")+".includes('Dead messages\\n4')")
 	browser.Eval[bool](b, "document.querySelector('[name=ratePerMinute]').value = 6000; true")
 	b.Click("[name=dryRun]")
-	b.Until("they are counted", text("output")+".startsWith('4 messages of 4 keys would be replayed')")
+	b.Until("they are counted", text("output")+".startsWith('4 messages of 4 keys match.')")
 	b.Click("[data-after-dry]")
 	b.Until("all were delivered", "location.pathname.includes('/replays/') && document.querySelector('#state') && "+text("#state")+" === 'done' && "+text("#progress")+".includes('4 of 4 messages')")
 

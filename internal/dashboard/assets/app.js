@@ -239,15 +239,16 @@
     return (seconds / 3600).toFixed(1) + " h";
   }
 
-  // counted shows what a dry run came to, and lets the replay be asked for.
+  // counted shows what a dry run came to, and lets the replay be asked for. What would be
+  // refused is among what matches.
   function counted(form, a) {
-    let text = (a.complete === false ? "At least " : "") + few(a.count, "message", "messages") + " of " + few(a.keys, "key", "keys") + " would be replayed";
-    text += a.count ? ", in about " + estimate(a.estimatedSeconds) + "." : ".";
-    if (a.refused) text += "\n" + few(a.refused, "message", "messages") + " would be refused: a later one of the key was delivered.";
+    const left = a.count - a.refused, go = form.querySelector("[data-after-dry]");
+    let text = (a.complete === false ? "At least " : "") + few(a.count, "message", "messages") + " of " + few(a.keys, "key", "keys") + (a.count === 1 ? " matches." : " match.");
+    if (a.refused) text += "\n" + a.refused + " of them would be refused: a later one of the key was delivered.";
+    if (left) text += "\nTo replay " + few(left, "message", "messages") + " takes about " + estimate(a.estimatedSeconds) + ".";
     show(form, text, false);
-    const go = form.querySelector("[data-after-dry]");
-    go.disabled = !a.count;
-    go.textContent = a.count ? "Replay " + few(a.count, "message", "messages") : "Replay them";
+    go.disabled = !left;
+    go.textContent = left ? "Replay " + few(left, "message", "messages") : "Replay them";
   }
 
   function uncounted(form) {
