@@ -61,7 +61,10 @@ func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lan
 		r.Look(c)
 	}
 	if s := p.notifier.Load(); s != nil {
-		s.Look(ctx, number, c)
+		s.Look(number, c)
+		if err == nil {
+			s.State(ctx, number, c, oldest)
+		}
 	}
 }
 

@@ -251,7 +251,7 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					second.Look(t.Context(), 0, c)
+					second.Look(0, c)
 					sleep(time.Minute)
 				}
 				for _, id := range ids {

@@ -27,17 +27,20 @@ type behind struct {
 	AgeSeconds int64      `json:"oldestWaitingSeconds"`
 }
 
-// Look takes in what a sweep has read of a lane: mail that waits, and what receivers want to
-// know of the lane's own state. It asks storage for more only where something waits and
-// somebody wants to know how long.
-func (s *Sender) Look(ctx context.Context, number int, c lane.Control) {
+// Look takes in what a sweep has read of a lane: there may be mail in its outbox.
+func (s *Sender) Look(number int, c lane.Control) {
 	if tag := c.Mail(); tag != "" && !s.knows(place{s.Store.Epoch, number}, tag) {
 		s.Nudge(number)
 	}
+}
+
+// State tells what receivers want to know of a lane's own state, as a sweep has read it. oldest
+// is since when the oldest of what waits could have been delivered; zero = nothing does.
+func (s *Sender) State(ctx context.Context, number int, c lane.Control, oldest time.Time) {
 	if !s.anybodyWants(LanePaused) && !s.anybodyWants(LaneBehind) || c.Head.Sealed {
 		return
 	}
-	if err := s.state(ctx, number, c); err != nil && ctx.Err() == nil {
+	if err := s.state(ctx, number, c, oldest); err != nil && ctx.Err() == nil {
 		s.Log.Warn("notify: state of a lane not told", "lane", number, "err", err)
 	}
 }
@@ -57,7 +60,7 @@ func (s *Sender) knows(at place, tag storage.ETag) bool {
 
 // state tells of a lane that has been paused, or behind, for longer than receivers want, and
 // of the end of it.
-func (s *Sender) state(ctx context.Context, number int, c lane.Control) error {
+func (s *Sender) state(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	told := c.Told()
 	next := lane.Told{ETag: told.ETag}
@@ -65,7 +68,7 @@ func (s *Sender) state(ctx context.Context, number int, c lane.Control) error {
 	if err != nil {
 		return err
 	}
-	behindMail, err := s.behindMail(ctx, number, c, told, &next, now)
+	behindMail, err := s.behindMail(number, c, oldest, told, &next, now)
 	if err != nil || same(told, next) {
 		return err
 	}
@@ -122,21 +125,15 @@ func (s *Sender) pausedMail(number int, c lane.Control, told lane.Told, next *la
 	return s.mailAll(number, to, LanePaused, p.Since, now, p)
 }
 
-func (s *Sender) behindMail(ctx context.Context, number int, c lane.Control, told lane.Told, next *lane.Told, now time.Time) ([]lane.Mail, error) {
+func (s *Sender) behindMail(number int, c lane.Control, oldest time.Time, told lane.Told, next *lane.Told, now time.Time) ([]lane.Mail, error) {
 	if !s.anybodyWants(LaneBehind) && len(told.BehindTo) == 0 {
 		return nil, nil
 	}
 	data := behind{Lane: number, Waiting: c.Waiting()}
 	var age time.Duration
-	if c.Waiting() > 0 {
-		oldest, err := s.Store.Oldest(ctx, number, c)
-		if err != nil {
-			return nil, err
-		}
-		if !oldest.IsZero() {
-			age = now.Sub(oldest)
-			data.OldestAt, data.AgeSeconds = &oldest, int64(age.Seconds())
-		}
+	if !oldest.IsZero() {
+		age = now.Sub(oldest)
+		data.OldestAt, data.AgeSeconds = &oldest, int64(age.Seconds())
 	}
 	var is, was []string
 	for _, r := range s.Receivers {

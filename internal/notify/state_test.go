@@ -27,7 +27,12 @@ func (w *world) sweep(d time.Duration, processes ...*sender) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			p.Look(w.t.Context(), 0, c)
+			oldest, err := w.store.Oldest(w.t.Context(), 0, c)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			p.Look(0, c)
+			p.State(w.t.Context(), 0, c, oldest)
 		}
 		sleep(time.Minute)
 	}
