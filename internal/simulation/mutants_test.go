@@ -61,7 +61,7 @@ var mutants = []mutant{
 	{"a callback not written with the end", "lane/batch.go", "c.callBack(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
 	{"what supersedes it forgets the callback of a held message", "lane/held.go", `Callback: v.string("Callback"), `, "", "untold", ""},
 	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: storage.AnyETag})", "untold", ""},
-	{"an event dropped at its first failure", "notify/turn.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
+	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 }
 
 func TestMutants_AreCaught(t *testing.T) {
