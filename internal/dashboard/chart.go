@@ -149,6 +149,9 @@ func (s *series) paths(a axis) (line, area string) {
 	var l, fill strings.Builder
 	first, last := -1, -1
 	closeArea := func() {
+		if first >= 0 && first == last {
+			l.WriteString("h0.1 ") // a point on its own
+		}
 		if first >= 0 {
 			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", number(s.x(last)), number(plotHeight), number(s.x(first)), number(plotHeight))
 		}
