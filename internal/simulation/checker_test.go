@@ -24,12 +24,15 @@ type counts struct {
 	Traps, Blobs, Packed                                                       int
 	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
 	Replayed, Refused, Edited, Stopped, Resumed                                int
+	Bulks, BulkReplayed                                                        int
 	Told, ToldAgain                                                            int
 	Longest                                                                    time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
 	c.Messages += o.Messages
+	c.Bulks += o.Bulks
+	c.BulkReplayed += o.BulkReplayed
 	c.Requests += o.Requests
 	c.Repeats += o.Repeats
 	c.Delivered += o.Delivered
@@ -181,10 +184,10 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
 	var epoch, number int
 	if _, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number); scanErr != nil {
-		c.w.trace.add("%s writes %s of %s: %v", p.name, ops[0].Key, partition, err)
+		c.w.trace.add("%s writes %s of %s: %v", p.name, seeded(ops[0].Key), partition, err)
 		return etags, err
 	}
-	c.w.trace.add("%s writes %s of lane %d with %d rows: %v", p.name, ops[0].Key, number, len(ops)-1, err)
+	c.w.trace.add("%s writes %s of lane %d with %d rows: %v", p.name, seeded(ops[0].Key), number, len(ops)-1, err)
 	if err != nil {
 		if ops[0].Key == "!tail" && storage.Is(err, storage.Precondition) {
 			c.counts.Fenced++

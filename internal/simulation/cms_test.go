@@ -75,6 +75,10 @@ func (c *fakeCMS) plan(id weir.ID, body string) plan {
 		p.status = 503
 		return p
 	}
+	if w.dice.chance(name+" rejected", w.rejects) {
+		p.status = 422
+		return p
+	}
 	if w.dice.chance(name+" fault", w.cmsFaults) {
 		c.spoil(&p, name)
 	}

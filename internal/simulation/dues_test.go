@@ -100,6 +100,9 @@ func (c *checker) settledBy(p *process, l *laneState, ops []storage.Op) {
 		if place, ok := op.Values["Place"].(string); ok {
 			c.released(p, l, f, place)
 		}
+		if op.Values["Stage"] == string(weir.Dead) {
+			f.died = time.Now()
+		}
 		if op.Values["Stage"] == string(weir.Cancelled) && f.taken && f.under == l.fence {
 			c.failed("cancelled", "%s cancelled seq %d of lane %d, which it knew to be delivered", p.name, f.id.Seq, f.id.Lane)
 		}

@@ -54,6 +54,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	if !p.running(ctx) {
 		return fault(op, storage.Unavailable)
 	}
+	op = seeded(op)
 	kind := p.fault(op)
 	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
 	if kind != none {

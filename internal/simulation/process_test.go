@@ -18,6 +18,7 @@ import (
 	"weir/internal/lease"
 	"weir/internal/notify"
 	"weir/internal/recur"
+	"weir/internal/replay"
 	"weir/internal/storage"
 	"weir/internal/ticket"
 )
@@ -51,6 +52,7 @@ type process struct {
 	sweep   *sweep.Function
 	runner  *recur.Runner
 	notify  *notify.Sender
+	carrier *replay.Runner
 
 	listening context.Context
 	deafen    context.CancelFunc
@@ -110,7 +112,8 @@ func (s *slot) start() {
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
 	p.notify = p.notifier()
 	p.store.Mailer = p.notify
-	p.sweep = &sweep.Function{Log: mailLook{p.store, p.notify}, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.carrier = p.bulkCarrier()
+	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -333,6 +336,7 @@ func (s *slot) plan() {
 			defer cancel()
 			w.trace.add("%s stops", p.name)
 			_ = p.runner.Close(ctx)
+			_ = p.carrier.Close(ctx)
 			_ = p.drainer.Close(ctx)
 			_ = p.notify.Close(ctx)
 			p.kill()
@@ -395,6 +399,7 @@ func (s *slot) end(context.Context) {
 		p.kill()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		_ = p.runner.Close(ctx)
+		_ = p.carrier.Close(ctx)
 		_ = p.drainer.Close(ctx)
 		_ = p.notify.Close(ctx)
 		cancel()

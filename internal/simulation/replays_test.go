@@ -23,9 +23,10 @@ type replaying struct {
 	wished   bool // one waits in storage
 	force    bool // and is to be done in any case
 	replays  int
-	base     int    // attempts before the last one
-	edited   string // what is sent in place of what was submitted; "" = that
-	editions int    // how often that was changed
+	base     int       // attempts before the last one
+	edited   string    // what is sent in place of what was submitted; "" = that
+	editions int       // how often that was changed
+	died     time.Time // when storage was told last
 }
 
 // replays draws how much of that a seed has.

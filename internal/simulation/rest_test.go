@@ -31,6 +31,7 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 		c.leftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
 	c.recurs(ctx)
+	c.bulked(ctx)
 	c.toldAll(ctx)
 	for _, s := range c.expected {
 		if s.id.IsZero() {

@@ -29,6 +29,7 @@ type settings struct {
 	atOnce                           int           // attempts of a process at a time; 0 = no bound
 	faults                           float64       // probability of a storage fault
 	cmsFaults                        float64       // and of a request that the CMS does not just take
+	rejects                          float64       // and of one that it refuses for good
 	swift                            bool          // the CMS takes next to no time
 	trouble                          time.Duration // how long faults go on
 	bad                              [2]int        // submissions that the CMS never takes
@@ -45,6 +46,8 @@ type settings struct {
 	deaths                           bool             // somebody is told of all deaths
 	operators                        int              // who look for dead messages, and replay some
 	forces, edits                    float64          // share of that which is forced, or edited
+	bulk                             int              // bulk replays
+	bulkForce, bulkCancel            float64          // share of those that are forced, or cancelled
 	stopped                          int              // pauses of lanes and keys
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
@@ -70,6 +73,7 @@ func draw(d *dice) settings {
 	}
 	s.schedules(d)
 	s.replays(d)
+	s.bulks(d)
 	s.stopping(d)
 	s.receivers(d)
 	s.bad = [2]int{-1, -1}
@@ -175,6 +179,7 @@ func (w *world) live(ctx context.Context) {
 	}
 	w.sendMessages(ctx)
 	w.operate(ctx)
+	w.replayInBulk(ctx)
 	w.stop(ctx)
 	for _, s := range w.slots {
 		s.plan()
@@ -220,7 +225,7 @@ func (w *world) atRest(ctx context.Context) bool {
 			return false
 		}
 	}
-	return w.recurred(ctx)
+	return w.recurred(ctx) && w.carried(ctx)
 }
 
 // end stops everything: a run may leave nothing behind.
