@@ -185,25 +185,28 @@ type PutOff struct{ Was, Is Mail }
 
 // Mailed takes mail out of the outbox and puts other mail off. Where all is gone with that,
 // note is the version of the note to be removed with it; empty = it stays. Mail that is
-// not there any more is passed over. It can be repeated after any error. quiet says that the
-// note was removed.
-func (s *Store) Mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, note storage.ETag) (quiet bool, err error) {
+// not there any more is passed over, and the note stays: another sender may have put it off.
+// It can be repeated after any error. quiet says that the note was removed, whole that
+// everything stood as it was seen.
+func (s *Store) Mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, note storage.ETag) (quiet, whole bool, err error) {
+	whole = true
 	for len(gone) > 0 || len(later) > 0 {
 		g := min(len(gone), storage.MaxOps-1) // one is for the note
 		l := min(len(later), (storage.MaxOps-1-g)/2)
 		last := g == len(gone) && l == len(later)
 		ops := mailedOps(gone[:g], later[:l])
-		if last && note != "" {
+		if last && whole && note != "" {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})
 		}
-		whole, err := s.mailed(ctx, lane, gone[:g], later[:l], ops)
+		asSeen, err := s.mailed(ctx, lane, gone[:g], later[:l], ops)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
+		whole = whole && asSeen
 		quiet = whole && last && note != ""
 		gone, later = gone[g:], later[l:]
 	}
-	return quiet, nil
+	return quiet, whole, nil
 }
 
 func mailedOps(gone []Mail, later []PutOff) []storage.Op {

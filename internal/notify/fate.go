@@ -72,11 +72,11 @@ func (t *turn) write() error {
 	if t.stale || t.left || t.more || t.flying > 0 || t.queued() > 0 || len(t.later) > 0 || !t.next.IsZero() {
 		note = ""
 	}
-	var quiet bool
+	var quiet, whole bool
 	var err error
 	for try := 1; ; try++ {
 		// Not under the lease: it is true whoever has that, and may be repeated.
-		quiet, err = t.store.Mailed(t.s.ctx, t.at.lane, t.gone, t.later, note)
+		quiet, whole, err = t.store.Mailed(t.s.ctx, t.at.lane, t.gone, t.later, note)
 		if err == nil || try == writeTries || t.s.ctx.Err() != nil {
 			break
 		}
@@ -98,8 +98,8 @@ func (t *turn) write() error {
 	if quiet {
 		t.note = ""
 		t.desk.note("", 0)
-	} else if note != "" {
-		t.stale = true // somebody has put more into it
+	} else if note != "" || !whole {
+		t.stale = true // somebody has put more into it, or put off what was in hand here
 	}
 	return nil
 }
