@@ -91,14 +91,14 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 		return weir.Result{}, err
 	}
 	defer r.leave()
+	if may, err := r.mayGo(ctx, e); err != nil || !may {
+		return r.stopped(), err
+	}
 	if !r.trusted() {
 		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
 	}
 	if r.late() {
 		return r.tooLate(), nil
-	}
-	if may, err := r.mayGo(ctx, e); err != nil || !may {
-		return r.stopped(), err
 	}
 	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
 	return result, nil
