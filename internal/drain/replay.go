@@ -11,6 +11,11 @@ import (
 // grantReplay takes a dead message back: to its old place, so in front of all that waits
 // of its key. It is refused where something later of its key was delivered meanwhile.
 func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) error {
+	if w.Force { // the same may have been asked for before it without force
+		if err := r.committer.waitBelow(ctx, 1); err != nil {
+			return err
+		}
+	}
 	e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
 	if storage.Is(err, storage.NotFound) || (err == nil && e.Stage != weir.Dead) {
 		return nil

@@ -190,6 +190,35 @@ func TestDrainer_Replay(t *testing.T) {
 			w.refused(first, "is delivered")
 		})
 	})
+	t.Run("ForcedWhileOneThatIsNotWaits", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("1")
+			p := w.start()
+			first := w.post("a", "1")
+			p.Wake(0)
+			w.rests()
+			w.cms.set(takes(2*time.Second, 200))
+			second := w.post("a", "2")
+			p.Wake(0)
+			time.Sleep(time.Second) // the second is at the CMS
+			for range 2 {
+				w.replay(first, lane.ReplayOptions{})
+				w.replay(first, lane.ReplayOptions{Force: true})
+			}
+			if rows := w.rows("w_"); len(rows) != 2 {
+				t.Errorf("wishes: %v", rows)
+			}
+			p.Wake(0)
+			time.Sleep(10 * time.Second)
+			if st := w.status(first); st.Stage != weir.Delivered || st.ReplayRefused != "" || st.Replays != 1 {
+				t.Errorf("%+v", st)
+			}
+			if rows := w.rows("w_"); len(rows) != 0 {
+				t.Errorf("wishes: %v", rows)
+			}
+			w.balances(lane.Counts{Delivered: 2}, first, second)
+		})
+	})
 	t.Run("RefusedByTheHolder", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.moody("1")

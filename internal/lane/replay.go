@@ -80,17 +80,27 @@ func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	return []storage.Op{
 		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
 			"ReplayNonce": a.nonce, "ReplayAskedAt": a.Now().UTC().Truncate(time.Microsecond), "ReplayRefused": ""}},
-		{Kind: storage.Insert, Key: wishKey(WishReplay, e.Seq()), Values: wish},
+		{Kind: storage.Insert, Key: a.row(e), Values: wish},
 	}, nil
 }
 
-// waits says whether a replay of the message waits for the holder already.
-func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
-	_, err := a.Table.Get(ctx, a.partition(e.Message.ID.Lane), wishKey(WishReplay, e.Seq()))
-	if storage.Is(err, storage.NotFound) {
-		return false, nil
+func (a *replayAsk) row(e *Entry) string {
+	if a.Force {
+		return forcedKey(e.Seq())
 	}
-	return err == nil, err
+	return wishKey(WishReplay, e.Seq())
+}
+
+// waits says whether the same waits for the holder already, or what has to be over before
+// an edit: any replay of the message. One that is not forced does as a forced one does, not
+// the other way round.
+func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
+	first := wishKey(WishReplay, e.Seq())
+	if a.Force && a.Edit == nil {
+		first = forcedKey(e.Seq())
+	}
+	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partition(e.Message.ID.Lane), From: first, To: after(first), Limit: 1, Columns: []string{"Seq"}})
+	return len(page.Rows) > 0, err
 }
 
 // allowed looks whether a later message of the key was delivered. The holder looks again.
@@ -160,7 +170,7 @@ func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
 	e.Stage, e.Held = weir.Queued, true
 	e.status.Replays++
 	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays),
-		"FinishedAt": never, "NextAttemptAt": never}
+		"FinishedAt": never, "NextAttemptAt": never, "ReplayRefused": ""}
 	if w.Edits() {
 		maps.Copy(v, w.edit)
 		v["EditedAt"], v["Edition"] = at, int64(e.Message.Edition+1)

@@ -44,6 +44,10 @@ const wishPatience = 5 * time.Second
 // wishKey is the row of a wish about a message.
 func wishKey(kind WishKind, seq int64) string { return prefixWish + string(kind) + "_" + Place(seq) }
 
+// forcedKey is the row of a replay that is forced. It is one of its own behind that of the
+// replay that is not, for that may wait already, and be refused.
+func forcedKey(seq int64) string { return wishKey(WishReplay, seq) + "_forced" }
+
 func cancelKey(seq int64) string { return wishKey(WishCancel, seq) }
 
 func wishFrom(r storage.Row) Wish {
@@ -60,7 +64,11 @@ func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error)
 	}
 	var wishes []Wish
 	for _, r := range page.Rows {
-		wishes = append(wishes, wishFrom(r))
+		w := wishFrom(r)
+		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
+			wishes[i].Force = true
+		}
+		wishes = append(wishes, w)
 	}
 	return wishes, nil
 }

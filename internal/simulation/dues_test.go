@@ -258,7 +258,7 @@ func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.T
 		seq, _ := r.Values["Seq"].(int64)
 		done, _ := r.Values["Done"].(bool)
 		f, replay := l.log[seq-1], strings.HasPrefix(r.Key, "w_replay_")
-		if replay && !f.wished || !replay && (!f.asked || done != f.cancelled) {
+		if replay && !f.wished() || !replay && (!f.asked || done != f.cancelled) {
 			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		if done {

@@ -20,8 +20,7 @@ import (
 
 // replaying is what the checker knows of a message's replays.
 type replaying struct {
-	wished   bool // one waits in storage
-	force    bool // and is to be done in any case
+	wishes   map[string]bool // rows of those that wait in storage: is it to be done in any case?
 	replays  int
 	base     int       // attempts before the last one
 	edited   string    // what is sent in place of what was submitted; "" = that
@@ -106,44 +105,71 @@ func (w *world) correction(name string, s *submission) *lane.Edit {
 	return e
 }
 
+// wished says whether a replay waits.
+func (r *replaying) wished() bool { return len(r.wishes) > 0 }
+
+// force says whether one waits that is to be done in any case.
+func (r *replaying) force() bool {
+	for _, forced := range r.wishes {
+		if forced {
+			return true
+		}
+	}
+	return false
+}
+
 // wishedReplay notes that a replay was asked for in storage.
 func (c *checker) wishedReplay(f *filed, op storage.Op) {
-	if f.wished {
+	force, _ := op.Values["Force"].(bool)
+	if f.wished() && (f.force() || !force) {
 		c.failed("replayed", "a second replay of seq %d of lane %d was filed", f.id.Seq, f.id.Lane)
 	}
 	if s := c.stage(f); s != weir.Dead {
 		c.failed("replayed", "a replay of seq %d of lane %d was filed, which is %s", f.id.Seq, f.id.Lane, s)
 	}
-	f.wished = true
-	f.force, _ = op.Values["Force"].(bool)
+	if f.wishes == nil {
+		f.wishes = map[string]bool{}
+	}
+	f.wishes[op.Key] = force
 }
 
 // granted holds that a replay was asked for, and does not go behind what was delivered. It
 // gives the number of messages that the commit takes back.
 func (c *checker) granted(p *process, l *laneState, ops []storage.Op) (taken int64) {
-	done := map[int64]bool{}
+	done := map[string]*filed{}
 	for _, op := range ops {
 		switch {
 		case strings.HasPrefix(op.Key, "w_replay_"):
-			done[seqOf(op.Key[len("w_replay"):])] = true
+			seq, _, _ := strings.Cut(op.Key[len("w_replay_"):], "_")
+			done[op.Key] = l.log[seqOf("m_"+seq)-1]
 		case strings.HasPrefix(op.Key, "m_") && op.Values["Replays"] != nil:
 			c.takenBack(p, l, l.log[seqOf(op.Key)-1], op.Values)
 			taken++
 		case strings.HasPrefix(op.Key, "m_") && op.Values["ReplayRefused"] != nil:
-			if f := l.log[seqOf(op.Key)-1]; !f.wished || f.force || c.deliveredBehind(l, f) == nil {
+			if f := l.log[seqOf(op.Key)-1]; !c.refusable(l, f, ops) {
 				c.failed("replayed", "%s refused to replay seq %d of lane %d for nothing", p.name, f.id.Seq, f.id.Lane)
 			}
 			c.counts.Refused++
 		}
 	}
-	for seq := range done {
-		if f := l.log[seq-1]; f.wished {
-			f.wished = false
-		} else {
-			c.failed("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name, seq, f.id.Lane)
+	for row, f := range done {
+		if _, asked := f.wishes[row]; !asked {
+			c.failed("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name, f.id.Seq, f.id.Lane)
 		}
+		delete(f.wishes, row)
 	}
 	return taken
+}
+
+// refusable says whether a commit may refuse a replay: one that is not forced is done with,
+// and stands in front of a delivery.
+func (c *checker) refusable(l *laneState, f *filed, ops []storage.Op) bool {
+	for _, op := range ops {
+		if forced, asked := f.wishes[op.Key]; asked && !forced {
+			return c.deliveredBehind(l, f) != nil
+		}
+	}
+	return false
 }
 
 // takenBack holds it of one message.
@@ -152,9 +178,9 @@ func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
 	switch o := c.deliveredBehind(l, f); {
-	case !f.wished || int(n) != f.replays+1:
-		c.failed("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name, f.id.Seq, f.id.Lane, n, f.wished, f.replays)
-	case o != nil && !f.force:
+	case !f.wished() || int(n) != f.replays+1:
+		c.failed("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name, f.id.Seq, f.id.Lane, n, f.wished(), f.replays)
+	case o != nil && !f.force():
 		c.failed("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key, o.id.Seq)
 	}
 	f.replays, f.base = int(n), int(base)
@@ -201,7 +227,7 @@ func (c *checker) replayAnswered(id weir.ID, err error) bool {
 		return true
 	}
 	switch conflict := weir.KindOf(err) == weir.Conflict; {
-	case err == nil && !f.wished && f.replays == 0 && c.deliveredBehind(c.lane(id.Lane), f) == nil:
+	case err == nil && !f.wished() && f.replays == 0 && c.deliveredBehind(c.lane(id.Lane), f) == nil:
 		c.failed("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage", id.Seq, id.Lane)
 	case conflict && strings.Contains(err.Error(), "later message") && c.deliveredBehind(c.lane(id.Lane), f) == nil:
 		c.failed("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)

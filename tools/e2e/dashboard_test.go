@@ -14,7 +14,6 @@ import (
 // whole system: messages die, they are found, one is corrected, the rest is replayed, a key
 // is paused and resumed.
 func TestDashboard_AnOperatorsDay(t *testing.T) {
-	t.Parallel()
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage()
 	const key = "the key&1"

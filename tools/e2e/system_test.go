@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -104,18 +105,26 @@ const startLimit = 60 * time.Second
 // old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
+	return newSystemIn(t, nil, instances, weirYAML...)
+}
+
+// newSystemIn is newSystem with more in the environment.
+func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
+	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
 	t.Cleanup(answers.Watch("127.0.0.1:"+hostPort, func(text string) { t.Error("not as openapi.yaml has it:", text) }))
-	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+	s.start("funchost", slices.Concat(s.env(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
 		"--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
 	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
 	return s
 }
 
-// newBareSystem starts storage and CMS, and no host.
+// newBareSystem starts storage and CMS, and no host. The test goes beside others: each has
+// processes and storage of its own, and most of its time is waiting.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
+	t.Parallel()
 	s := &system{t: t, dir: t.TempDir(), logs: &logs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()

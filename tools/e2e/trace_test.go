@@ -18,11 +18,9 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // milliseconds; what is not sent when a process is killed is lost
-	t.Setenv("OTEL_BLRP_SCHEDULE_DELAY", "100")
-	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "1000")
-	s := newSystem(t, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000",
+		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"} // milliseconds; what is not sent when a process is killed is lost
+	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
 	s.faults(`{"down":true}`)
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	s.postTraced("/traced", "00-"+trace+"-"+parent+"-01")
