@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/drain"
@@ -42,6 +43,20 @@ func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
 	k := history.NewKeeper(history.Config{Table: store.Table, Recorder: p.recorder, Now: time.Now, Log: p.log})
 	p.keeper.Store(k)
 	return k
+}
+
+// removal is retention, and the history's clearing up with it.
+type removal struct {
+	*lane.Retention
+	keeper *atomic.Pointer[history.Keeper]
+}
+
+// Forgotten implements sweep.Retention.
+func (r removal) Forgotten(ctx context.Context) error {
+	if k := r.keeper.Load(); k != nil {
+		k.Clear()
+	}
+	return r.Retention.Forgotten(ctx)
 }
 
 // seen takes in what a sweep read of a lane.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/big"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/storage"
@@ -27,8 +28,8 @@ type Keeper struct {
 	stop     context.CancelFunc
 	done     chan struct{}
 
-	written string       // key and size of what was written last
-	cleared string       // the hour last written when old rows were last looked for
+	written string       // what was written last
+	clear   atomic.Bool  // old rows are to be looked for
 	doomed  []storage.Op // old rows that were found
 
 	view view
@@ -41,6 +42,10 @@ func NewKeeper(cfg Config) *Keeper {
 	go k.loop(ctx)
 	return k
 }
+
+// Clear asks for old rows to be removed, when it is the turn of that. One instance is to ask,
+// each hour or so. It returns at once.
+func (k *Keeper) Clear() { k.clear.Store(true) }
 
 // Close writes what there is and ends.
 func (k *Keeper) Close(ctx context.Context) error {
@@ -84,7 +89,6 @@ func chance(span time.Duration) time.Duration {
 
 // turn makes the one transaction of this minute, or none where there is nothing to do.
 func (k *Keeper) turn(ctx context.Context) error {
-	hour := k.written[:min(len(hourKey), len(k.written))]
 	switch {
 	case len(k.doomed) > 0:
 		ops := k.doomed
@@ -94,9 +98,8 @@ func (k *Keeper) turn(ctx context.Context) error {
 			return nil
 		}
 		return err
-	case k.cleared != hour:
+	case k.clear.Swap(false):
 		var err error
-		k.cleared = hour
 		k.doomed, err = old(ctx, k.Table, k.Now())
 		return err
 	}
