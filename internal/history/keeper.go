@@ -25,6 +25,7 @@ type Config struct {
 type Keeper struct {
 	Config
 	instance string
+	began    time.Time
 	stop     context.CancelFunc
 	done     chan struct{}
 
@@ -38,14 +39,22 @@ type Keeper struct {
 // NewKeeper begins to write.
 func NewKeeper(cfg Config) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Keeper{Config: cfg, instance: rand.Text()[:10], stop: stop, done: make(chan struct{})}
+	k := &Keeper{Config: cfg, instance: rand.Text()[:10], began: cfg.Now(), stop: stop, done: make(chan struct{})}
 	go k.loop(ctx)
 	return k
 }
 
+// settled is how old a Keeper is before it looks for old rows: what a process does when it
+// starts comes first, and nothing hurries.
+const settled = 10 * time.Minute
+
 // Clear asks for old rows to be removed, when it is the turn of that. One instance is to ask,
 // each hour or so. It returns at once.
-func (k *Keeper) Clear() { k.clear.Store(true) }
+func (k *Keeper) Clear() {
+	if k.Now().Sub(k.began) >= settled {
+		k.clear.Store(true)
+	}
+}
 
 // Close writes what there is and ends.
 func (k *Keeper) Close(ctx context.Context) error {
