@@ -73,9 +73,10 @@ func (w *world) replayInBulk(ctx context.Context) {
 				return
 			}
 			time.Sleep(w.dice.between(name+" cancels after", 100*time.Millisecond, 20*time.Second))
-			p = w.slots[w.dice.below(name+" cancels at", len(w.slots))].now()
-			j, err = ask(ctx, p, func(ctx context.Context) (replay.Job, error) { return p.carrier.Cancel(ctx, j.ID) })
-			w.trace.add("%s: %s cancels it: %s %v", p.name, name, j.State, err != nil)
+			// The calls may outlive this: each has its own variables.
+			other := w.slots[w.dice.below(name+" cancels at", len(w.slots))].now()
+			over, err := ask(ctx, other, func(ctx context.Context) (replay.Job, error) { return other.carrier.Cancel(ctx, j.ID) })
+			w.trace.add("%s: %s cancels it: %s %v", other.name, name, over.State, err != nil)
 		})
 	}
 }
