@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,25 @@ func newCollector(t *testing.T) *collector.Collector {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// lines are what was logged. The SDK's goroutines may write to them when Close has given up
+// on them, and the SDK's error handler is the process's: one test's may write into the next's.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // open starts an export as a process would. The function ends it, and sends what is left.
@@ -220,7 +240,7 @@ func TestExport_WithoutUpstream(t *testing.T) {
 
 func TestExport_Logs(t *testing.T) {
 	c := newCollector(t)
-	var text bytes.Buffer
+	var text lines
 	local := slog.NewJSONHandler(&text, nil)
 	e, end := open(t, local, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL()+"/v1/logs")
 	log := slog.New(e.Log(local)).With("lane", 2)
@@ -232,8 +252,8 @@ func TestExport_Logs(t *testing.T) {
 	if len(got) != 2 || got[0].Text != "drain: attempt" || got[0].Severity != "INFO" || got[0].Trace != upstream[3:35] || got[1].Trace != "" {
 		t.Errorf("%+v", got)
 	}
-	if lines := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); lines != 2 {
-		t.Errorf("%d lines in:\n%s", lines, text.String())
+	if told := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); told != 2 {
+		t.Errorf("%d lines in:\n%s", told, text.String())
 	}
 }
 
@@ -264,7 +284,7 @@ func TestExport_GRPC(t *testing.T) {
 func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"}, {"OTEL_TRACES_EXPORTER", "zipkin"}} {
 		t.Run(c.name, func(t *testing.T) {
-			var text bytes.Buffer
+			var text lines
 			e, end := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1", c.name, c.value)
 			if kept := post(e, upstream); kept != upstream {
 				t.Errorf("kept %q", kept)
@@ -281,7 +301,7 @@ func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 func TestExport_CollectorHangs(t *testing.T) {
 	c := newCollector(t)
 	defer c.Hang()()
-	var text bytes.Buffer
+	var text lines
 	e, _ := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_BSP_SCHEDULE_DELAY", "1")
 	server := &cms{}
 	sender := e.Sender(server, "POST", "http://cms.example")
