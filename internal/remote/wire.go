@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"weir/internal/httpio"
 	"weir/internal/weir"
 )
 
@@ -16,44 +17,10 @@ type Receipt struct {
 }
 
 // Message is where a message stands.
-type Message struct {
-	ID            string     `json:"id"`
-	Stage         weir.Stage `json:"stage"`
-	Contract      string     `json:"contract"`
-	Key           string     `json:"key"`
-	Lane          int        `json:"lane"`
-	Sequence      int64      `json:"sequence"`
-	Version       string     `json:"version"`
-	Attempts      int        `json:"attempts"`
-	AcceptedAt    time.Time  `json:"acceptedAt"`
-	DeliverAt     *time.Time `json:"deliverAt"`
-	FinishedAt    *time.Time `json:"finishedAt"`
-	NextAttemptAt *time.Time `json:"nextAttemptAt"`
-	LastError     string     `json:"lastError"`
-	CMSStatus     int        `json:"cmsStatus"`
-	SupersededBy  string     `json:"supersededBy"`
-	Position      int        `json:"position"`
-	ExpectedAt    *time.Time `json:"expectedAt"`
-	WaitsFor      string     `json:"waitsFor"`
-	Edited        *struct {
-		At   time.Time `json:"at"`
-		Note string    `json:"note"`
-	} `json:"edited"`
-	Replays       int       `json:"replays"`
-	ReplayRefused string    `json:"replayRefused"`
-	AttemptLog    []Attempt `json:"attemptLog"`
-}
+type Message = httpio.Message
 
 // Attempt is one try to deliver a message.
-type Attempt struct {
-	Number     int          `json:"number"`
-	At         time.Time    `json:"at"`
-	DurationMS int64        `json:"durationMs"`
-	Outcome    weir.Outcome `json:"outcome"`
-	Status     int          `json:"status"`
-	Reason     string       `json:"reason"`
-	Answer     string       `json:"answer"`
-}
+type Attempt = httpio.Attempt
 
 // MessageList is a page of what was found. Each message is also kept as it came.
 type MessageList struct {

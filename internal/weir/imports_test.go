@@ -30,7 +30,7 @@ var may = map[string][]string{
 	"weir/internal/notify":              {"weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
 	"weir/internal/openapi":             {"weir/internal/httpio"},
-	"weir/internal/remote":              {"weir/internal/weir"},
+	"weir/internal/remote":              {"weir/internal/weir", "weir/internal/httpio"},
 	"weir/internal/openapi/openapitest": {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
 	"weir/internal/calendar":            {},
