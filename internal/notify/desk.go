@@ -118,7 +118,7 @@ func (d *desk) turn() (time.Time, error) {
 		return time.Time{}, err
 	}
 	t := &turn{desk: d, ctx: l.Context(), note: control.Mail(), fresh: true, stale: true,
-		queues: map[string][]item{}, busy: map[string]int{}, known: map[string]bool{}, answers: make(chan answer, perLane)}
+		queues: map[string][]item{}, busy: map[string]int{}, served: map[string]int{}, known: map[string]bool{}, answers: make(chan answer, perLane)}
 	next, err := t.run()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.s.ctx), trouble)
 	defer cancel()

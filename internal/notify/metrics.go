@@ -5,10 +5,17 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics count what becomes of events. They are an Observer.
 type Metrics struct{ tries *prometheus.CounterVec }
 
-// NewMetrics adds its collectors to a registry. waiting tells how many events wait.
+// NewMetrics adds its collectors to a registry. waiting tells how many events wait. Every
+// outcome of every event stands there with zero: who asks whether none was told must get an
+// answer where none ever was.
 func NewMetrics(registry prometheus.Registerer, waiting func() int) *Metrics {
 	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_notifications_total",
 		Help: "Tries to tell receivers of events, by what came of them: told, retry, gone, given_up or dropped."}, []string{"event", "outcome"})}
+	for _, event := range allEvents {
+		for _, outcome := range Outcomes {
+			m.tries.WithLabelValues(event, outcome)
+		}
+	}
 	registry.MustRegister(m.tries, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_notifications_waiting",
 		Help: "Events in the outboxes that this instance looks after, at least: of each it counts the first few hundred."},
 		func() float64 { return float64(waiting()) }))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"weir/internal/weir"
 )
 
 // What receivers may be told of, beside the ends of messages with a callback.
@@ -22,6 +24,12 @@ const (
 // Events are those that a receiver can choose. Who is told that a lane is paused or behind
 // is told of the end of it, too.
 var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
+
+// allEvents are all there are.
+var allEvents = []string{
+	MessageDead, "message." + string(weir.Delivered), "message." + string(weir.Cancelled), "message." + string(weir.Superseded),
+	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ReplayFinished,
+}
 
 // Receiver is somebody the settings name.
 type Receiver struct {

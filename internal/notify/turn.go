@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -41,6 +42,8 @@ type turn struct {
 	queues  map[string][]item // by host
 	known   map[string]bool   // rows in hand, until it is written what came of them
 	busy    map[string]int    // requests on their way, by host
+	served  map[string]int    // hosts with a queue: which request was the last to each
+	serves  int               // requests so far
 	flying  int
 	answers chan answer
 
@@ -177,9 +180,11 @@ func (t *turn) moment(in time.Duration) time.Time {
 	return t.s.Now().Add(in).UTC().Truncate(time.Microsecond)
 }
 
-// launch sends what may go now. What waits for a host that is away counts as tried.
+// launch sends what may go now. What waits for a host that is away counts as tried. The host
+// that was served longest ago comes first, or slow ones would leave no room for others.
 func (t *turn) launch() {
-	for _, host := range slices.Sorted(maps.Keys(t.queues)) {
+	longest := func(a, b string) int { return cmp.Or(cmp.Compare(t.served[a], t.served[b]), cmp.Compare(a, b)) }
+	for _, host := range slices.SortedFunc(maps.Keys(t.queues), longest) {
 		atOnce := t.s.hosts.open(host, t.s.Now())
 		q := t.queues[host]
 		for ; atOnce == 0 && len(q) > 0; q = q[1:] {
@@ -188,10 +193,13 @@ func (t *turn) launch() {
 		for ; len(q) > 0 && t.busy[host] < atOnce && t.flying < perLane; q = q[1:] {
 			t.busy[host]++
 			t.flying++
+			t.serves++
+			t.served[host] = t.serves
 			go t.send(q[0])
 		}
 		if t.queues[host] = q; len(q) == 0 {
 			delete(t.queues, host)
+			delete(t.served, host)
 		}
 	}
 }
