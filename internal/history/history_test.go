@@ -233,3 +233,20 @@ func TestDurations(t *testing.T) {
 		t.Error("a quantile of nothing")
 	}
 }
+
+// What another instance delivers must not look as if nobody did, until it is written.
+func TestKeeper_RateOfAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		asked, drains := newInstance(t, table), newInstance(t, table)
+		for second := range 600 {
+			asked.Accepted(3, 1)
+			drains.deliver(3, time.Millisecond)
+			time.Sleep(time.Second)
+			if rate, known := asked.Rate(t.Context(), 3, 1); second > 240 && (!known || rate < 59) {
+				t.Fatalf("after %d s: %v, %v", second, rate, known)
+			}
+		}
+	})
+}

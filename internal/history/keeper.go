@@ -63,11 +63,14 @@ func (k *Keeper) Close(ctx context.Context) error {
 	return k.write(ctx, true)
 }
 
+// writtenBy is how far into a minute the last instance writes the one before.
+const writtenBy = 55 * time.Second
+
 // loop takes one turn a minute, at a moment in it of its own: many instances do not all
 // write at once.
 func (k *Keeper) loop(ctx context.Context) {
 	defer close(k.done)
-	at := chance(50*time.Second) + 5*time.Second
+	at := chance(writtenBy-5*time.Second) + 5*time.Second
 	for {
 		next := k.Now().Truncate(time.Minute).Add(at)
 		if !next.After(k.Now()) {

@@ -120,10 +120,15 @@ func keepLane(m *Minute, lane int) {
 	}
 }
 
+// onRecord is how long after its end a minute can be seen by every instance: each writes at
+// a moment of its own in the next one, and what was read is good enough for a while.
+const onRecord = writtenBy + fresh + 5*time.Second
+
 // Rate gives the messages a minute that became final in a lane, over the last whole minutes
-// that are on record; known is false where nothing of that time is, or cannot be read.
+// that all instances have on record; known is false where nothing of that time is, or cannot
+// be read.
 func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
-	end := k.Now().UTC().Truncate(time.Minute)
+	end := k.Now().UTC().Add(-onRecord).Truncate(time.Minute)
 	all, err := k.minutes(ctx, end.Add(-15*time.Minute))
 	if err != nil {
 		return 0, false
