@@ -25,7 +25,8 @@
 //
 // The messages whose turn it is are written down before they are replayed, with the place
 // that the walk has come to; what came of them is written down after. A turn is as much as
-// the rate allows in two seconds, or one key's messages, at most fifty.
+// the rate allows in two seconds, or one key's messages, at most fifty; a key that has more
+// goes on in the next turn, which does not wait then.
 //
 // # What becomes of them
 //

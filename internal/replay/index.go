@@ -70,3 +70,6 @@ func (x *index) next(n, most int, seq int64) ([]item, int64) {
 	}
 	return turn, seq
 }
+
+// begun says whether a key has had a part of its turn, and not all.
+func (x *index) begun() bool { return x != nil && len(x.taken) > 0 }

@@ -33,6 +33,7 @@ type run struct {
 	lanes   []int  // concerned
 	index   *index // of the present lane; nil = not read yet
 	resumed bool   // of place.Next some may have been asked for already
+	unsaved bool   // place.Next is not written down yet
 	due     time.Time
 	lookAt  time.Time
 	every   time.Duration // between two looks
@@ -101,6 +102,9 @@ func (w *run) step(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	if len(w.place.Next) > 0 { // left by a crash, or by a failure
+		if err := w.saveTurn(ctx); err != nil {
+			return 0, err
+		}
 		return 0, w.turn(ctx)
 	}
 	if err := w.look(ctx); err != nil {
@@ -110,7 +114,7 @@ func (w *run) step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, w.end(ctx, Stopped, reason)
 	}
 	now := w.Now()
-	if wait := w.due.Sub(now); wait > 0 {
+	if wait := w.due.Sub(now); wait > 0 && !w.index.begun() {
 		return min(wait, w.nextLook(now)), nil
 	}
 	if err := w.choose(ctx); err != nil {
@@ -135,7 +139,8 @@ func (w *run) nextLook(now time.Time) time.Duration {
 
 // count counts what is meant, before anything of it is replayed.
 func (w *run) count(ctx context.Context) error {
-	matched, until := int64(0), w.job.StartedAt.UnixMicro() // the clock of a holder may be ahead
+	// By the holders' clocks alone: by ours, what dies again soon could be one of those meant.
+	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lane.DeadRow) {
 		if w.job.Filter.matches(d) {
 			matched, until = matched+1, max(until, diedAt(d))
@@ -172,18 +177,29 @@ func (w *run) choose(ctx context.Context) error {
 		}
 		n := max(1, int(turnSpan*time.Duration(w.job.RatePerMinute)/time.Minute))
 		if w.place.Next, w.place.Seq = w.index.next(min(n, room), room, w.place.Seq); len(w.place.Next) > 0 {
-			return w.save(ctx)
+			w.unsaved = true
+			return w.saveTurn(ctx)
 		}
 		w.index, w.place.Lane, w.place.Seq = nil, w.place.Lane+1, 0
 	}
 	return nil
 }
 
+// saveTurn writes down whose turn it is, unless that is done.
+func (w *run) saveTurn(ctx context.Context) error {
+	if !w.unsaved {
+		return nil
+	}
+	err := w.save(ctx)
+	w.unsaved = err != nil
+	return err
+}
+
 // turn replays those whose turn it is. Where that fails in the middle the rest stays. What
 // is refused takes no time of the CMS, so the rate does not count it.
 func (w *run) turn(ctx context.Context) error {
-	began, before := w.Now(), w.job.Replayed
-	defer w.Call(w.place.Next[0].lane) // they are all of one lane
+	began, before := later(w.Now(), w.due), w.job.Replayed // what went ahead of the rate is made up for
+	defer w.Call(w.place.Next[0].lane)                     // they are all of one lane
 	for len(w.place.Next) > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -225,6 +241,13 @@ func (w *run) replay(ctx context.Context, i item) error {
 		return err
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (w *run) replayed(i item) {
