@@ -160,10 +160,7 @@ func (l *Lane) older(at time.Time) {
 // empty is known where there is nothing to go, or a rate at which it goes.
 func (l *Lane) empty() Empty {
 	left := float64(l.Waiting - l.Scheduled)
-	rate := l.Rate15
-	if l.Rate1.Known && l.Rate1.PerMinute > 0 {
-		rate = l.Rate1
-	}
+	rate := pace(l.Rate1, l.Rate15)
 	switch {
 	case left == 0:
 		return Empty{Known: true}
@@ -171,6 +168,14 @@ func (l *Lane) empty() Empty {
 		return Empty{}
 	}
 	return Empty{In: minutes(left / rate.PerMinute), Known: true}
+}
+
+// pace is the rate to reckon with: the latest there is, for a lane may have been at rest before.
+func pace(over1, over15 Rate) Rate {
+	if over1.Known && over1.PerMinute > 0 {
+		return over1
+	}
+	return over15
 }
 
 // farOff is more than anybody wants to know.

@@ -115,20 +115,9 @@ func (v *vista) lookInLog(ctx context.Context, held int) error {
 
 // expectedAt is not known where somebody has to act first, or nobody knows how fast it goes.
 func (v *vista) expectedAt(ctx context.Context) time.Time {
-	at := v.now
-	switch {
-	case v.st.Stage == weir.Scheduled:
-		at = later(at, v.st.Message.DueAt)
-	default:
-		at = later(at, later(v.st.NextAttemptAt, v.head.NextAttemptAt))
-		ahead := v.ahead()
-		rate := v.rate(ctx, v.st.Message.ID.Lane, 15)
-		if ahead > 0 && (!rate.Known || rate.PerMinute <= 0) {
-			return time.Time{}
-		}
-		if ahead > 0 {
-			at = at.Add(minutes(float64(ahead) / rate.PerMinute))
-		}
+	at := later(v.now, later(v.st.NextAttemptAt, v.head.NextAttemptAt))
+	if v.st.Stage == weir.Scheduled {
+		at = later(v.now, v.st.Message.DueAt)
 	}
 	if p, ok := keyPause(v.control, v.st.Message.Key, v.now); ok {
 		if p.Until.IsZero() {
@@ -141,6 +130,16 @@ func (v *vista) expectedAt(ctx context.Context) time.Time {
 			return time.Time{}
 		}
 		at = later(at, h.Until)
+	}
+	if v.st.Stage != weir.Scheduled { // what goes before it has to wait for all that, too
+		ahead := v.ahead()
+		pace := pace(v.rate(ctx, v.st.Message.ID.Lane, 1), v.rate(ctx, v.st.Message.ID.Lane, 15))
+		if ahead > 0 && (!pace.Known || pace.PerMinute <= 0) {
+			return time.Time{}
+		}
+		if ahead > 0 {
+			at = at.Add(minutes(float64(ahead) / pace.PerMinute))
+		}
 	}
 	if closed, _, until := v.closed(at); closed {
 		at = later(at, until)

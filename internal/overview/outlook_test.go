@@ -187,3 +187,23 @@ func TestOutlook_UnavailableCMS(t *testing.T) {
 		}
 	})
 }
+
+// TestOutlook_HaltsAndTheLine: a pause holds up what goes before, too; and a lane that was at
+// rest until a minute ago goes as fast as it goes now.
+func TestOutlook_HaltsAndTheLine(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		for i := range 30 {
+			w.post(fmt.Sprint("before", i))
+		}
+		id, now := w.post("a"), time.Now().UTC()
+		w.rates[15] = 1
+		near(t, w.outlook(id).ExpectedAt, now.Add(30*time.Minute))
+		until := now.Add(time.Hour)
+		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: now, Until: until}); err != nil {
+			t.Fatal(err)
+		}
+		near(t, w.outlook(id).ExpectedAt, until.Add(30*time.Minute))
+		w.rates[1] = 15
+		near(t, w.outlook(id).ExpectedAt, until.Add(2*time.Minute))
+	})
+}
