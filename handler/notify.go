@@ -12,13 +12,13 @@ import (
 
 // receiver is somebody who is told what happens.
 type receiver struct {
-	URL          string   `yaml:"url"`
-	Secret       secret   `yaml:"secret"`
-	Events       []string `yaml:"events"`
-	Contracts    []string `yaml:"contracts"`
-	PausedFor    duration `yaml:"pausedFor"`
-	BehindBy     duration `yaml:"behindBy"`
-	AllowPrivate bool     `yaml:"allowPrivate"`
+	URL          string    `yaml:"url"`
+	Secret       secret    `yaml:"secret"`
+	Events       []string  `yaml:"events"`
+	Contracts    []string  `yaml:"contracts"`
+	PausedFor    *duration `yaml:"pausedFor"` // 0s: as soon as it is seen
+	BehindBy     duration  `yaml:"behindBy"`
+	AllowPrivate bool      `yaml:"allowPrivate"`
 }
 
 // callbacks are the addresses that messages may bring with them.
@@ -44,8 +44,8 @@ func (s *Settings) receivers() (list []notify.Receiver, problems []error) {
 		}
 		n := notify.Receiver{URL: r.URL, Secret: key, Events: r.Events, Contracts: r.Contracts, AllowPrivate: r.AllowPrivate,
 			PausedFor: time.Duration(defaultPausedFor), BehindBy: time.Duration(defaultBehindBy)}
-		if r.PausedFor != 0 {
-			n.PausedFor = time.Duration(r.PausedFor)
+		if r.PausedFor != nil {
+			n.PausedFor = time.Duration(*r.PausedFor)
 		}
 		if r.BehindBy != 0 {
 			n.BehindBy = time.Duration(r.BehindBy)

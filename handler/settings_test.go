@@ -102,6 +102,7 @@ func TestLoadSettings(t *testing.T) {
 		text := minimal + `
 notify:
   - { url: "https://ops.example.com/weir", secret: ${NOTIFY}, events: [message.dead, lane.behind], contracts: [article], behindBy: 1h }
+  - { url: "https://ops.example.com/now", secret: ${NOTIFY}, events: [lane.paused], pausedFor: 0s }
 callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALLBACKS}" }
 `
 		const key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -112,6 +113,9 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 		receivers, _ := s.receivers()
 		callbacks, _ := s.callbacks()
 		if r := receivers[0]; r.BehindBy != time.Hour || r.PausedFor != 10*time.Minute || r.AllowPrivate || !slices.Equal(r.Contracts, []string{"article"}) {
+			t.Errorf("%+v", r)
+		}
+		if r := receivers[1]; r.PausedFor != 0 || r.BehindBy != 15*time.Minute {
 			t.Errorf("%+v", r)
 		}
 		if err := callbacks.Check("https://a.example.org/x"); err != nil {
