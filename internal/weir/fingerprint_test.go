@@ -21,6 +21,11 @@ func TestFingerprint_Normalised(t *testing.T) {
 		"value 'a b' is not one of 'c'":                              "value <text> is not one of <text>",
 		"at 12:30:05.1 on 2026-01-31":                                "at <n> on <n>-<n>-<n>",
 		"":                                                           "",
+		`422 Unprocessable Entity: {"error":"asset 4711 is missing"}`:                               "<n> Unprocessable Entity: {error:asset <n> is missing}",
+		`422 X: {"code":"E17","path":"/news/a","errors":[{"detail":"field \"lead\" is too long"}]}`: "<n> X: {code:E<n>,path:<text>,errors:[{detail:field <text> is too long}]}",
+		`400 Bad Request: ["locked by an editor", "/news/a"]`:                                       "<n> Bad Request: [locked by an editor, <text>]",
+		`400 Bad Request: {"error": "bad", "/news/a": "locked", "message": "cut of…`:                "<n> Bad Request: {error: bad, <text>: <text>, message: cut of…",
+		`400 Bad Request: value is not in ["a"]`:                                                    "<n> Bad Request: value is not in [<text>]",
 	} {
 		if _, got := weir.Fingerprint("c", 422, reason); got != want {
 			t.Errorf("%q: %q, want %q", reason, got, want)
@@ -40,6 +45,9 @@ func TestFingerprint_Kinds(t *testing.T) {
 	one := name("article", 422, "asset 1 is missing")
 	if len(one) != 12 || one != name("article", 422, "asset 99 is missing") {
 		t.Errorf("%q, and another number gives %q", one, name("article", 422, "asset 99 is missing"))
+	}
+	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422, `422: {"error":"asset_locked"}`) {
+		t.Error("failures told in JSON are all of one kind")
 	}
 	for _, other := range []string{name("picture", 422, "asset 1 is missing"), name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
 		if other == one {
