@@ -250,3 +250,21 @@ func TestKeeper_RateOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// A process is asked to clear up when it starts, and may not live until the next time.
+func TestKeeper_ClearsThoughAskedEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		before := newInstance(t, table)
+		before.deliver(0, time.Millisecond)
+		time.Sleep(9 * 24 * time.Hour)
+		young := newInstance(t, table)
+		young.Clear()
+		time.Sleep(20 * time.Minute)
+		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
+		if err != nil || len(page.Rows) != 0 {
+			t.Errorf("%d rows are left, %v", len(page.Rows), err)
+		}
+	})
+}

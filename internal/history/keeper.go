@@ -50,11 +50,7 @@ const settled = 10 * time.Minute
 
 // Clear asks for old rows to be removed, when it is the turn of that. One instance is to ask,
 // each hour or so. It returns at once.
-func (k *Keeper) Clear() {
-	if k.Now().Sub(k.began) >= settled {
-		k.clear.Store(true)
-	}
-}
+func (k *Keeper) Clear() { k.clear.Store(true) }
 
 // Close writes what there is and ends.
 func (k *Keeper) Close(ctx context.Context) error {
@@ -110,7 +106,7 @@ func (k *Keeper) turn(ctx context.Context) error {
 			return nil
 		}
 		return err
-	case k.clear.Swap(false):
+	case k.Now().Sub(k.began) >= settled && k.clear.Swap(false):
 		var err error
 		k.doomed, err = old(ctx, k.Table, k.Now())
 		return err
