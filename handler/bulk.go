@@ -19,11 +19,11 @@ func (o *operator) bulk() {
 	o.Program.replays.Store(runner)
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, o.log, time.Now, h) }
 	o.mux.Handle("/api/replays", httpio.Methods(map[string]http.Handler{
-		http.MethodGet:  wrap("view", &view.Replays{Jobs: runner, Logger: o.log}),
+		http.MethodGet:  o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
 		http.MethodPost: wrap("write", &write.Replays{Jobs: runner, Logger: o.log}),
 	}))
 	o.mux.Handle("/api/replays/{id}", httpio.Methods(map[string]http.Handler{
-		http.MethodGet:    wrap("view", &view.Replays{Jobs: runner, Logger: o.log}),
+		http.MethodGet:    o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
 		http.MethodDelete: wrap("write", &write.CancelReplays{Jobs: runner, Logger: o.log}),
 	}))
 }

@@ -45,9 +45,17 @@ func (o *operator) routes() {
 	o.view("/api/openapi.yaml", openapi.Handler())
 }
 
+// readLimit is what the reading of one answer may take.
+const readLimit = 30 * time.Second
+
 // view adds an address that is read.
 func (o *operator) view(pattern string, h http.Handler) {
-	o.mux.Handle(pattern, httpio.Wrap("view", o.log, time.Now, httpio.Only(h, http.MethodGet)))
+	o.mux.Handle(pattern, o.reading(httpio.Only(h, http.MethodGet)))
+}
+
+// reading is a part of the function view.
+func (o *operator) reading(h http.Handler) http.Handler {
+	return httpio.Wrap("view", o.log, time.Now, httpio.Within(readLimit, h))
 }
 
 // write adds an address that changes something.

@@ -55,13 +55,13 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	op := p.newOperator(mux, store, drainer, bell)
 	mux.Handle("/api/messages", httpio.Methods(map[string]http.Handler{
-		http.MethodGet: wrap("view", &view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
+		http.MethodGet: op.reading(&view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
 		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
 			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Bell: bell, Finals: drainer, States: store, Observer: p.metrics, MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
 	call := caller{drainer, bell}
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
-		http.MethodGet:    wrap("status", &status.Function{Log: store, Outlook: op.overview, Logger: p.log}),
+		http.MethodGet:    wrap("status", httpio.Within(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
 		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
 		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
 	}))

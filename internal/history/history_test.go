@@ -24,10 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type counted struct {
 	storage.Table
 	n, fails atomic.Int64
+	away     atomic.Bool // nothing can be read
 }
 
 func (c *counted) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	c.n.Add(1)
+	if c.away.Load() {
+		return storage.Page{}, &storage.Error{Op: "range", Kind: storage.Unavailable, Index: -1}
+	}
 	return c.Table.Range(ctx, q)
 }
 
@@ -186,6 +190,20 @@ func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
 				t.Errorf("%d delivered in one minute", d)
 			}
 		}
+	})
+}
+
+// TestKeeper_StorageIsAway: who asks hears that to try again will do.
+func TestKeeper_StorageIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newInstance(t, memory.New(time.Now).Table())
+		a.table.away.Store(true)
+		if _, err := a.Series(t.Context(), time.Hour, time.Minute, -1); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("%v", err)
+		}
+		a.table.away.Store(false)
+		series(t, a, time.Hour, time.Minute, -1)
 	})
 }
 

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
 )
 
 // fresh is for how long what was read is good enough: whoever asks often costs storage no
@@ -21,7 +24,7 @@ func (k *Keeper) minutes(ctx context.Context, from time.Time) ([]*Minute, error)
 	if now := k.Now(); v.rows == nil || now.Sub(v.at) > fresh || from.Before(v.from) {
 		rows, err := read(ctx, k.Table, from)
 		if err != nil {
-			return nil, err
+			return nil, unavailable(err)
 		}
 		v.rows, v.at, v.from = rows, now, from
 	}
@@ -49,6 +52,15 @@ func (k *Keeper) minutes(ctx context.Context, from time.Time) ([]*Minute, error)
 		}
 	}
 	return sorted(byTime), nil
+}
+
+// unavailable is what a caller sees of storage that is away: a reason to try again.
+func unavailable(err error) error {
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return &weir.Error{Kind: weir.Unavailable, Op: "history", Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+	}
+	return err
 }
 
 func sorted(byTime map[time.Time]*Minute) []*Minute {

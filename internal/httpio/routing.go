@@ -1,11 +1,13 @@
 package httpio
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/weir"
 )
@@ -22,6 +24,16 @@ func NotFound(log *slog.Logger) http.Handler {
 func Methods(byMethod map[string]http.Handler) http.Handler {
 	known := slices.Sorted(maps.Keys(byMethod))
 	return Only(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { byMethod[r.Method].ServeHTTP(w, r) }), known...)
+}
+
+// Within gives next so long to read what it answers with. Storage that hangs would keep the
+// caller waiting for as long as the client of storage has patience, over all its tries.
+func Within(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // Only lets the methods given through to next, and answers 405 to others.

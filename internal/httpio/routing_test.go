@@ -1,0 +1,23 @@
+package httpio_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/httpio"
+)
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		httpio.Within(30*time.Second, hangs).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
