@@ -28,7 +28,7 @@ func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cache-Control", "no-cache")
+	h.Set("Cache-Control", "private, no-cache")
 	sum := sha256.Sum256(m.Body)
 	if httpio.NotModified(w, r, hex.EncodeToString(sum[:16])) {
 		return

@@ -24,6 +24,7 @@ type api struct {
 	pages http.Handler
 
 	mu      sync.Mutex
+	view    string // its key
 	got     []string
 	answers map[string]answer // by method and path
 }
@@ -35,7 +36,7 @@ type answer struct {
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	want, key := viewKey, r.Header.Get("x-functions-key")
+	want, key := a.viewKey(), r.Header.Get("x-functions-key")
 	if r.Method != http.MethodGet {
 		want = writeKey
 	}
@@ -68,6 +69,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, given.body)
 }
 
+func (a *api) viewKey() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.view
+}
+
+// change gives the function view another key.
+func (a *api) change(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.view = key
+}
+
 func (a *api) answer(to string, status int, body string, then func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +102,7 @@ func (a *api) last() string {
 func desk(t *testing.T) (*browser.Tab, *api, *fake) {
 	t.Helper()
 	f := newBusy()
-	a := &api{pages: newDashboard(f), answers: map[string]answer{}}
+	a := &api{pages: newDashboard(f), view: viewKey, answers: map[string]answer{}}
 	return open(t, a), a, f
 }
 

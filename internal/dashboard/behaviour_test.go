@@ -150,6 +150,32 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	b.Clean()
 }
 
+// TestUpdate_AnErrorThatIsGone: what was replayed meanwhile does not stand there as dead.
+func TestUpdate_AnErrorThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := newBusy()
+	b := open(t, newDashboard(f))
+	b.Visit("/api/dashboard/errors/" + titleError)
+	if !browser.Eval[bool](b, text("#error")+".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
+		t.Error("the error is not shown")
+	}
+	f.change(func() { f.clusters = dashboard.Clusters{Complete: true} })
+	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
+	b.Until("it is gone, and its messages", text("#error")+" === 'No dead message has this error now.' && !document.querySelector('#messages tbody')")
+	b.Clean()
+}
+
+// TestUpdate_SaysWhyNot: what cannot be updated is not for that a server out of reach.
+func TestUpdate_SaysWhyNot(t *testing.T) {
+	t.Parallel()
+	b, a, _ := desk(t)
+	at(b, "")
+	a.change("another key")
+	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
+	b.Until("it says why", text("#pulse")+".includes('the key is not accepted any more')")
+	b.Clean()
+}
+
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
 	b := open(t, newDashboard(newBusy()))

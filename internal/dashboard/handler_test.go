@@ -87,6 +87,29 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
+// TestDashboard_CountsThatAreNotComplete: what was not counted to the end is at least so
+// much; what is left for queued is at most so much.
+func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
+	t.Parallel()
+	f := newEmpty()
+	f.report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5, Queued: 15}}
+	body := get(newDashboard(f), "").Body.String()
+	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
+		if !strings.Contains(body, `<td data-name="`+name+`" class="n">`+want+`</td>`) {
+			t.Errorf("%s is not shown as %s", name, want)
+		}
+	}
+}
+
+// TestDashboard_ResumeSaysWhatStays: the API's "all" is all lanes, and no key.
+func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
+	t.Parallel()
+	body := get(newDashboard(newBusy()), "/pauses").Body.String()
+	if strings.Contains(body, "everything") || !strings.Contains(body, "Keys that were paused by themselves stay paused") {
+		t.Error("to resume all lanes is told as more than it is")
+	}
+}
+
 // slow is a source whose lanes take their time, and that counts who asks.
 type slow struct {
 	*fake

@@ -75,6 +75,8 @@
     pulse.classList.toggle("wrong", late);
   }
 
+  const unwell = { 401: "the key is not accepted any more", 403: "the key is not accepted any more", 404: "this is not there any more", 503: "the server cannot answer now" };
+
   // refresh reads the page anew. fresh: nothing from the server's memory, for something was
   // done; then regions in use are replaced too.
   async function refresh(fresh) {
@@ -82,7 +84,7 @@
       const address = new URL(location.href), versioned = document.querySelector("[data-version]");
       if (versioned) address.searchParams.set("known", versioned.dataset.version);
       const answer = await fetch(address, { cache: fresh ? "reload" : "default", signal: AbortSignal.timeout(15000) });
-      if (!answer.ok) throw new Error(String(answer.status));
+      if (!answer.ok) return say("Not updated: " + (unwell[answer.status] || "the server answers " + answer.status) + ".", true);
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"), fresh);
       say("Updated every " + document.body.dataset.refresh + " s.", false);
     } catch (e) {
