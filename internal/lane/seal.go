@@ -98,7 +98,8 @@ type Rest struct {
 func (r Rest) Empty() bool { return r == Rest{} }
 
 // Rest looks whether a lane has run empty: nothing in the log, nothing held, no wish, and
-// nothing that may still be at work in the CMS. Scheduled messages do not count.
+// nothing that may still be at work in the CMS. Scheduled messages do not count. An
+// operator's pause that slipped in keeps it, for the next epoch would not know of it.
 func (s *Store) Rest(ctx context.Context, lane int) (Rest, error) {
 	c, err := s.Control(ctx, lane)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
 		}
 	}
 	rest := Rest{Waiting: waiting}
-	if waiting > 0 {
+	if waiting > 0 || len(c.Pauses(s.Now())) > 0 {
 		rest.Until, rest.Reason = c.pausedFor(s.Now())
 	}
 	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.RateNext} {
@@ -155,7 +156,8 @@ func (s *Store) Close(ctx context.Context, lane int, nonce string, settle time.D
 	if err != nil || !c.Head.Sealed {
 		return false, err
 	}
-	rest, err := s.rest(ctx, lane, Control{Head: c.Head, Tail: w.tail})
+	c.Tail = w.tail
+	rest, err := s.rest(ctx, lane, c)
 	if err != nil || !rest.Empty() {
 		return false, err
 	}

@@ -73,3 +73,38 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 		h.stop(t)
 	})
 }
+
+// One that slips in where nothing waits is not lost with the epoch: the change waits for it
+// to be ended, too.
+func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
+	for name, key := range map[string]string{"Lane": "", "Key": "k1"} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				h := w.start(2)
+				faults, number := storagetest.NewFaults(), lane.Of("k1", 2)
+				faults.Once(func(c storagetest.Call) bool {
+					if c.Op != "Transact" || c.Ops[0].Key != "!head" || c.Ops[0].Values["Sealed"] != true {
+						return false
+					}
+					if err := h.store.Pause(t.Context(), weir.Pause{Lane: number, Key: key, Reason: "fire"}); err != nil {
+						t.Error(err)
+					}
+					return true
+				}, storagetest.Fault{})
+				done := make(chan error, 1)
+				go func() { done <- w.command(faults).Run(t.Context(), 5) }()
+				time.Sleep(time.Minute)
+				if m := w.meta(); m.Step != lane.StepDrain || !strings.Contains(w.told(), "is paused (fire): resume it") {
+					t.Errorf("%+v, told %s", m, w.told())
+				}
+				if err := h.store.Resume(t.Context(), number, key); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				h.stop(t)
+			})
+		})
+	}
+}
