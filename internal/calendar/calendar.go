@@ -162,7 +162,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	for i := range c.weekly {
 		// A week and a day: today's may be over.
 		for ahead := range 9 {
-			if from, _, ok := c.weekly[i].on(t.In(c.zone), ahead); ok {
+			// In an hour that the clocks leave out nothing closes.
+			if from, to, ok := c.weekly[i].on(t.In(c.zone), ahead); ok && from.Before(to) {
 				note(from)
 			}
 		}

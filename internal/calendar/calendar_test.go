@@ -167,3 +167,13 @@ func TestNew_NeverOpen(t *testing.T) {
 		t.Errorf("one minute is open: %v", err)
 	}
 }
+
+// TestCalendar_NextIsAChange holds that the hour which the clocks leave out is not told of as
+// one in which something closes.
+func TestCalendar_NextIsAChange(t *testing.T) {
+	t.Parallel()
+	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin", Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
+	if got, want := c.Next(at(t, "2026-03-29T00:30:00Z")), at(t, "2026-03-30T00:15:00Z"); !got.Equal(want) {
+		t.Errorf("next change %s, want %s", got, want)
+	}
+}
