@@ -10,6 +10,7 @@ import (
 // DeadRow is a line of a lane's list of dead messages.
 type DeadRow struct {
 	Seq       int64
+	Place     string // in its key's order
 	Key       string
 	Contract  string
 	DiedAt    time.Time
@@ -70,5 +71,9 @@ func (s *Store) DeadKeys(ctx context.Context, lane int) (keys map[string]bool, a
 func deadFrom(r storage.Row) (DeadRow, error) {
 	seq, err := parseSeq(r.Key[len(prefixDead):])
 	v := values{r.Values}
-	return DeadRow{Seq: seq, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
+	place := v.string("Place")
+	if place == "" {
+		place = Place(seq)
+	}
+	return DeadRow{Seq: seq, Place: place, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
 }

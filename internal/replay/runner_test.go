@@ -338,3 +338,25 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 		}
 	})
 }
+
+// TestRunner_KeepsTheOrderOfWhatWasScheduled: what was filed first and fell due last is asked
+// for last, since the holder may deliver it before the next is asked for.
+func TestRunner_KeepsTheOrderOfWhatWasScheduled(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.die(3, "/a")
+		_, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{
+			{Kind: storage.Merge, Key: row("x_", 1), Values: map[string]any{"Place": lane.Place(2) + "_000000000000000001_" + lane.Place(1)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := w.start()
+		p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		var got []int64
+		for _, a := range w.list() {
+			got = append(got, a.seq)
+		}
+		if !slices.Equal(got, []int64{2, 1, 3}) {
+			t.Errorf("asked for %v", got)
+		}
+	})
+}
