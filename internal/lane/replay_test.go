@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,48 @@ func TestDeadKeys_TooMany(t *testing.T) {
 		}
 		if keys, all, err := b.store.DeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
 			t.Errorf("%d keys, all %v, %v", len(keys), all, err)
+		}
+	})
+}
+
+// shortPages gives one row at a time, as storage may.
+type shortPages struct{ storage.Table }
+
+func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	q.Limit = 1
+	return s.Table.Range(ctx, q)
+}
+
+func TestWishes_InShortPages(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		w := b.holder()
+		for _, key := range []string{"a", "b", "c"} {
+			if _, err := b.store.Replay(t.Context(), b.died(w, key, "x"), lane.ReplayOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store := *b.eyes
+		store.Table = shortPages{b.eyes.Table}
+		for limit, want := range map[int]int{2: 2, 3: 3, 10: 3} {
+			if got, err := store.Wishes(t.Context(), 0, limit); err != nil || len(got) != want {
+				t.Errorf("%d wishes, at most %d, %v", len(got), limit, err)
+			}
+		}
+	})
+}
+
+// The last wish that is read may be forced by the first that is not: without it, an edit
+// would be refused, and what is forced would send the body that was to be corrected.
+func TestWishes_ForcedBehindTheLimit(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		id := b.died(b.holder(), "a", "x")
+		for _, o := range []lane.ReplayOptions{edit("y"), {Force: true}} {
+			if _, err := b.store.Replay(t.Context(), id, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := b.eyes.Wishes(t.Context(), 0, 1); err != nil || len(got) != 1 || !got[0].Force || !got[0].Edits() {
+			t.Errorf("%+v, %v", got, err)
 		}
 	})
 }

@@ -56,21 +56,29 @@ func wishFrom(r storage.Row) Wish {
 	return Wish{Kind: WishKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key, Force: v.bool("Force"), edit: editOf(v)}
 }
 
-// Wishes reads the wishes of a lane, up to limit.
+// Wishes reads the wishes of a lane, up to limit: fewer mean that there are no more. It
+// reads one more, since that may force the last of them.
 func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish), Limit: limit})
-	if err != nil {
-		return nil, err
+	var rows []storage.Row
+	q := storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish), Limit: limit + 1}
+	for more := true; more && len(rows) <= limit; { // storage may give a page that is not full
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if rows, more = append(rows, page.Rows...), page.More; more {
+			q.From, q.After = "", rows[len(rows)-1].Key
+		}
 	}
 	var wishes []Wish
-	for _, r := range page.Rows {
+	for _, r := range rows {
 		w := wishFrom(r)
 		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
 			wishes[i].Force = true
 		}
 		wishes = append(wishes, w)
 	}
-	return wishes, nil
+	return wishes[:min(len(wishes), limit)], nil
 }
 
 // Grant takes a wish away: it was granted, or refused.
