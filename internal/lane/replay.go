@@ -60,6 +60,9 @@ func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	if e.Stage != weir.Dead {
 		return nil, conflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
 	}
+	if e.row.bool("Removing") {
+		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay", Message: "the message is being removed after its retention"}
+	}
 	waits, err := a.waits(ctx, e)
 	switch {
 	case err != nil:

@@ -272,3 +272,47 @@ func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// A replay that comes while retention removes its message is refused, or keeps it, with its
+// body.
+func TestRetention_ReplayedMeanwhile(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, replayed := range map[string]func(storagetest.Call) bool{
+		"BeforeItIsMarked":     func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Values["Removing"] == true },
+		"BeforeItsBodyIsGone":  func(c storagetest.Call) bool { return c.Port == "blobs" && c.Op == "Delete" },
+		"BeforeItsRowsAreGone": func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				w := b.holder()
+				id := b.died(w, "a", noise(100<<10, 1))
+				ch, batch := &lane.Change{}, &lane.Batch{}
+				ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
+				batch.Add(ch)
+				if err := w.Commit(t.Context(), batch); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(31 * day)
+				asked, granted := false, false
+				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+					if !asked && replayed(c) {
+						asked = true
+						_, err := b.eyes.Replay(context.Background(), id, lane.ReplayOptions{})
+						granted = err == nil
+						if err != nil && weir.KindOf(err) != weir.NotFound {
+							t.Error(err)
+						}
+					}
+					return storagetest.Fault{}
+				})
+				r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Pages: 3}
+				if _, err := r.Run(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := b.eyes.Load(t.Context(), id); !asked || granted != (err == nil) {
+					t.Errorf("asked %v, granted %v, and then: %v", asked, granted, err)
+				}
+			})
+		})
+	}
+}

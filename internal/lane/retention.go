@@ -189,8 +189,20 @@ func (p packedFirsts) fill(seq int64, v values) (also string) {
 }
 
 // remove takes away a message's rows in one transaction, its blobs before them: a blob
-// whose row is gone would be found by nobody. also is one more row to remove; empty = none.
+// whose row is gone would be found by nobody. A dead one says so in its row first, so that
+// no replay is asked for whose body is gone. also is one more row to remove; empty = none.
 func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v values, also string) error {
+	if weir.Stage(v.string("Stage")) == weir.Dead && v.string(acceptedBody.blob)+v.string(editedBody.blob) != "" {
+		etags, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{
+			{Kind: storage.Merge, Key: row.Key, IfMatch: row.ETag, Values: map[string]any{"Removing": true}}})
+		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
+			return nil // as below
+		}
+		if err != nil {
+			return err
+		}
+		row.ETag = etags[0]
+	}
 	for _, in := range []bodyColumns{acceptedBody, editedBody} {
 		if err := r.Store.RemoveBody(ctx, v.string(in.blob)); err != nil {
 			return err
