@@ -40,7 +40,7 @@ func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) err
 	if r.condemned == w.Seq {
 		r.condemned = 0 // it gets another chance
 	}
-	ch.Replay(e, w, r.finishedAt())
+	ch.Replay(e, w, r.finishedAt(), r.watchedFrom)
 	ch.Block(*r.takeBack(e))
 	return nil
 }

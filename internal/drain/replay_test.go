@@ -458,4 +458,29 @@ func TestDrainer_ReplayOrder(t *testing.T) {
 			w.balances(lane.Counts{Delivered: 2}, first, second)
 		})
 	})
+	t.Run("NotKnownEitherOnceItDiedAgain", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("1")
+			first, second := w.post("a", "1"), w.post("a", "2")
+			p := w.start()
+			p.Wake(0)
+			w.rests()
+			time.Sleep(time.Minute)
+			// An earlier program keeps no record of the second's delivery.
+			if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{
+				{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Watched": int64(0)}},
+				{Kind: storage.Delete, Key: "l_" + lane.KeyHash("a")}}); err != nil {
+				t.Fatal(err)
+			}
+			w.replay(first, lane.ReplayOptions{Force: true})
+			p.Wake(0)
+			w.rests()
+			time.Sleep(time.Second)
+			if st := w.status(first); st.Stage != weir.Dead || st.Replays != 1 {
+				t.Fatalf("%+v", st)
+			}
+			w.refused(first, "not known")
+			w.balances(lane.Counts{Delivered: 1, Dead: 1}, first, second)
+		})
+	})
 }

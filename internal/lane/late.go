@@ -55,15 +55,18 @@ func (e *Entry) late(l Last, watched int64) string {
 	switch known := e.row.string("Late"); {
 	case e.Message.Skip:
 		return ""
-	case known != "": // before the message was moved here
+	case known != "" && known != unknownLate: // before the message was moved here
 		return known
 	case l.Place > e.place():
 		return l.ID.String()
-	case watched == 0 || e.diedUnder() < watched:
+	case known == unknownLate || e.diedUnwatched(watched):
 		return unknownLate
 	}
 	return ""
 }
+
+// diedUnwatched says whether nobody kept record of deliveries when it died, or since.
+func (e *Entry) diedUnwatched(watched int64) bool { return watched == 0 || e.diedUnder() < watched }
 
 // diedUnder is the fence of the last attempt.
 func (e *Entry) diedUnder() int64 {

@@ -169,7 +169,8 @@ func (e *Entry) Replayed() bool { return e.status.Replays > 0 }
 func (e *Entry) Tried() int { return e.Count - e.base }
 
 // Replay takes a dead message back among those held in its own block, at its old place.
-func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
+// What is not known of later deliveries stays so, should it die again. watched is tail's.
+func (c *Change) Replay(e *Entry, w Wish, at time.Time, watched int64) {
 	e.Stage, e.Held = weir.Queued, true
 	e.status.Replays++
 	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays),
@@ -178,6 +179,9 @@ func (c *Change) Replay(e *Entry, w Wish, at time.Time) {
 		maps.Copy(v, w.edit)
 		v["EditedAt"], v["Edition"] = at, int64(e.Message.Edition+1)
 		e.Message.Version = values{w.edit}.string("EditedVersion")
+	}
+	if e.diedUnwatched(watched) && e.row.string("Late") == "" {
+		v["Late"] = unknownLate
 	}
 	c.Tail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,

@@ -27,7 +27,7 @@ func (b *bench) grantReplays(w *lane.Writer) {
 		}
 		ch, batch := &lane.Change{}, &lane.Batch{}
 		ch.Grant(wish)
-		ch.Replay(e, wish, time.Now())
+		ch.Replay(e, wish, time.Now(), w.Tail().Watched)
 		batch.Add(ch)
 		if err := w.Commit(b.t.Context(), batch); err != nil {
 			b.t.Fatal(err)
