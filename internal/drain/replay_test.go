@@ -484,3 +484,60 @@ func TestDrainer_ReplayOrder(t *testing.T) {
 		})
 	})
 }
+
+// TestDrainer_ReplayKnows holds what a holder has to know of a key's deliveries, whoever saw
+// its messages die and in which order they went.
+func TestDrainer_ReplayKnows(t *testing.T) {
+	t.Run("WhatDiedWhileAnotherHeldTheLane", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("1")
+			one, other := w.start(), w.start()
+			w.post("b", "before")
+			one.Wake(0)
+			w.rests()
+			time.Sleep(time.Minute) // the lane is let go
+			first := w.post("a", "1")
+			other.Wake(0)
+			w.rests()
+			time.Sleep(time.Minute)
+			second := w.post("a", "2")
+			one.Wake(0)
+			w.rests()
+			w.refused(first, second.String())
+		})
+	})
+	t.Run("ThatWhatMayBeLateIsNotTheLast", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			m := w.moody("dead")
+			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
+			m.set("late", 500)
+			late := w.post("a", "late", skip)
+			dead, last := w.post("a", "dead"), w.post("a", "last")
+			p.Wake(0)
+			time.Sleep(time.Second)
+			m.set("late", 200)
+			w.rests()
+			if got := w.sentBodies(); !slices.Equal(got, []string{"late", "dead", "last", "late"}) {
+				t.Errorf("sent %v", got)
+			}
+			w.refused(dead, last.String())
+			w.balances(lane.Counts{Delivered: 2, Dead: 1}, late, dead, last)
+		})
+	})
+	t.Run("ThatACorrectedVersionWins", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("1")
+			p := w.start()
+			old := w.edit("a", "1")
+			p.Wake(0)
+			w.rests()
+			newer := w.edit("a", "2")
+			p.Wake(0)
+			w.rests()
+			w.replay(old, lane.ReplayOptions{Force: true, Edit: &lane.Edit{Body: []byte("3"), Version: "3"}})
+			p.Wake(0)
+			w.rests()
+			w.balances(lane.Counts{Delivered: 2}, old, newer)
+		})
+	})
+}

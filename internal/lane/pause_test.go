@@ -128,3 +128,24 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 		b.paused()
 	})
 }
+
+// No pause is written into a lane that is sealed between the look and the write.
+func TestPause_SealedMeanwhile(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.faults.Once(func(c storagetest.Call) bool {
+			if c.Op != "Transact" {
+				return false
+			}
+			if err := b.eyes.Seal(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+			return true
+		}, storagetest.Fault{})
+		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("%v", err)
+		}
+		if c, err := b.eyes.Control(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
+}
