@@ -331,3 +331,22 @@ func TestCalendar(t *testing.T) {
 		}
 	})
 }
+
+// Closed or not, what is asked of the holder is done at once.
+func TestCalendar_WishesAreGranted(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 51*time.Minute)))
+		p := w.start(func(c *drain.Config) { c.Calendar = nights{} })
+		id := w.post("a", "1")
+		p.Wake(0)
+		time.Sleep(10 * time.Second)
+		if _, err := w.store.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		p.Wake(0)
+		time.Sleep(5 * time.Second)
+		if st := w.status(id); st.Stage != weir.Cancelled {
+			t.Errorf("%+v", st)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -539,5 +540,67 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 			w.rests()
 			w.balances(lane.Counts{Delivered: 2}, old, newer)
 		})
+	})
+}
+
+// A replay that is asked for while a later message of its key is at the CMS is refused, also
+// where the holder hears of it before that delivery is committed.
+func TestDrainer_ReplayBesideACommit(t *testing.T) {
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.moody("1")
+				p := w.start()
+				first := w.post("a", "1")
+				p.Wake(0)
+				w.rests()
+				w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+					if string(d.Message.Body) == "2" {
+						if _, err := w.store.Replay(ctx, first, lane.ReplayOptions{}); err != nil {
+							t.Error(err)
+						}
+					}
+					return takes(20*time.Millisecond, 200)(ctx, d)
+				})
+				for n := range 80 {
+					if n == 3*i {
+						w.post("a", "2")
+					}
+					w.post(fmt.Sprint(n), "other")
+				}
+				p.Wake(0)
+				w.rests()
+				if st := w.status(first); st.Stage != weir.Dead || st.ReplayRefused == "" {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
+// What was replayed goes in front of what stands in the log, also where something that fell
+// due waits behind that.
+func TestDrainer_ReplayInFrontOfWhatFellDue(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		m := w.moody("1")
+		p := w.start()
+		first := w.post("a", "1")
+		p.Wake(0)
+		w.rests()
+		m.set("1", 200)
+		w.cms.set(takes(2*time.Second, 200))
+		w.post("a", "due", due(time.Now().Add(3*time.Second)))
+		for i := range 5 {
+			w.post(fmt.Sprint(i), "other")
+		}
+		w.post("a", "2")
+		p.Wake(0)
+		time.Sleep(5 * time.Second)
+		w.replay(first, lane.ReplayOptions{})
+		p.Wake(0)
+		w.settled(time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, []string{"1", "2", "due"}) {
+			t.Errorf("delivered %v", got)
+		}
 	})
 }
