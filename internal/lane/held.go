@@ -85,15 +85,15 @@ func (e *Entry) Line() Held { return heldFrom(e) }
 // Held reads the first messages of a block's line, up to limit.
 func (s *Store) Held(ctx context.Context, lane int, block string, limit int) ([]Held, error) {
 	prefix := heldKey(block, "")
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Limit: limit})
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix)}, limit)
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Rows) == 0 {
+	if len(rows) == 0 {
 		return nil, &storage.Error{Op: "lane held", Kind: storage.NotFound, Index: -1}
 	}
-	line := make([]Held, len(page.Rows))
-	for i, r := range page.Rows {
+	line := make([]Held, len(rows))
+	for i, r := range rows {
 		line[i] = heldFromRow(r)
 	}
 	return line, nil

@@ -78,6 +78,22 @@ func (s *Store) rows(ctx context.Context, q storage.Query, pages int) (rows []st
 	return rows, more, nil
 }
 
+// first reads the first rows that a query asks for, up to limit: fewer mean that there are no
+// more. Storage alone may give a page that is not full.
+func (s *Store) first(ctx context.Context, q storage.Query, limit int) (rows []storage.Row, err error) {
+	for more := true; more && len(rows) < limit; {
+		q.Limit = limit - len(rows)
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if rows, more = append(rows, page.Rows...), page.More; more {
+			q.From, q.After = "", rows[len(rows)-1].Key
+		}
+	}
+	return rows, nil
+}
+
 // Released is the moment at which a message that was scheduled joined its line; zero = it
 // came through the log.
 func (h Held) Released() time.Time {

@@ -165,10 +165,10 @@ func (s *Store) find(ctx context.Context, id weir.ID) (*Entry, error) {
 	return e, nil
 }
 
-// ReadLog reads up to limit messages from seq on, final ones too, without a gap: where a
-// page shows one (a snapshot that is not one), what follows it is left for the next read.
+// ReadLog reads up to limit messages from seq on, final ones too, without a gap: where the
+// answer shows one (a snapshot that is not one), what follows it is left for the next read.
 func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
-	return s.readLog(ctx, lane, seq, storage.Query{Limit: limit})
+	return s.readLog(ctx, lane, seq, limit, nil)
 }
 
 // thinColumns are a message's columns without its body and its attempts.
@@ -178,21 +178,20 @@ var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Sup
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
-	entries, err := s.readLog(ctx, lane, seq, storage.Query{Limit: limit, Columns: thinColumns})
+	entries, err := s.readLog(ctx, lane, seq, limit, thinColumns)
 	for _, e := range entries {
 		e.thin = true
 	}
 	return entries, err
 }
 
-func (s *Store) readLog(ctx context.Context, lane int, seq int64, q storage.Query) ([]*Entry, error) {
-	q.Partition, q.From, q.To = s.partition(lane), messageKey(seq), after(prefixMessage)
-	page, err := s.Table.Range(ctx, q)
+func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, columns []string) ([]*Entry, error) {
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seq), To: after(prefixMessage), Columns: columns}, limit)
 	if err != nil {
 		return nil, err
 	}
 	var entries []*Entry
-	for _, r := range page.Rows {
+	for _, r := range rows {
 		e, err := s.entryFrom(lane, r)
 		if err != nil {
 			return nil, err

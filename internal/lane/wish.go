@@ -59,16 +59,9 @@ func wishFrom(r storage.Row) Wish {
 // Wishes reads the wishes of a lane, up to limit: fewer mean that there are no more. It
 // reads one more, since that may force the last of them.
 func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error) {
-	var rows []storage.Row
-	q := storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish), Limit: limit + 1}
-	for more := true; more && len(rows) <= limit; { // storage may give a page that is not full
-		page, err := s.Table.Range(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		if rows, more = append(rows, page.Rows...), page.More; more {
-			q.From, q.After = "", rows[len(rows)-1].Key
-		}
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish)}, limit+1)
+	if err != nil {
+		return nil, err
 	}
 	var wishes []Wish
 	for _, r := range rows {

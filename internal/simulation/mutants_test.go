@@ -65,6 +65,7 @@ var mutants = []mutant{
 	{"a callback not written with the end", "lane/batch.go", "c.callBack(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
 	{"what supersedes it forgets the callback of a held message", "lane/held.go", `Callback: v.string("Callback"), `, "", "untold", ""},
 	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: storage.AnyETag})", "untold", ""},
+	{"a page that is not full taken for the end", "lane/standing.go", "more && len(rows) < limit; {", "more && len(rows) == 0; {", "rows|repeat|superseded", ""},
 	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 }
 

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"weir/internal/storage"
@@ -152,11 +153,22 @@ func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row,
 
 func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	var got storage.Page
-	err := t.p.do(ctx, "range "+t.as+q.Partition+q.From+q.After, false, func() (err error) {
+	name := "range " + t.as + q.Partition + q.From + q.After
+	err := t.p.do(ctx, name, false, func() (err error) {
 		got, err = t.p.w.account.Table().Range(context.Background(), q)
+		t.cut(name, q, &got)
 		return err
 	})
 	return got, err
+}
+
+// cut makes a page shorter than was asked for, which storage may do at any time. The few
+// control rows alone come in one answer always.
+func (t ports) cut(name string, q storage.Query, got *storage.Page) {
+	dice, n := t.p.w.dice, len(got.Rows)
+	if n > 1 && !strings.HasPrefix(q.From, "!") && dice.chance(t.p.name+" short "+name, 0.05) {
+		got.Rows, got.More = got.Rows[:1+dice.below(t.p.name+" rows "+name, n-1)], true
+	}
 }
 
 func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
