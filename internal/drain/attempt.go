@@ -21,6 +21,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 		return err
 	}
 	r.preloadNext(ctx, c)
+	r.taking(c.entry)
 	result, err := r.send(ctx, c)
 	if err != nil {
 		return err

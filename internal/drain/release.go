@@ -13,7 +13,7 @@ import (
 )
 
 // What falls due is released: taken from the scheduled messages and put into its key's
-// line, behind all that was filed before that moment. That is written before the message is
+// line, behind all that was filed before that moment (see places). That is written before the message is
 // sent, so that whoever comes after a crash finds the same order; and it is written a
 // little ahead, so that at the moment itself nothing is left to do but to send.
 
@@ -33,9 +33,7 @@ const (
 // releaseDue releases whatever falls due within the lead.
 func (r *run) releaseDue(ctx context.Context) error {
 	for {
-		now := r.Now()
-		next := r.scheduled()
-		if next.IsZero() || now.Before(r.releaseAt(next)) {
+		if !r.ripens() {
 			return nil
 		}
 		if !r.agenda.known {
@@ -46,10 +44,17 @@ func (r *run) releaseDue(ctx context.Context) error {
 			r.agenda.learn(dues, more)
 			continue
 		}
-		if err := r.release(ctx, r.agenda.until(now.Add(releaseLead), releaseMax)); err != nil {
+		if err := r.release(ctx, r.agenda.until(r.Now().Add(releaseLead), releaseMax)); err != nil {
 			return err
 		}
 	}
+}
+
+// ripens says whether something is to be released now: what was read of the log last may
+// have told of it.
+func (r *run) ripens() bool {
+	next := r.scheduled()
+	return !next.IsZero() && !r.Now().Before(r.releaseAt(next))
 }
 
 // releaseAt is when to begin to release what falls due next. A message that was released
@@ -75,8 +80,13 @@ func (r *run) release(ctx context.Context, dues []lane.Due) error {
 		return err
 	}
 	r.notice(control, asked)
+	r.bound(control)
+	places, err := r.places(ctx, entries, control.Head.Next)
+	if err != nil {
+		return err
+	}
 	for len(entries) > 0 {
-		ch, undo := r.releasing(entries, control.Head.Next)
+		ch, undo := r.releasing(entries, places, control.Head.Next)
 		err := r.committer.try(ctx, ch)
 		if err == nil {
 			break
@@ -139,11 +149,11 @@ func (r *run) ripen(ctx context.Context, e *lane.Entry) error {
 
 // releasing makes the change, and in memory what it does to the blocks; undo takes the
 // latter back.
-func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, undo func()) {
+func (r *run) releasing(entries []*lane.Entry, places map[*lane.Entry]int64, end int64) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*lane.Block{}
 	for _, e := range entries {
-		id := e.Block()
+		id, next := e.Block(), places[e]
 		b := r.blocks[id]
 		if _, saved := before[id]; !saved {
 			before[id] = b
@@ -153,6 +163,9 @@ func (r *run) releasing(entries []*lane.Entry, next int64) (ch *lane.Change, und
 		} else {
 			changed := *b
 			b = &changed
+			if next < end {
+				b.First, b.From = nil, 0 // it may go before what was put there from the log
+			}
 		}
 		b.Mixed = true
 		b.Held++

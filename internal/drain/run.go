@@ -49,6 +49,7 @@ type run struct {
 	unused      []string // blobs of bodies that were edited anew
 
 	placed time.Time // see lane.Tail
+	taken  int64     // see lane.Tail
 
 	touched     int64 // head.touched as last seen
 	touchedSeen int64 // up to which wishes were granted
@@ -104,7 +105,7 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 	return r.Store.Take(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
 		if t.Open {
 			t.Crashes++
-			t.RateNext = r.Now().Add(r.pace.interval) // its last attempts may not be in tail
+			t.RateNext, t.Taken = r.Now().Add(r.pace.interval), 0 // its last attempts may not be in tail
 			r.crashed = true
 			t.SettleUntil = r.Now().Add(r.Settle + maxSkew)
 			if t.Trying != 0 {
@@ -126,7 +127,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 		r.gate.unanswered(r.Now())
 	}
 	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor, agenda: &r.agenda}
-	r.agenda.next, r.placed, r.touched, r.touchedSeen = t.NextDue, t.Placed, t.TouchedSeen, t.TouchedSeen
+	r.agenda.next, r.placed, r.taken, r.touched, r.touchedSeen = t.NextDue, t.Placed, t.Taken, t.TouchedSeen, t.TouchedSeen
 	r.trying = t.Trying
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
@@ -180,7 +181,7 @@ func (r *run) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c != nil && !r.pace.take(r.Now()) {
+		if c != nil && (r.ripens() || !r.pace.take(r.Now())) {
 			continue
 		}
 		if c != nil {
@@ -335,14 +336,14 @@ func (r *run) handover() *lane.Change {
 
 // position writes into a change how far delivery has come and when it goes on.
 func (r *run) position(ch *lane.Change) {
-	cursor, due, placed, seen := r.window.cursor(), r.nextDue(), r.placed, r.touchedSeen
+	cursor, due, placed, taken, seen := r.window.cursor(), r.nextDue(), r.placed, r.taken, r.touchedSeen
 	g := *r.gate
 	next := time.Time{}
 	if r.Store.Lanes == 1 {
 		next = r.pace.upTo()
 	}
 	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen, t.Placed = cursor, due, next, seen, placed
+		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen, t.Placed, t.Taken = cursor, due, next, seen, placed, taken
 		g.write(t)
 	})
 }

@@ -59,6 +59,7 @@ func (r *run) startLook(ctx context.Context) {
 func (r *run) looked(c lane.Control, ok bool) {
 	r.looking.answer = nil
 	if ok {
+		r.bound(c)
 		r.notice(c, r.looking.asked)
 	}
 }

@@ -55,6 +55,7 @@ type Tail struct {
 	Closed bool // the epoch is over, or about to be: nobody may hold the lane
 	Booked bool // and Counts say what moved
 
+	Taken   int64 // nothing from this place in the log on was ever sent; 0 = that is not known
 	Watched int64 // the fence from which on all holders have kept l_ rows; 0 = the last one has not
 }
 
@@ -154,7 +155,7 @@ func (t Tail) values() map[string]any {
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Holder": t.Holder, "LastError": t.LastError, "LastErrorAt": timeValue(t.LastErrorAt),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
-		"Closed": t.Closed, "Booked": t.Booked, "Watched": t.Watched,
+		"Closed": t.Closed, "Booked": t.Booked, "Taken": t.Taken, "Watched": t.Watched,
 	})
 }
 
@@ -168,7 +169,7 @@ func tailFrom(r storage.Row) Tail {
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Holder: v.string("Holder"), LastError: v.string("LastError"), LastErrorAt: v.time("LastErrorAt"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),
-		Closed: v.bool("Closed"), Booked: v.bool("Booked"), Watched: v.int("Watched"),
+		Closed: v.bool("Closed"), Booked: v.bool("Booked"), Taken: v.int("Taken"), Watched: v.int("Watched"),
 	}
 }
 
@@ -204,7 +205,7 @@ func (s *Store) ensure(ctx context.Context, lane int, fence int64) error {
 	}
 	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
 		{Kind: storage.Insert, Key: headKey, Values: Head{Next: 1}.values()},
-		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence, Watched: 1}.values()},
+		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence, Taken: 1, Watched: 1}.values()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

@@ -58,6 +58,9 @@ func placeOfDue(next int64, d Due) string { return Place(next-1) + "_" + d.Strin
 // After is After of the entry's line.
 func (e *Entry) After() int64 { return e.Line().After() }
 
+// Behind is the first place in the log behind the entry's own.
+func (e *Entry) Behind() int64 { return max(e.After(), e.Seq()+1) }
+
 // After is the place in the log up to which all of the key goes before this held message; 0
 // where its line alone tells.
 func (h Held) After() int64 {

@@ -19,14 +19,14 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded                   int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters       int
-	Traps, Blobs, Packed                                                       int
-	Recurred, Punctual, Scheduled, Released, Moved, Cancelled, CancelledAtOnce int
-	Replayed, Refused, Edited, Stopped, Resumed                                int
-	Bulks, BulkReplayed                                                        int
-	Told, ToldAgain                                                            int
-	Longest                                                                    time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead, Superseded                           int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters               int
+	Traps, Blobs, Packed                                                               int
+	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce int
+	Replayed, Refused, Edited, Stopped, Resumed                                        int
+	Bulks, BulkReplayed                                                                int
+	Told, ToldAgain                                                                    int
+	Longest                                                                            time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -52,6 +52,7 @@ func (c *counts) add(o counts) {
 	c.Recurred += o.Recurred
 	c.Punctual += o.Punctual
 	c.Scheduled += o.Scheduled
+	c.InTime += o.InTime
 	c.Released += o.Released
 	c.Moved += o.Moved
 	c.Cancelled += o.Cancelled
@@ -236,6 +237,7 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 		if edit {
 			f.version, _ = weir.ParseVersion(text("Version"))
 		}
+		f.accepted, _ = v["AcceptedAt"].(time.Time)
 		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
 			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
 			c.counts.Scheduled++

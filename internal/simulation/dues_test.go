@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 // scheduling is what the checker knows of a message's moment and of wishes for it.
 type scheduling struct {
+	accepted  time.Time // by the clock of who accepted it
 	due       time.Time // as storage has it; zero = it never had one
 	dues      []time.Time
 	waits     bool      // it is scheduled in storage
@@ -121,6 +123,23 @@ func (c *checker) released(p *process, l *laneState, f *filed, place string) {
 		if o.key == f.key && o.begun && !o.edit && o.place() > place {
 			c.failed("order", "seq %d of key %s was put before seq %d, which had been sent", f.id.Seq, f.key, o.id.Seq)
 		}
+	}
+	c.inTime(l, f, place)
+}
+
+// inTime holds that a message goes before what was accepted of its key after its moment,
+// however late it was released; but for what had been sent by then, or may have been. Who
+// accepts and who releases may differ by two seconds in their clocks.
+func (c *checker) inTime(l *laneState, f *filed, place string) {
+	known := l.last.Tail.Taken
+	for _, o := range slices.Backward(l.log) {
+		switch {
+		case known == 0, o.id.Seq < max(known, f.id.Seq), o.begun, !o.accepted.After(f.due.Add(2 * time.Second)):
+			return
+		case o.key == f.key && o.dues == nil && o.place() < place:
+			c.failed("order", "seq %d of key %s, due at %s, was put behind seq %d, accepted at %s", f.id.Seq, f.key, f.due, o.id.Seq, o.accepted)
+		}
+		c.counts.InTime++
 	}
 }
 

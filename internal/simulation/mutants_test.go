@@ -40,6 +40,8 @@ var mutants = []mutant{
 	{"what falls due overtakes its key", "drain/release.go", "{ return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
 	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
 	{"due times not looked at", "drain/release.go", "ch.Release(e, next, &r.placed)", "ch.Release(e, next, &r.placed)\n\t\tb.Next, e.Message.DueAt = r.Now(), time.Time{}", "early", ""},
+	{"what fell due late put at the end of the log", "drain/places.go", "if e.Message.DueAt.Before(now) {", "if e.Message.DueAt.Before(now.AddDate(-1, 0, 0)) {", "order", ""},
+	{"what is sent not noted for places", "drain/places.go", "r.taken = max(r.taken, e.Behind())", "_ = e", "order", ""},
 	{"a cancellation counted twice", "lane/wish.go", "if w.Done {", "if true {", "books", ""},
 	{"a cancellation not counted", "lane/wish.go", "if w.Done {", "if false {", "books|stuck", ""},
 	{"wishes seen and not granted", "drain/wishes.go", "for _, w := range wishes {", "for _, w := range wishes[:0] {", "rows", ""},
