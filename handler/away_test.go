@@ -104,7 +104,7 @@ func (f *farWeir) shell() (s *shell, stdout, stderr *bytes.Buffer) {
 	s, stdout, stderr = shellFor(func(name string) string {
 		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
 	})
-	s.stdin, s.firstWait, s.look = strings.NewReader(""), time.Millisecond, time.Millisecond
+	s.stdin, s.firstWait, s.look, s.grace = strings.NewReader(""), time.Millisecond, time.Millisecond, time.Minute
 	return s, stdout, stderr
 }
 

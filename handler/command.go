@@ -43,6 +43,7 @@ type shell struct {
 	started        time.Time     // when the process was
 	firstWait      time.Duration // before what failed is tried again over HTTP
 	look           time.Duration // between looks at what goes on elsewhere
+	grace          time.Duration // how long requests under way may take to finish after Ctrl-C
 }
 
 // failure is an error of doing what was asked, as against one of asking. Silent ones have

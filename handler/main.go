@@ -19,7 +19,7 @@ import (
 
 func main() {
 	sh := &shell{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, started: time.Now(),
-		firstWait: 500 * time.Millisecond, look: 2 * time.Second}
+		firstWait: 500 * time.Millisecond, look: 2 * time.Second, grace: 5 * time.Second}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := sh.run(ctx, os.Args[1:])
 	stop()

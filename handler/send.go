@@ -29,9 +29,6 @@ With --json each file is a line {"file", "id", "stage", "key", "duplicate"} or {
 refused, with 1 when one could not be read or, with --wait, is dead or cancelled in the end.
 Ctrl-C finishes the requests under way, and tells what was done.`
 
-// grace is how long requests under way may take to finish after Ctrl-C.
-const grace = 5 * time.Second
-
 // sendFlags are the flags of send.
 type sendFlags struct {
 	parallel int
@@ -100,7 +97,7 @@ type counts struct {
 func (s *sending) run(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
-	each(ctx, s.parallel, s.files, s.one, func() bool { return s.stopped() != nil })
+	each(ctx, s.grace, s.parallel, s.files, s.one, func() bool { return s.stopped() != nil })
 	s.progress.close()
 	if s.wait.Duration > 0 && ctx.Err() == nil {
 		s.awaitAll(ctx)
@@ -112,8 +109,8 @@ func (s *sending) run(ctx context.Context) error {
 }
 
 // each does something with every item, several at a time, until ctx or stop ends it. What
-// was begun is finished: it has some time for that.
-func each[T any](ctx context.Context, parallel int, items []T, do func(ctx, finishing context.Context, item T), stop func() bool) {
+// was begun is finished: it has grace for that.
+func each[T any](ctx context.Context, grace time.Duration, parallel int, items []T, do func(ctx, finishing context.Context, item T), stop func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
@@ -238,7 +235,7 @@ func (s *sending) awaitAll(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
 	until := time.Now().Add(s.wait.Duration)
-	each(ctx, s.parallel, s.sent, func(ctx, _ context.Context, r *sent) {
+	each(ctx, s.grace, s.parallel, s.sent, func(ctx, _ context.Context, r *sent) {
 		m, err := s.awaitFinal(ctx, r.ID, time.Until(until))
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -27,7 +27,8 @@ type Tab struct {
 	problems []string
 }
 
-// Open starts a browser with a profile of its own, which ends with the test.
+// Open starts a browser, which ends with the test. The profile is chromedp's, which knows how
+// to remove it: Chromium's children may write to it for a while when Chromium is gone.
 func Open(t *testing.T, url string) *Tab {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -35,8 +36,7 @@ func Open(t *testing.T, url string) *Tab {
 		t.Fatalf("this test needs Debian's chromium (apt-get install -y chromium): %v", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
 	limited, stop := context.WithTimeout(t.Context(), 4*time.Minute)
 	allocated, free := chromedp.NewExecAllocator(limited, options...)
 	ctx, closeTab := chromedp.NewContext(allocated)

@@ -53,7 +53,7 @@ func (s *system) firstRequest(path string) time.Time {
 func TestDueTimes(t *testing.T) {
 	s := newSystem(t, 1)
 	messages := s.weir + "/api/messages"
-	due := time.Now().Add(3 * time.Second)
+	due := time.Now().Add(8 * time.Second)
 	code, _, at := s.call("POST", messages, article("/at", 1), "Weir-Deliver-At", due.Format(time.RFC3339Nano))
 	if code != 202 || at["stage"] != "scheduled" || at["deliverAtFrom"] != "header" {
 		t.Errorf("%d %v", code, at)
@@ -66,7 +66,7 @@ func TestDueTimes(t *testing.T) {
 	if code != 200 || state["stage"] != "scheduled" || state["deliverAt"] == nil {
 		t.Errorf("%d %v", code, state)
 	}
-	soon := time.Now().Add(4 * time.Second)
+	soon := time.Now().Add(10 * time.Second)
 	patch := fmt.Sprintf(`{"deliverAt": %q}`, soon.Format(time.RFC3339Nano))
 	if code, _, said := s.call("PATCH", one(later), patch, "If-Match", `"stale"`); code != 412 {
 		t.Errorf("%d %v", code, said)
@@ -78,7 +78,7 @@ func TestDueTimes(t *testing.T) {
 	if code, _, said := s.call("PATCH", one(past), `{"deliverAt": "0001-01-01T00:00:00Z"}`); code != 200 {
 		t.Errorf("%d %v", code, said)
 	}
-	s.eventually("what was moved into the past is written", 20*time.Second, func() bool { return !s.firstRequest("/past").IsZero() })
+	s.eventually("what was moved into the past is written", time.Minute, func() bool { return !s.firstRequest("/past").IsZero() })
 	for _, wrong := range []string{`{"deliverAt": "soon"}`, `{}`, `{"deliverAt": "2030-01-01T00:00:00Z", "key": "x"}`, `[`} {
 		if code, _, said := s.call("PATCH", one(later), wrong); code != 400 {
 			t.Errorf("%s: %d %v", wrong, code, said)
@@ -98,13 +98,13 @@ func TestDueTimes(t *testing.T) {
 		t.Errorf("cancelled after delivery: %d %v", code, said)
 	}
 	for path, moment := range map[string]time.Time{"/at": due, "/later": soon} {
-		s.eventually(path+" is written", 20*time.Second, func() bool { return !s.firstRequest(path).IsZero() })
+		s.eventually(path+" is written", time.Minute, func() bool { return !s.firstRequest(path).IsZero() })
 		late := s.firstRequest(path).Sub(moment)
 		if t.Logf("%s was written %s after its moment", path, late); late < 0 {
 			t.Errorf("%s was written %s early", path, -late)
 		}
 	}
-	s.eventually("both are final", 10*time.Second, func() bool {
+	s.eventually("both are final", time.Minute, func() bool {
 		_, _, a := s.call("GET", one(at), "")
 		_, _, b := s.call("GET", one(later), "")
 		return a["stage"] == "delivered" && b["stage"] == "delivered"

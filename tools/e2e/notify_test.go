@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -82,11 +83,11 @@ func (h *hook) tried() int {
 	return h.tries
 }
 
-// of gives what was told of a message: the types by webhook-id.
+// of gives what was told of a message until now: the types by webhook-id.
 func (h *hook) of(id string) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.told[id]
+	return maps.Clone(h.told[id])
 }
 
 func (h *hook) host() string { return strings.TrimPrefix(h.URL, "http://") }
@@ -198,7 +199,7 @@ func TestCallbacks_ASlowReceiverSlowsNobody(t *testing.T) {
 	s.allFinal(accepted, "delivered", 30*time.Second)
 	for i, m := range accepted {
 		if i%10 == 9 {
-			s.eventually(m.ID+" is called back", 15*time.Second, func() bool { return len(quick.of(m.ID)) > 0 })
+			s.eventually(m.ID+" is called back", 30*time.Second, func() bool { return len(quick.of(m.ID)) > 0 })
 		}
 	}
 	t.Logf("all was delivered, and the quick receiver told, %s after the last post; the slow one was tried %d times", time.Since(posted).Round(time.Millisecond), slow.tried())

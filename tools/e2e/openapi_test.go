@@ -52,7 +52,7 @@ func titled(path, title string) string {
 // reaches waits until a message has come to a stage.
 func (s *system) reaches(id, stage string) {
 	s.t.Helper()
-	s.eventually(id+" is "+stage, 30*time.Second, func() bool { return get[message](s, s.weir+"/api/messages/"+id).Stage == stage })
+	s.eventually(id+" is "+stage, time.Minute, func() bool { return get[message](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
 // Every operation that is described is done once with success, in a system where something

@@ -275,14 +275,14 @@ func TestQueue_Concurrency(t *testing.T) {
 func TestQueue_RenewsTheLease(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 2 * time.Second, Instances: 2}, decide: func(call) order { <-release; return order{} }})
+	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 6 * time.Second, Instances: 2}, decide: func(call) order { <-release; return order{} }})
 	q.start()
 	q.put("hello")
 	q.nextCall()
 	select { // far longer than the lease
 	case c := <-q.calls:
 		t.Errorf("the message came again: %s", c.Body)
-	case <-time.After(5 * time.Second):
+	case <-time.After(13 * time.Second):
 	}
 	close(release)
 	q.becomesEmpty() // the last receipt is the one used
@@ -293,7 +293,7 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	var calls atomic.Int64
-	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 3 * time.Second}, decide: func(call) order {
+	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 6 * time.Second}, decide: func(call) order {
 		if calls.Add(1) == 1 {
 			<-hang
 		}
