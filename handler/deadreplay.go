@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/clock"
 	"weir/internal/remote"
 )
 
@@ -232,8 +233,8 @@ func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
 			}
 		}
 		last = job.Value
-		if err := sleep(ctx, a.look); err != nil {
-			return err
+		if !clock.Sleep(ctx, a.look) {
+			return ctx.Err()
 		}
 		err := patience.Do(ctx, func(ctx context.Context) error {
 			var err error

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/calendar"
+	"weir/internal/clock"
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/drain"
@@ -171,12 +172,8 @@ func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
 			return store, err
 		}
 		p.log.Warn("handler: storage not open yet", "err", err)
-		timer := time.NewTimer(storageRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !clock.Sleep(ctx, storageRetry) {
 			return nil, errors.Join(ctx.Err(), err)
-		case <-timer.C:
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/clock"
 	"weir/internal/remote"
 	"weir/internal/weir"
 )
@@ -109,8 +110,8 @@ func (a *away) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 		if err != nil || m.Value.Stage.Final() || left <= 0 {
 			return m, err
 		}
-		if err := sleep(ctx, min(pause, left)); err != nil {
-			return m, err
+		if !clock.Sleep(ctx, min(pause, left)) {
+			return m, ctx.Err()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/clock"
 	"weir/internal/remote"
 	"weir/internal/weir"
 )
@@ -99,7 +100,7 @@ func (t *tail) run(ctx context.Context, f tailFlags) error {
 			t.show(line)
 		}
 		first = false
-		if sleep(ctx, max(f.interval, wanted(err))) != nil {
+		if !clock.Sleep(ctx, max(f.interval, wanted(err))) {
 			return nil
 		}
 	}

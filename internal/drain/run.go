@@ -348,16 +348,6 @@ func (r *run) position(ch *lane.Change) {
 	})
 }
 
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // final stages of an outcome.
 func finalStage(o weir.Outcome) weir.Stage {
 	if o == weir.OutcomeDelivered {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage"
@@ -210,12 +211,12 @@ func (t *tender) rest(r Report) {
 	until := min(r.Until.Sub(t.d.Now()), forever)
 	switch {
 	case r.Err != nil:
-		sleep(t.d.open, until)
+		clock.Sleep(t.d.open, until)
 	case r.State == Busy:
-		sleep(t.d.open, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
+		clock.Sleep(t.d.open, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
 	case r.State == Waiting && r.Paused:
 		// Rings of a paused lane must cost next to nothing: one look a second at most.
-		sleep(t.d.open, min(fresh, until))
+		clock.Sleep(t.d.open, min(fresh, until))
 		t.await(until - fresh)
 	case r.State == Waiting:
 		t.await(until)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -44,7 +45,7 @@ func (t *try) run() {
 	var err error
 	for len(t.group) > 0 && store.Now().Before(t.deadline) {
 		if err = t.once(ctx); err != nil {
-			pause(ctx, trialPause)
+			clock.Sleep(ctx, trialPause)
 		}
 	}
 	t.fail(err)
@@ -153,7 +154,7 @@ func (t *try) headMoved(ctx context.Context) error {
 	}
 	t.ops, g.head = nil, c.Head
 	g.careful = store.Now().Add(readFirst)
-	pause(ctx, store.jitter(conflictPause))
+	clock.Sleep(ctx, store.jitter(conflictPause))
 	return nil
 }
 
@@ -297,14 +298,5 @@ func (sub *submission) answer(r result) {
 	r.receipt.Duplicate = true
 	for _, f := range sub.followers {
 		f.done <- r
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

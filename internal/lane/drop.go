@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) Drop(ctx context.Context, lane int) error {
 			return err
 		}
 		if err != nil {
-			pause(ctx, resendPause)
+			clock.Sleep(ctx, resendPause)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 )
 
@@ -115,7 +116,7 @@ func (s *Store) ChangeMeta(ctx context.Context, change func(*Meta) error) (Meta,
 		if ctx.Err() != nil {
 			return Meta{}, err
 		}
-		pause(ctx, resendPause)
+		clock.Sleep(ctx, resendPause)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -91,7 +92,7 @@ func (s *Store) FileJob(ctx context.Context, j Job) (Job, error) {
 			return Job{}, unavailable("replays", err)
 		}
 		if err != nil {
-			pause(ctx, s.jitter(conflictPause))
+			clock.Sleep(ctx, s.jitter(conflictPause))
 		}
 		if ctx.Err() != nil {
 			return Job{}, &weir.Error{Kind: weir.Unavailable, Op: "replays", Message: "storage cannot be reached at the moment, or the lane is too busy; the replay may have begun: look at the list", RetryAfter: sealedRetry, Err: err}

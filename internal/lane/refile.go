@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -202,7 +203,7 @@ func (r *Refile) file(ctx context.Context, lane int, list []*refiled) error {
 		case ctx.Err() != nil, !uncertain(err) && !storage.Is(err, storage.Conflict):
 			return err
 		}
-		pause(ctx, r.To.jitter(conflictPause))
+		clock.Sleep(ctx, r.To.jitter(conflictPause))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -56,6 +57,6 @@ func (r *Refile) write(ctx context.Context, lane int, rows []storage.Op) error {
 		if err == nil || !uncertain(err) || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, r.To.jitter(conflictPause))
+		clock.Sleep(ctx, r.To.jitter(conflictPause))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -82,7 +83,7 @@ func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool,
 			return c, err
 		}
 		if !storage.Is(err, storage.Precondition) { // a lost race is run again at once
-			pause(ctx, resendPause)
+			clock.Sleep(ctx, resendPause)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -202,7 +203,7 @@ func (s *Store) again(ctx context.Context, err error) error {
 	default:
 		return unavailable("wish", err)
 	}
-	if pause(ctx, s.jitter(conflictPause)); ctx.Err() != nil {
+	if !clock.Sleep(ctx, s.jitter(conflictPause)) {
 		return &weir.Error{Kind: weir.Unavailable, Op: "wish", Message: "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again", RetryAfter: 2 * time.Second, Err: err}
 	}
 	return nil

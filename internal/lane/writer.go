@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 )
 
@@ -110,7 +111,7 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 		if done || err != nil {
 			return err
 		}
-		pause(ctx, resendPause)
+		clock.Sleep(ctx, resendPause)
 	}
 }
 
@@ -169,6 +170,6 @@ func (w *Writer) settle(ctx context.Context, next Tail) (done bool, err error) {
 		case ctx.Err() != nil:
 			return false, err
 		}
-		pause(ctx, resendPause)
+		clock.Sleep(ctx, resendPause)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 )
 
@@ -110,7 +111,7 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 func (l *Lease) acquire(ctx context.Context) error {
 	err := l.acquireOnce(ctx)
 	maybeOurs := storage.Is(err, storage.Ambiguous)
-	for try := 1; maybeOurs && try < acquireTries && again(err) && sleep(ctx, acquireDelay); try++ {
+	for try := 1; maybeOurs && try < acquireTries && again(err) && clock.Sleep(ctx, acquireDelay); try++ {
 		err = l.acquireOnce(ctx)
 	}
 	switch {

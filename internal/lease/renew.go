@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 )
 
@@ -14,7 +15,7 @@ const renewDelay = time.Second
 func (l *Lease) renew() {
 	defer close(l.done)
 	wait := l.cfg.Length / 3
-	for sleep(l.ctx, wait) && l.Trusted() {
+	for clock.Sleep(l.ctx, wait) && l.Trusted() {
 		wait = l.renewOnce()
 	}
 }
@@ -36,16 +37,4 @@ func (l *Lease) renewOnce() time.Duration {
 		l.cfg.Log.Warn("lease: not renewed", "err", err)
 	}
 	return renewDelay
-}
-
-// sleep waits for d, or for ctx to end, when it says false.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 )
@@ -80,7 +81,7 @@ func (t *turn) write() error {
 		if err == nil || try == writeTries || t.s.ctx.Err() != nil {
 			break
 		}
-		t.pause(writePause)
+		clock.Sleep(t.s.ctx, writePause)
 	}
 	if err != nil {
 		return err
@@ -102,13 +103,4 @@ func (t *turn) write() error {
 		t.stale = true // somebody has put more into it, or put off what was in hand here
 	}
 	return nil
-}
-
-func (t *turn) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.s.ctx.Done():
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/weir"
@@ -59,7 +60,7 @@ func Empty(ctx context.Context, log Reader, joiner Joiner, number int, now func(
 			return e
 		}
 		e.take(before, after, now())
-		if !e.keptBack(limit) || !sleep(ctx, max(e.Report.Until.Sub(now()), glance)) || now().After(limit) {
+		if !e.keptBack(limit) || !clock.Sleep(ctx, max(e.Report.Until.Sub(now()), glance)) || now().After(limit) {
 			return e
 		}
 	}
@@ -129,15 +130,3 @@ func moment(until time.Time) string {
 
 // endless says that no moment ends the wait.
 func endless(until time.Time) bool { return !until.Before(weir.Forever.Add(-time.Hour)) }
-
-// sleep waits for d, and says whether it did to the end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

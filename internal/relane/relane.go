@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage"
@@ -242,7 +243,7 @@ func (c Config) reopen(ctx context.Context, number int) error {
 		if now.Tail.ETag != first.Tail.ETag && !now.Tail.Closed {
 			return nil
 		}
-		if !sleep(ctx, look) {
+		if !clock.Sleep(ctx, look) {
 			return context.Cause(ctx)
 		}
 	}
@@ -269,7 +270,7 @@ func (c Config) alone(ctx context.Context, do func(context.Context) error) error
 		if !said {
 			c.Progress("Another command is at work, or was killed a moment ago: waiting for it.")
 		}
-		if !sleep(ctx, look) {
+		if !clock.Sleep(ctx, look) {
 			return context.Cause(ctx)
 		}
 	}
@@ -295,7 +296,7 @@ func (c Config) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 		c.Log.Warn("relane: storage", "err", err)
-		if !sleep(ctx, look) {
+		if !clock.Sleep(ctx, look) {
 			return context.Cause(ctx)
 		}
 	}
@@ -319,16 +320,4 @@ func transient(err error) bool {
 		return true
 	}
 	return errors.Is(err, lane.ErrFenced)
-}
-
-// sleep waits; false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

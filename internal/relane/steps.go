@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
 )
@@ -67,7 +68,7 @@ func (c Config) drain(ctx context.Context, meta lane.Meta) error {
 			}
 			c.Progress(describe(rests, now))
 		}
-		if !sleep(ctx, look) {
+		if !clock.Sleep(ctx, look) {
 			return context.Cause(ctx)
 		}
 		if err := c.stillWanted(ctx, meta); err != nil {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"weir/internal/clock"
 )
 
 // Patience tries again what may work later, until nothing has got through for GiveUp. Many
@@ -33,12 +35,8 @@ func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error 
 		if idle := p.since(false); idle+pause > p.GiveUp {
 			return fmt.Errorf("given up after %s: %w", idle.Round(time.Second), err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !clock.Sleep(ctx, pause) {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

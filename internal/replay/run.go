@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -62,7 +63,7 @@ func (r *Runner) run(ctx context.Context, id string) error {
 		default:
 			w.retry = 0
 		}
-		if wait > 0 && !sleep(ctx, wait) {
+		if wait > 0 && !clock.Sleep(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

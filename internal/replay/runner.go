@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage"
@@ -172,7 +173,7 @@ func (r *Runner) underLease(ctx context.Context, id string, patient bool) error 
 		if !errors.Is(err, lease.ErrBusy) {
 			return err
 		}
-		if !patient || r.Now().After(end) || !sleep(ctx, leaseLook) {
+		if !patient || r.Now().After(end) || !clock.Sleep(ctx, leaseLook) {
 			return nil
 		}
 	}
@@ -192,17 +193,5 @@ func (r *Runner) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// sleep waits; false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }
