@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -73,6 +74,11 @@ func routesOf(t *testing.T) *router {
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
 	bell := p.newBell(store)
 	routes, _ := p.routes(store, bell, drain.New(p.drainConfig(store, bell)))
+	t.Cleanup(func() {
+		if err := p.keeper.Load().Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	mux, ok := routes.(*router)
 	if !ok {
 		t.Fatalf("the routes are a %T", routes)

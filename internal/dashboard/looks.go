@@ -15,12 +15,7 @@ var stageLooks = map[weir.Stage]look{
 	weir.Superseded: {"superseded", "next", "plain"},
 }
 
-func stageLook(s weir.Stage) look {
-	if l, ok := stageLooks[s]; ok {
-		return l
-	}
-	return look{string(s), "dots", "plain"}
-}
+func stageLook(s weir.Stage) look { return among(stageLooks, s) }
 
 var outcomeLooks = map[weir.Outcome]look{
 	weir.OutcomeDelivered:   {"delivered", "check", "good"},
@@ -30,12 +25,7 @@ var outcomeLooks = map[weir.Outcome]look{
 	weir.OutcomeNone:        {"cut off, counts for nothing", "slash", "plain"},
 }
 
-func outcomeLook(o weir.Outcome) look {
-	if l, ok := outcomeLooks[o]; ok {
-		return l
-	}
-	return look{string(o), "dots", "plain"}
-}
+func outcomeLook(o weir.Outcome) look { return among(outcomeLooks, o) }
 
 var stateLooks = map[string]look{
 	"running":   {"running", "again", "info"},
@@ -45,9 +35,12 @@ var stateLooks = map[string]look{
 }
 
 // stateLook is the look of a bulk replay.
-func stateLook(state string) look {
-	if l, ok := stateLooks[state]; ok {
+func stateLook(state string) look { return among(stateLooks, state) }
+
+// among gives a state's look, and a plain one to a state that has none.
+func among[S ~string](looks map[S]look, state S) look {
+	if l, ok := looks[state]; ok {
 		return l
 	}
-	return look{state, "dots", "plain"}
+	return look{string(state), "dots", "plain"}
 }

@@ -60,9 +60,6 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	return c.merge(e)
 }
 
-// Fail gives a dead message its reason when no attempt did.
-func (e *Entry) Fail(reason string) { e.status.LastError = reason }
-
 // NextAttempt is when it is to be tried again; zero = it does not wait for that.
 func (e *Entry) NextAttempt() time.Time { return e.status.NextAttemptAt }
 
