@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"weir/internal/calendar"
 	"weir/internal/contract"
@@ -67,18 +68,17 @@ type rate time.Duration
 
 var rateText = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (r *rate) UnmarshalYAML(b []byte) error {
-	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
-	m := rateText.FindStringSubmatch(text)
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (r *rate) UnmarshalYAML(n ast.Node) error {
+	m := rateText.FindStringSubmatch(n.GetToken().Value)
 	if m == nil || strings.Trim(m[1], "0") == "" {
-		return fmt.Errorf("%q is not a rate such as 5/s or 90/m", text)
+		return wrongValue(n, "a rate such as 5/s or 90/m")
 	}
-	n, err := strconv.Atoi(m[1])
+	count, err := strconv.Atoi(m[1])
 	if err != nil {
 		return err
 	}
-	*r = rate(map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]] / time.Duration(n))
+	*r = rate(map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]] / time.Duration(count))
 	return nil
 }
 
@@ -88,12 +88,15 @@ type backoff struct {
 	steps []duration
 }
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (b *backoff) UnmarshalYAML(text []byte) error {
-	if first := bytes.TrimSpace(text); len(first) > 0 && (first[0] == '[' || first[0] == '-') {
-		return yaml.Unmarshal(text, &b.steps)
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (b *backoff) UnmarshalYAML(n ast.Node) error {
+	switch n.Type() {
+	case ast.SequenceType:
+		return yaml.NodeToValue(n, &b.steps, yaml.Strict())
+	case ast.MappingType, ast.MappingValueType:
+		return yaml.NodeToValue(n, &b.span, yaml.Strict())
 	}
-	return yaml.UnmarshalWithOptions(text, &b.span, yaml.Strict())
+	return wrongValue(n, "{ min, max } or a list of waits such as [10s, 1m]")
 }
 
 // problem says what is wrong with it; empty = nothing.
@@ -140,18 +143,18 @@ func (secret) GoString() string { return "(secret)" }
 // duration is a Go duration that also takes days: 7d.
 type duration time.Duration
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (d *duration) UnmarshalYAML(b []byte) error {
-	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (d *duration) UnmarshalYAML(n ast.Node) error {
+	text := n.GetToken().Value
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil {
-			*d = duration(time.Duration(n) * 24 * time.Hour)
+		if count, err := strconv.Atoi(days); err == nil {
+			*d = duration(time.Duration(count) * 24 * time.Hour)
 			return nil
 		}
 	}
 	v, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 30s, 5m or 7d", text)
+		return wrongValue(n, "a duration such as 30s, 5m or 7d")
 	}
 	*d = duration(v)
 	return nil
@@ -160,9 +163,9 @@ func (d *duration) UnmarshalYAML(b []byte) error {
 // size is a number of bytes: 1048576, 512KiB, 1MiB.
 type size int64
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (s *size) UnmarshalYAML(b []byte) error {
-	text, factor := strings.Trim(strings.TrimSpace(string(b)), `"'`), int64(1)
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (s *size) UnmarshalYAML(node ast.Node) error {
+	text, factor := node.GetToken().Value, int64(1)
 	for suffix, f := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {
 		if rest, ok := strings.CutSuffix(text, suffix); ok {
 			text, factor = strings.TrimSpace(rest), f
@@ -171,10 +174,17 @@ func (s *size) UnmarshalYAML(b []byte) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > 1<<32 {
-		return fmt.Errorf("%q is not a size such as 1048576, 512KiB or 1MiB", text)
+		return wrongValue(node, "a size such as 1048576, 512KiB or 1MiB")
 	}
 	*s = size(n * factor)
 	return nil
+}
+
+// wrongValue is the error of a value that cannot be read. It says where it stands as those of
+// the parser do.
+func wrongValue(n ast.Node, want string) error {
+	at := n.GetToken()
+	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column, strings.TrimPrefix(n.GetPath(), "$."), at.Value, want)
 }
 
 // loadSettings reads the environment and weir.yaml. The error names every problem, one a
@@ -198,7 +208,12 @@ func loadSettings(env func(string) string) (Settings, error) {
 	for _, name := range missing {
 		problems = append(problems, fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(filled), &s, yaml.Strict()); err != nil {
+	before := s
+	err = yaml.UnmarshalWithOptions([]byte(filled), &s, yaml.Strict())
+	if reflect.ValueOf(s).IsZero() {
+		s = before // nothing stands in the file, and the parser has emptied all
+	}
+	if err != nil {
 		problems = append(problems, fmt.Errorf("%s: %s", filepath.Base(path), yaml.FormatError(err, false, false)))
 		return s, errors.Join(problems...)
 	}

@@ -143,16 +143,17 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"MissingEnv":     {minimal + "lanes: ${NOT_SET}\n", "NOT_SET"},
 		"Lanes":          {minimal + "lanes: 0\n", "lanes is 0"},
 		"Lease":          {minimal + "lease: 10s\n", "lease is 10s"},
-		"LeaseNoUnit":    {minimal + "lease: 30\n", "not a duration"},
-		"Size":           {minimal + "maxBody: big\n", "not a size"},
+		"LeaseNoUnit":    {minimal + "lease: 30\n", `[5:8] lease: "30" is not a duration`},
+		"Size":           {minimal + "maxBody: big\n", `[5:10] maxBody: "big" is not a size`},
 		"TooLargeBody":   {minimal + "maxBody: 200MiB\n", "maxBody"},
 		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Attempts":       {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1), "attempts"},
 		"BackoffEmpty":   {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [],", 1), "empty"},
 		"BackoffLong":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, 2d],", 1), "at most 1d"},
-		"BackoffText":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, soon],", 1), "soon"},
-		"BackoffUnknown": {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 1s, most: 2s },", 1), "most"},
+		"BackoffText":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, soon],", 1), `[2:27] delivery.backoff[1]: "soon"`},
+		"BackoffUnknown": {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 1s, most: 2s },", 1), `[2:33] unknown field "most"`},
+		"BackoffScalar":  {strings.Replace(minimal, "delivery: {", "delivery: { backoff: 5s,", 1), `[2:22] delivery.backoff: "5s" is not`},
 		"Backoff":        {strings.Replace(minimal, "delivery: {", "delivery: { backoff: { min: 10s, max: 1s },", 1), "backoff"},
 		"Rate":           {strings.Replace(minimal, "delivery: {", "delivery: { rate: 0/s,", 1), "such as 5/s"},
 		"MaxConcurrent":  {strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: -1,", 1), "maxConcurrent"},
@@ -187,6 +188,13 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is missing in: %v", want, err)
 			}
+		}
+	})
+	t.Run("NothingButComments", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, "# delivery:\n"))
+		if err == nil || err.Error() != "delivery.url is missing: the address of the CMS" || s.Storage == "" {
+			t.Errorf("%v, storage %q", err, string(s.Storage))
 		}
 	})
 	t.Run("NoFile", func(t *testing.T) {
