@@ -12,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -49,14 +51,21 @@ const (
 	keptBody = 2 << 10
 )
 
-// New checks the settings and makes a Client.
+// New checks the settings and makes a Client. Its errors do not repeat the address, which
+// may hold a password or a key.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("cms: url %q is not an absolute http or https address", cfg.URL)
+		return nil, errors.New("cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
 	}
 	if strings.ContainsAny(u.Host, "{}") || (u.User != nil && strings.ContainsAny(u.User.String(), "{}")) {
-		return nil, fmt.Errorf("cms: what comes from a message may stand in path or query only, not in the host of %q", cfg.URL)
+		return nil, errors.New("cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
+	}
+	if strings.ContainsAny(placeholders.ReplaceAllString(cfg.URL, ""), "{}") {
+		return nil, errors.New("cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
+	}
+	if err := checkHeaders(cfg.Headers); err != nil {
+		return nil, err
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{
@@ -71,6 +80,31 @@ func New(cfg Config) (*Client, error) {
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{cfg: cfg, client: &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirects}}, nil
+}
+
+var (
+	placeholders = regexp.MustCompile(`\{(key|contract|version|id)\}`)
+	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+// checkHeaders names every header that could not be sent, or would not be as it stands in
+// the settings: net/http writes some by itself, and we do others. Values may be secrets.
+func checkHeaders(headers map[string]string) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !headerName.MatchString(name):
+			problems = append(problems, fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
+		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, canonical):
+			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))
+		case slices.Contains([]string{"Content-Type", "Traceparent", "Idempotency-Key"}, canonical) || strings.HasPrefix(canonical, "Weir-"):
+			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
+		case strings.ContainsFunc(headers[name], func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
+			problems = append(problems, fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it", name))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // Send makes one attempt. It ends with the answer, with the attempt's timeout, or when ctx
@@ -89,7 +123,7 @@ func (c *Client) send(ctx context.Context, d weir.Delivery) weir.Result {
 		sent := &progress{}
 		req, err := c.request(httptrace.WithClientTrace(limited, sent.trace()), d)
 		if err != nil {
-			return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be built: " + line(err.Error())}
+			return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be built: " + bare(err)}
 		}
 		resp, err := c.client.Do(req)
 		if err == nil {
@@ -121,7 +155,7 @@ func (p *progress) trace() *httptrace.ClientTrace {
 
 // failure tells what came of a request that got no answer.
 func failure(ctx, limited context.Context, err error, began bool) weir.Result {
-	reason := line(err.Error())
+	reason := bare(err)
 	switch {
 	case ctx.Err() != nil:
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: began}
@@ -133,6 +167,16 @@ func failure(ctx, limited context.Context, err error, began bool) weir.Result {
 		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // refused, DNS, TLS
 	}
 	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
+}
+
+// bare is an error on one line, without the address: its query may hold a key, and reasons
+// are read by whoever may ask for a message's status.
+func bare(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return line(err.Error())
 }
 
 // answer reads the response and tells its outcome.

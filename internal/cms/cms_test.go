@@ -236,9 +236,31 @@ func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (str
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "cms", "ftp://x/", "http://{key}.example/", "http://{key}@x/", "http://"} {
-		if _, err := cms.New(cms.Config{URL: url}); err == nil {
-			t.Errorf("%q was accepted", url)
+	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://", "http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
+		if _, err := cms.New(cms.Config{URL: url}); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	if _, err := cms.New(cms.Config{URL: "https://x/{key}/{contract}?v={version}&id={id}", Headers: map[string]string{"authorization": "Bearer ä b\t"}}); err != nil {
+		t.Error(err)
+	}
+	_, err := cms.New(cms.Config{URL: "https://x/", Headers: map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x", "Content-Type": "x", "X-Key": "s3cret\n"}})
+	if err == nil || strings.Count(err.Error(), "\n") != 5 || strings.Contains(err.Error(), "s3cret") {
+		t.Error(err)
+	}
+}
+
+// What an address has in its query may be a key.
+func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
+	t.Parallel()
+	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
+	for address, want := range map[string]weir.Outcome{
+		"http://127.0.0.1:1/?code=s3cret": weir.OutcomeUnavailable,
+		closed + "/?code=s3cret":          weir.OutcomeRetry,
+	} {
+		r := newClient(t, address).Send(t.Context(), delivery())
+		if r.Outcome != want || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
+			t.Errorf("%s: %+v", address, r)
 		}
 	}
 }
