@@ -197,6 +197,10 @@ func TestAway_Usage(t *testing.T) {
 		"TailEmptyKey":     {"tail --key=", "--key is empty"},
 		"ResumeLane":       {"resume --lane -1", "give --all"},
 		"BadURL":           {"pauses --url weir.example", "must be like"},
+		"NoScheme":         {"pauses --url 127.0.0.1:7071", "must be like"},
+		"BadKey":           {"pauses --code=ä", "that no key has"},
+		"SendGiveUp":       {"send --give-up -1s -", "0s or more"},
+		"Help":             {"dead list x", "See 'handler dead list --help'."},
 		"KeyInURL":         {"pauses --url http://127.0.0.1/?code=s3cret", "no key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,6 +254,8 @@ func TestStatus(t *testing.T) {
 	d := f.run("status", "AQ1")
 	d.is(t, exitDone, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
 	d.is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
+	f.answers("GET /api/messages/AQ3", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
+	f.run("status", "AQ3").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
 	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")

@@ -46,7 +46,7 @@ var errWrong = errors.New("something is wrong")
 
 func (s *shell) check(ctx context.Context) error {
 	p, wrong := prepare(s.env, slog.New(slog.DiscardHandler))
-	findings := []finding{{name: "settings", wrong: wrong.settings, todo: "set it in the environment or in weir.yaml"}}
+	findings := []finding{{name: "settings", wrong: wrong.settings, todo: "correct it in weir.yaml or in the environment"}}
 	if p.contracts != nil || wrong.contracts != nil { // else weir.yaml could not be read
 		findings = append(findings, finding{name: "contracts", detail: p.contractNames(), wrong: wrong.contracts, todo: "correct it under contracts: in weir.yaml"})
 	}

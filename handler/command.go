@@ -68,14 +68,14 @@ func failed(err error, silent bool) error {
 func (s *shell) run(ctx context.Context, args []string) int {
 	root := s.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var f *failure
 	switch {
 	case err == nil:
 		return exitDone
 	case !errors.As(err, &f):
 		s.complain(err)
-		fmt.Fprintln(s.stderr, "See 'handler --help'.")
+		fmt.Fprintf(s.stderr, "See '%s --help'.\n", cmd.CommandPath())
 		return exitUsage
 	case !f.silent:
 		s.complain(err)

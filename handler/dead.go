@@ -46,14 +46,16 @@ type deadFilter struct {
 	lane          int
 }
 
-func (f *deadFilter) flags(cmd *cobra.Command) {
+// flags adds them. What is the event that --from and --to are about: the list of messages goes
+// by acceptance, a replay by death.
+func (f *deadFilter) flags(cmd *cobra.Command, what string) {
 	f.cmd = cmd
 	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
 	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those of this error, see dead list --errors")
-	cmd.Flags().StringVar(&f.from, "from", "", "only from this moment on")
-	cmd.Flags().StringVar(&f.to, "to", "", "only before this moment")
+	cmd.Flags().StringVar(&f.from, "from", "", "only those that "+what+" from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only those that "+what+" before this moment")
 }
 
 // filter reads the flags.
@@ -103,7 +105,7 @@ func (a *away) deadListCommand() *cobra.Command {
 	var limit int
 	var byError bool
 	cmd := &cobra.Command{Use: "list", Short: "List dead messages", Long: deadListHelp, Args: cobra.NoArgs}
-	f.flags(cmd)
+	f.flags(cmd, "were accepted")
 	cmd.Flags().StringVar(&text, "text", "", "only those with this text in key, error or body")
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	cmd.Flags().BoolVar(&byError, "errors", false, "sort them by error instead")

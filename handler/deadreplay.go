@@ -40,7 +40,7 @@ type replayFlags struct {
 func (a *away) deadReplayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
-	f.flags(cmd)
+	f.flags(cmd, "died")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all there are")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")

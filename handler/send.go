@@ -47,6 +47,9 @@ func (s *shell) sendCommand() *cobra.Command {
 		if f.parallel < 1 || f.parallel > 64 {
 			return &usage{fmt.Sprintf("--parallel is %d, and must be 1 to 64", f.parallel)}
 		}
+		if f.giveUp < 0 {
+			return &usage{"--give-up must be 0s or more"}
+		}
 		files, err := filesOf(args)
 		if err != nil {
 			return err

@@ -127,16 +127,26 @@ func (a *away) story(m *remote.Message) {
 	if m.DeliverAt != nil {
 		a.print("%s  due", moment(m.DeliverAt))
 	}
+	edited := m.Edited
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
 			a.print("%-20s  … and %s more", "", number(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
 		}
+		if edited != nil && edited.At.Before(t.At) {
+			a.corrected(edited.At, edited.Note)
+			edited = nil
+		}
 		a.print("%s  attempt %d, %s: %s", moment(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, outcomeText(t))
 	}
-	if m.Edited != nil {
-		a.print("%s  corrected%s", moment(&m.Edited.At), colon(m.Edited.Note))
+	if edited != nil {
+		a.corrected(edited.At, edited.Note)
 	}
 	a.ending(m)
+}
+
+// corrected tells of an edit.
+func (a *away) corrected(at time.Time, note string) {
+	a.print("%s  corrected%s", moment(&at), colon(note))
 }
 
 // ending tells how a message ended, or what it waits for.

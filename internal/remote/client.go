@@ -31,10 +31,10 @@ type Client struct {
 // address may end in /api.
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return nil, errors.New("the address of Weir cannot be read") // the error would repeat what may be secret
-	case (base.Scheme != "http" && base.Scheme != "https") || base.Host == "":
+	switch { // no error repeats what may be secret
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("the function key has a space, a line break or another character in it that no key has")
+	case err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "":
 		return nil, errors.New("the address of Weir must be like https://weir.example.net")
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
 		return nil, errors.New("the address of Weir must have no key, query, or fragment in it")

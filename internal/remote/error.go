@@ -51,7 +51,9 @@ func (e *Error) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	for _, p := range e.Problems {
-		text += "; " + p.String()
+		if p.Message != e.Message && !strings.Contains(e.Message, p.text()) { // one problem may be the message
+			text += "; " + p.String()
+		}
 	}
 	return text
 }
@@ -60,14 +62,19 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // String says it in a line.
 func (p Problem) String() string {
-	text := p.Message
-	if p.Path != "" {
-		text = p.Path + " " + text
-	}
+	text := p.text()
 	if p.Line > 0 {
 		text += fmt.Sprintf(" (line %d, column %d)", p.Line, p.Column)
 	}
 	return text
+}
+
+// text is the message behind the path, which stands in some messages already.
+func (p Problem) text() string {
+	if p.Path == "" || strings.HasPrefix(p.Message, p.Path+" ") {
+		return p.Message
+	}
+	return p.Path + " " + p.Message
 }
 
 // KindOf gives the kind of an error; Broken of a foreign one.

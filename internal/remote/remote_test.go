@@ -19,7 +19,7 @@ func TestNew(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"http://127.0.0.1:7071": true, "https://w.example/": true, "https://w.example/api": true, "https://w.example/below/api/": true,
 		"": false, "w.example": false, "ftp://w.example": false, "https://": false, "https://w.example/?code=s3cret": false,
-		"https://u:s3cret@w.example": false, "https://w.example/#x": false, "http://s3cret\x7f": false,
+		"https://u:s3cret@w.example": false, "https://w.example/#x": false, "http://s3cret\x7f": false, "127.0.0.1:7071": false,
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
@@ -69,6 +69,8 @@ func TestClient_Errors(t *testing.T) {
 		says                string
 	}{
 		"Problem":      {422, "Content-Type", "application/problem+json", `{"detail":"two problems","problems":[{"path":"./a","message":"is missing"},{"message":"x","line":3,"column":4}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is missing; x (line 3, column 4)"},
+		"ToldOnce":     {400, "Content-Type", "application/problem+json", `{"detail":"line 2, column 1: unexpected EOF","problems":[{"message":"unexpected EOF","line":2,"column":1}]}`, remote.Refused, "400 Bad Request: line 2, column 1: unexpected EOF"},
+		"PathOnce":     {422, "Content-Type", "application/problem+json", `{"detail":"two problems","problems":[{"path":"./a","message":"./a is required"},{"path":"until","message":"two problems"}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is required"},
 		"NoKey":        {401, "", "", "", remote.Refused, "WEIR_CODE"},
 		"TheHosts404":  {404, "", "", "", remote.NotFound, "no Weir at this address"},
 		"Weirs404":     {404, "Content-Type", "application/problem+json", `{"detail":"there is no such message"}`, remote.NotFound, "no such message"},
