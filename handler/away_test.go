@@ -281,7 +281,7 @@ func TestPauses(t *testing.T) {
 	f.answers("GET /api/pauses", 200, `{"pauses":[`+key+`],"calendar":{"closed":true,"until":"2026-01-10T06:00:00Z","reason":"night freeze"}}`)
 	f.run("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").is(t, exitDone, "lane 2           2026-01-08 12:00:00Z  resumed               the CMS moves\nkey /a (lane 1)", "")
 	f.run("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitDone, lane, "")
-	f.run("resume", "--all").is(t, exitDone, "Nothing is paused.\n", "")
+	f.run("resume", "--all").is(t, exitDone, "Nobody has paused anything.\n", "")
 	f.run("pauses").is(t, exitDone, "The calendar is closed until 2026-01-10 06:00:00Z: night freeze.\n", "")
 	want := `POST /api/pause {"lane":2,"reason":"the CMS moves","for":"1h30m0s"}
 POST /api/pause {"key":"/a","reason":"r","until":"2026-01-31T08:00:00+01:00"}

@@ -102,7 +102,7 @@ func (s *shell) resumeCommand() *cobra.Command {
 
 func (s *shell) pausesCommand() *cobra.Command {
 	a := &away{shell: s}
-	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says.", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says. A lane that waits for a CMS\nthat is away is none of these: the page and /api/lanes show it.", Args: cobra.NoArgs}
 	a.flags(cmd)
 	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
 		list, err := a.client.Pauses(ctx)
@@ -135,7 +135,7 @@ func (a *away) tellPauses(list remote.Answer[remote.PauseList], err error) error
 	if len(rows) > 1 {
 		a.table(rows)
 	} else {
-		a.print("Nothing is paused.")
+		a.print("Nobody has paused anything.")
 	}
 	switch c := list.Value.Calendar; {
 	case c.Closed:

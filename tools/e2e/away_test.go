@@ -99,7 +99,7 @@ func TestOperator_ByCommands(t *testing.T) {
 		return s.away("status", id).stdout != "" && !strings.Contains(s.away("status", id).stdout, "is dead")
 	})
 	s.away("status", id).says(t, 0, `(?s)is (queued|retrying)\..*It waits for: .*a try`, "")
-	s.away("resume", "--all").says(t, 0, `^Nothing is paused\.\n$`, "")
+	s.away("resume", "--all").says(t, 0, `^Nobody has paused anything\.\n$`, "")
 	s.away("status", id, "--wait").says(t, 0, `is delivered\.`, "")
 	s.away("dead", "replay", id).says(t, 4, "", `409 Conflict`)
 	s.away("status", "AQABL714SFvJDd7dAA").says(t, 3, "", `404 Not Found`)
