@@ -14,7 +14,8 @@ const (
 	maxHosts = 1000
 )
 
-// hosts are those that did not answer lately. Safe for concurrent use.
+// hosts are those that did not answer lately; and addresses, where the host answered that it
+// cannot take it now: others there may well be taken. Safe for concurrent use.
 type hosts struct {
 	mu   sync.Mutex
 	away map[string]*absence
@@ -25,11 +26,11 @@ type absence struct {
 	until    time.Time
 }
 
-// open says whether a host may be sent something now, and how much at a time.
-func (h *hosts) open(host string, now time.Time) (atOnce int) {
+// open says whether a host, or an address, may be sent something now, and how much at a time.
+func (h *hosts) open(name string, now time.Time) (atOnce int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch a := h.away[host]; {
+	switch a := h.away[name]; {
 	case a == nil:
 		return perHost
 	case a.until.After(now):
@@ -38,21 +39,26 @@ func (h *hosts) open(host string, now time.Time) (atOnce int) {
 	return 1
 }
 
-// learn takes in how a request to a host went.
-func (h *hosts) learn(host string, v verdict, now time.Time) {
+// learn takes in how a request went.
+func (h *hosts) learn(to target, v verdict, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	name := to.host
+	if v.status != 0 {
+		delete(h.away, to.host)
+		name = to.url
+	}
 	if !v.away {
-		delete(h.away, host)
+		delete(h.away, name)
 		return
 	}
 	if h.away == nil || len(h.away) >= maxHosts {
 		h.away = map[string]*absence{}
 	}
-	a := h.away[host]
+	a := h.away[name]
 	if a == nil {
 		a = &absence{}
-		h.away[host] = a
+		h.away[name] = a
 	}
 	pause := min(awayMin<<min(a.failures, 10), awayMax)
 	a.failures++

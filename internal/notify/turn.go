@@ -191,6 +191,10 @@ func (t *turn) launch() {
 			t.failed(q[0].Mail, verdict{reason: "the receiver's host did not answer just now"})
 		}
 		for ; len(q) > 0 && t.busy[host] < atOnce && t.flying < perLane; q = q[1:] {
+			if t.s.hosts.open(q[0].to.url, t.s.Now()) == 0 {
+				t.failed(q[0].Mail, verdict{reason: "the receiver could not take events just now"})
+				continue
+			}
 			t.busy[host]++
 			t.flying++
 			t.serves++
@@ -226,7 +230,7 @@ func (t *turn) send(i item) {
 	}
 	a.verdict = a.to.post(t.ctx, a.ID, a.Body, t.s.Now())
 	if !a.cut {
-		t.s.hosts.learn(a.to.host, a.verdict, t.s.Now())
+		t.s.hosts.learn(a.to, a.verdict, t.s.Now())
 	}
 }
 
