@@ -114,20 +114,14 @@ func (p *Program) eventsWaiting() int {
 }
 
 // replayFinished tells that a bulk replay is over.
-func (p *Program) replayFinished(j replay.Job) {
+func (p *Program) replayFinished(j replay.Job) error {
 	s := p.notifier.Load()
 	if s == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*storageRetry)
 	defer cancel()
-	err := s.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
-	if err != nil { // what storage did not answer may be written: the same again does no harm
-		err = s.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
-	}
-	if err != nil {
-		p.log.Error("notify: the end of a replay is not told", "err", err)
-	}
+	return s.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
 }
 
 // closeNotifier sends what is due, and ends.

@@ -33,10 +33,10 @@ type Config struct {
 	Store    *lane.Store // keeps the jobs
 	Log      Log
 	Leases   storage.Leases
-	Lease    time.Duration  // 15 to 60 s
-	Call     func(lane int) // has a lane looked at; returns at once
-	Interval time.Duration  // between two attempts of one process; 0 = none
-	Finished func(Job)      // is told at least once of each job that is over; nil = nobody
+	Lease    time.Duration   // 15 to 60 s
+	Call     func(lane int)  // has a lane looked at; returns at once
+	Interval time.Duration   // between two attempts of one process; 0 = none
+	Finished func(Job) error // is told of each job that is over, until it has taken that in; nil = nobody
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -65,7 +65,7 @@ type carrier struct {
 // New makes a Runner. It carries nothing until Start or Look.
 func New(cfg Config) *Runner {
 	if cfg.Finished == nil {
-		cfg.Finished = func(Job) {}
+		cfg.Finished = func(Job) error { return nil }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runner{Config: cfg, books: books{cfg.Store}, ctx: ctx, cancel: cancel, running: map[string]*carrier{}, heard: map[string]bool{}}

@@ -268,6 +268,38 @@ func TestRunner_Cancel(t *testing.T) {
 	}
 }
 
+// TestRunner_TellsUntilItIsTakenIn: a job stays under way until its end is told, over
+// processes too, and is told once.
+func TestRunner_TellsUntilItIsTakenIn(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprint("Killed", killed), func(t *testing.T) {
+			simulate(t, 1, func(t *testing.T, w *world) {
+				w.die(2, keys...)
+				w.deaf = 5
+				p := w.start()
+				j := p.comes(p.begin(plain).ID, replay.Done, time.Minute)
+				if len(w.told()) != 0 {
+					t.Fatalf("told: %+v", w.told())
+				}
+				if killed {
+					p.kill()
+					p = w.start()
+				}
+				for range 5 {
+					p.sweep()
+					time.Sleep(time.Minute)
+				}
+				if told := w.told(); len(told) != 1 || told[0] != j {
+					t.Errorf("told: %+v", told)
+				}
+				if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+					t.Errorf("still under way: %v, %v", jobs, err)
+				}
+			})
+		})
+	}
+}
+
 func TestRunner_CancelWhatIsOver(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		p := w.start()

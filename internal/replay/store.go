@@ -104,9 +104,9 @@ func (b books) list(ctx context.Context) ([]Job, error) {
 }
 
 // finish writes that a job is over, and gives it back as it then stands: somebody may have
-// been faster. finished is told before the note goes, so that a crash repeats it rather
-// than leaves it out.
-func (b books) finish(ctx context.Context, j Job, finished func(Job)) (Job, error) {
+// been faster. finished is told before the note goes, so that a crash, or an error of it,
+// repeats that rather than leaves it out.
+func (b books) finish(ctx context.Context, j Job, finished func(Job) error) (Job, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return Job{}, err
@@ -121,7 +121,9 @@ func (b books) finish(ctx context.Context, j Job, finished func(Job)) (Job, erro
 	case err != nil:
 		return Job{}, err
 	}
-	finished(j)
+	if err := finished(j); err != nil {
+		return j, err
+	}
 	if err := b.store.RemoveJob(ctx, j.ID); err != nil {
 		return j, err
 	}

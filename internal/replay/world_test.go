@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -38,6 +39,7 @@ type world struct {
 	ends     func(string) weir.Stage // by key; default Delivered
 	late     map[string]bool         // keys of which a later message was delivered
 	finished []replay.Job
+	deaf     int // how often it is not taken in that a job is over
 }
 
 // asked is a message that was asked for, for the first time since it died.
@@ -121,10 +123,14 @@ func (w *world) start() *process {
 			defer w.mu.Unlock()
 			p.calls = append(p.calls, number)
 		},
-		Finished: func(j replay.Job) {
+		Finished: func(j replay.Job) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			if w.deaf--; w.deaf >= 0 {
+				return errors.New("not now")
+			}
 			w.finished = append(w.finished, j)
+			return nil
 		},
 		Now: time.Now, Logger: quiet,
 	})
