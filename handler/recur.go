@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"time"
 	_ "time/tzdata" // the platform's own time tables may be missing
 
@@ -20,9 +21,21 @@ func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appen
 	p.runner.Store(runner)
 	function := &schedules.Function{Schedules: runner, Stored: store, MaxBody: int64(p.settings.MaxBody), Logger: p.log}
 	for path, h := range function.Routes() {
-		mux.Handle("/api/schedules"+path, httpio.Wrap("schedules", p.log, time.Now, h))
+		mux.Handle("/api/schedules"+path, httpio.Wrap("schedules", p.log, time.Now, readsWithin(h)))
 	}
 	return runner
+}
+
+// readsWithin bounds how long a GET may take; what changes something comes to its end.
+func readsWithin(h http.Handler) http.Handler {
+	within := httpio.Within(readLimit, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			within.ServeHTTP(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {

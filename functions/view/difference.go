@@ -74,6 +74,27 @@ func compare(accepted, edited *weir.Message) string {
 // indentMax is the size up to which a body is laid out: it takes many times that in memory.
 const indentMax = 4 << 20
 
+// deep is the depth from which on lines are not indented: each would be as long as its depth.
+const deep = 32
+
+// indentOf is the number of spaces of a level.
+func indentOf(root *etree.Element) int {
+	if depth(root) > deep {
+		return 0
+	}
+	return 2
+}
+
+func depth(e *etree.Element) int {
+	most := 0
+	for _, child := range e.Child {
+		if c, ok := child.(*etree.Element); ok {
+			most = max(most, depth(c))
+		}
+	}
+	return most + 1
+}
+
 func indented(m *weir.Message) string {
 	text, err := contract.Text(m.ContentType, m.Body)
 	if err != nil || len(text) > indentMax {
@@ -83,7 +104,7 @@ func indented(m *weir.Message) string {
 	if err := document.ReadFromString(text); err != nil {
 		return text
 	}
-	document.Indent(2)
+	document.Indent(indentOf(&document.Element))
 	laidOut, err := document.WriteToString()
 	if err != nil {
 		return text

@@ -39,6 +39,8 @@ func TestDifference(t *testing.T) {
 		"nothing":      {bodies{"<a/>", "<a/>"}, 200, ""},
 		"Latin-1": {bodies{"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>\xe4</a>", "<a>ö</a>"}, 200,
 			"--- accepted\n+++ edited\n@@ -1 +1 @@\n-<a>ä</a>\n+<a>ö</a>\n"},
+		"deep": {bodies{strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40), strings.Repeat("<a>", 39) + "<b/>" + strings.Repeat("</a>", 39)}, 200,
+			"--- accepted\n+++ edited\n@@ -37,7 +37,7 @@\n <a>\n <a>\n <a>\n-<a/>\n+<b/>\n </a>\n </a>\n </a>"},
 		"not edited": {bodies{"<a/>", ""}, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	}
 	f.change(func() { f.clusters = dashboard.Clusters{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
-	b.Until("it is gone, and its messages", text("#error")+" === 'No dead message has this error now.' && !document.querySelector('#messages tbody')")
+	b.Until("it is gone, and its messages", text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages tbody')")
 	b.Clean()
 }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
 	"weir/internal/weir"
 )
@@ -30,12 +32,24 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return malformed("the body is not the JSON that is wanted here: " + err.Error())
+		return malformed("the body is not the JSON that is wanted here: " + wrongJSON(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return malformed("there is text after the JSON")
 	}
 	return nil
+}
+
+// wrongJSON says what is wrong in words of JSON, not of Go.
+func wrongJSON(err error) string {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Sprintf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+	case errors.As(err, &wrong):
+		return "a JSON " + wrong.Value + " where an object is wanted"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 func malformed(message string) error {

@@ -36,6 +36,9 @@ func TestReadJSON(t *testing.T) {
 				Reason string `json:"reason"`
 			}
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
+			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "here: json:")) {
+				t.Errorf("in words of Go: %v", err)
+			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
 				t.Errorf("%v, %q", err, in.Reason)
 			}

@@ -306,11 +306,13 @@
   document.addEventListener("toggle", async (e) => {
     const area = e.target.open && e.target.querySelector("textarea[data-load]");
     if (!area || "loaded" in area.dataset) return;
+    area.readOnly = true; // what is typed before it is there would be lost
     try {
       const answer = await fetch(area.dataset.load);
       if (!answer.ok) throw new Error(String(answer.status));
       area.value = await answer.text();
       area.dataset.loaded = "";
+      area.readOnly = false;
     } catch (err) {
       show(area.form, "The body could not be read. Close this and open it again.", true);
     }
