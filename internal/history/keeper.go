@@ -79,6 +79,7 @@ func (k *Keeper) loop(ctx context.Context) {
 			timer.Stop()
 			return
 		}
+		k.forget()
 		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 		if err := k.turn(limited); err != nil && ctx.Err() == nil {
 			k.Log.Warn("history: not written, it is tried again in a minute", "err", err)
@@ -141,8 +142,9 @@ func (k *Keeper) write(ctx context.Context, unfinished bool) error {
 
 // view is the history as last read.
 type view struct {
-	mu   sync.Mutex
-	rows map[string][]*Minute
-	at   time.Time // when it was read
-	from time.Time
+	mu     sync.Mutex
+	others byTime // nil = nothing was read, or it was let go
+	own    byTime
+	at     time.Time // when it was read
+	from   time.Time
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // fresh is for how long what was read is good enough: whoever asks often costs storage no
-// more than three queries a minute.
+// more than three queries a minute; six, where short and long spans are asked for in turn.
 const fresh = 20 * time.Second
 
 // minutes gives the minutes from a moment on, of all instances together, oldest first.
@@ -21,37 +22,72 @@ func (k *Keeper) minutes(ctx context.Context, from time.Time) ([]*Minute, error)
 	v := &k.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if now := k.Now(); v.rows == nil || now.Sub(v.at) > fresh || from.Before(v.from) {
-		rows, err := read(ctx, k.Table, from)
+	if now := k.Now(); v.others == nil || now.Sub(v.at) > fresh || from.Before(v.from) {
+		others, own, err := k.read(ctx, from)
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		v.rows, v.at, v.from = rows, now, from
+		v.others, v.own, v.at, v.from = others, own, now, from
 	}
-	byTime := map[time.Time]*Minute{}
+	all := byTime{}
 	add := func(m *Minute) {
-		if m.At.Before(from) {
-			return
+		if !m.At.Before(from) {
+			all.add(m)
 		}
-		if byTime[m.At] == nil {
-			byTime[m.At] = newMinute(m.At)
-		}
-		byTime[m.At].plus(m)
+	}
+	for _, m := range v.others {
+		add(m)
 	}
 	mine := map[time.Time]bool{} // what is in memory is newer than its row
 	for _, m := range k.Recorder.take(true) {
 		mine[m.At] = true
 		add(m)
 	}
-	for key, minutes := range v.rows {
-		own := strings.HasSuffix(key, "_"+k.instance)
-		for _, m := range minutes {
-			if !own || !mine[m.At] {
-				add(m)
-			}
+	for _, m := range v.own {
+		if !mine[m.At] {
+			add(m)
 		}
 	}
-	return sorted(byTime), nil
+	return all.sorted(), nil
+}
+
+// read reads the minutes from a moment on: those of other instances together, and the rows
+// of this one. The rows of all one by one would be many times as much.
+func (k *Keeper) read(ctx context.Context, from time.Time) (others, own byTime, err error) {
+	others, own = byTime{}, byTime{}
+	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute) {
+		sum := others
+		if strings.HasSuffix(key, "_"+k.instance) {
+			sum = own
+		}
+		for _, m := range minutes {
+			sum.add(m)
+		}
+	})
+	return others, own, err
+}
+
+// forget lets go of what was read, where nobody has asked for it lately.
+func (k *Keeper) forget() {
+	v := &k.view
+	if !v.mu.TryLock() {
+		return // somebody asks
+	}
+	defer v.mu.Unlock()
+	if k.Now().Sub(v.at) > fresh {
+		v.others, v.own = nil, nil
+	}
+}
+
+// byTime are minutes by their beginnings.
+type byTime map[time.Time]*Minute
+
+// add adds a minute to what there is of it.
+func (t byTime) add(m *Minute) {
+	if t[m.At] == nil {
+		t[m.At] = newMinute(m.At)
+	}
+	t[m.At].plus(m)
 }
 
 // unavailable is what a caller sees of storage that is away: a reason to try again.
@@ -63,13 +99,8 @@ func unavailable(err error) error {
 	return err
 }
 
-func sorted(byTime map[time.Time]*Minute) []*Minute {
-	all := make([]*Minute, 0, len(byTime))
-	for _, m := range byTime {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(a, b *Minute) int { return a.At.Compare(b.At) })
-	return all
+func (t byTime) sorted() []*Minute {
+	return slices.SortedFunc(maps.Values(t), func(a, b *Minute) int { return a.At.Compare(b.At) })
 }
 
 // Series gives the last span in steps, oldest first, empty ones included; the last one is

@@ -72,25 +72,25 @@ func write(ctx context.Context, table storage.Table, instance string, hour time.
 	return err
 }
 
-// read reads the rows from a moment on, by row key.
-func read(ctx context.Context, table storage.Table, from time.Time) (map[string][]*Minute, error) {
-	rows, q := map[string][]*Minute{}, storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
+// eachRow gives the rows from a moment on, by row key.
+func eachRow(ctx context.Context, table storage.Table, from time.Time, each func(key string, minutes []*Minute)) error {
+	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
 	for {
 		page, err := table.Range(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, row := range page.Rows {
 			data, _ := row.Values["Minutes"].([]byte)
 			minutes, err := unpack(data)
 			if err != nil {
-				return nil, fmt.Errorf("history: row %q: %w", row.Key, err)
+				return fmt.Errorf("history: row %q: %w", row.Key, err)
 			}
-			rows[row.Key] = minutes
+			each(row.Key, minutes)
 			q.From, q.After = "", row.Key
 		}
 		if !page.More {
-			return rows, nil
+			return nil
 		}
 	}
 }
