@@ -22,16 +22,18 @@ import (
 
 const checkHelp = `Looks at settings, contracts, storage and the CMS, and prints a line for each: ok, or what
 is wrong and what to do. It changes nothing in storage and sends the CMS nothing: it only
-opens a connection to it. Ends with 1 when something is wrong.`
+opens a connection to it. With --json each is a line {"name", "ok", "detail", "wrong", "todo"}.
+Ends with 1 when something is wrong.`
 
 // checkTimeout bounds each check.
 const checkTimeout = 10 * time.Second
 
 func (s *shell) checkCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "check", Short: "Say whether settings, storage and CMS are as they should be", Long: checkHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return failed(s.check(cmd.Context()), true) },
-	}
+	var asJSON bool
+	cmd := &cobra.Command{Use: "check", Short: "Say whether settings, storage and CMS are as they should be", Long: checkHelp, Args: cobra.NoArgs}
+	addJSON(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return failed(s.check(cmd.Context(), asJSON), true) }
+	return cmd
 }
 
 // finding is what a check came to. Nothing in wrong means ok.
@@ -44,7 +46,7 @@ type finding struct {
 // errWrong is the failure of a check that found something.
 var errWrong = errors.New("something is wrong")
 
-func (s *shell) check(ctx context.Context) error {
+func (s *shell) check(ctx context.Context, asJSON bool) error {
 	p, wrong := prepare(s.env, slog.New(slog.DiscardHandler))
 	findings := []finding{{name: "settings", wrong: wrong.settings, todo: "correct it in weir.yaml or in the environment"}}
 	if p.contracts != nil || wrong.contracts != nil { // else weir.yaml could not be read
@@ -57,24 +59,43 @@ func (s *shell) check(ctx context.Context) error {
 	findings = append(findings, p.checkCMS(ctx, wrong.cms))
 	var err error
 	for _, f := range findings {
-		if f.print(s) {
+		if f.wrong != nil {
 			err = errWrong
 		}
+		if asJSON {
+			err = errors.Join(err, s.document(f.wire()))
+			continue
+		}
+		f.print(s)
 	}
 	return err
 }
 
-// print prints a finding, and says whether something is wrong. Several problems are as many
-// lines.
-func (f *finding) print(s *shell) (wrong bool) {
+// print prints a finding. Several problems are as many lines.
+func (f *finding) print(s *shell) {
 	if f.wrong == nil {
 		fmt.Fprintln(s.stdout, strings.TrimSpace(fmt.Sprintf("%-9s ok  %s", f.name, f.detail)))
-		return false
+		return
 	}
 	for line := range strings.SplitSeq(f.wrong.Error(), "\n") {
 		fmt.Fprintf(s.stdout, "%-9s wrong: %s; %s\n", f.name, line, f.todo)
 	}
-	return true
+}
+
+// wireFinding is a finding as --json has it.
+type wireFinding struct {
+	Name   string   `json:"name"`
+	OK     bool     `json:"ok"`
+	Detail string   `json:"detail,omitempty"`
+	Wrong  []string `json:"wrong,omitempty"`
+	Todo   string   `json:"todo,omitempty"`
+}
+
+func (f *finding) wire() wireFinding {
+	if f.wrong == nil {
+		return wireFinding{Name: f.name, OK: true, Detail: f.detail}
+	}
+	return wireFinding{Name: f.name, Wrong: strings.Split(f.wrong.Error(), "\n"), Todo: f.todo}
 }
 
 // checkCalendar says whether anything is sent now, and when that changes.

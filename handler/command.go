@@ -140,3 +140,8 @@ func (s *shell) program(ctx context.Context, verbose bool) (*Program, error) {
 func addVerbose(cmd *cobra.Command, verbose *bool) {
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
 }
+
+// addJSON adds the flag of commands that have something to tell programs.
+func addJSON(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}

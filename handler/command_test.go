@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"net"
 	"runtime/debug"
@@ -29,6 +30,8 @@ func TestShell_ExitCodes(t *testing.T) {
 	}{
 		"Help":          {minimal, []string{"help"}, exitDone, ""},
 		"Version":       {minimal, []string{"version"}, exitDone, ""},
+		"WaitsForWhat":  {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
+		"SendsWhat":     {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
 		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
 		"Flag":          {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
 		"Combination":   {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
@@ -47,6 +50,37 @@ func TestShell_ExitCodes(t *testing.T) {
 			}
 			if c.code == exitUsage && stdout.Len() > 0 {
 				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
+// TestShell_JSON: what is told of the program and of what is wrong can be read by programs.
+func TestShell_JSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"Version": {[]string{"version", "--json"}, exitDone, []string{`"version":`, `"commit":`, `"go":"go1.`}},
+		"Check":   {[]string{"check", "--json"}, exitFailed, []string{`{"name":"settings","ok":false,"wrong":["lanes is 0`, `"name":"cms","ok":`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, stdout, stderr := shellFor(env(t, "lanes: 0\n"+minimal))
+			if code := s.run(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
+				t.Errorf("exit code %d, stderr %q", code, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout.String(), want) {
+					t.Errorf("%s is not in:\n%s", want, stdout)
+				}
+			}
+			for line := range strings.Lines(stdout.String()) {
+				if !json.Valid([]byte(line)) {
+					t.Errorf("no JSON: %s", line)
+				}
 			}
 		})
 	}
@@ -120,9 +154,8 @@ func TestFinding_Print(t *testing.T) {
 	t.Parallel()
 	s, stdout, _ := shellFor(nil)
 	ok, two := finding{name: "table", detail: "2 lanes"}, finding{name: "settings", wrong: errors.Join(errors.New("a"), errors.New("b")), todo: "do c"}
-	if ok.print(s) || !two.print(s) {
-		t.Error("what is wrong is told by print")
-	}
+	ok.print(s)
+	two.print(s)
 	if got := stdout.String(); got != "table     ok  2 lanes\nsettings  wrong: a; do c\nsettings  wrong: b; do c\n" {
 		t.Errorf("%q", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,20 @@ func (w *waiting) String() string {
 func addWait(cmd *cobra.Command, wait *waiting, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
+	known := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if wait.Duration == foreverTime && len(args) > 0 {
+			if _, err := time.ParseDuration(args[0]); err == nil && !isFile(args[0]) {
+				return fmt.Errorf("--wait takes its value with '=': --wait=%s", args[0])
+			}
+		}
+		return known(cmd, args)
+	}
+}
+
+func isFile(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 func (a *away) status(ctx context.Context, id string, wait time.Duration) error {

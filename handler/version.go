@@ -9,17 +9,28 @@ import (
 )
 
 func (s *shell) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			v := versionOf(info)
-			fmt.Fprintf(s.stdout, "weir %s\ncommit %s\n%s %s/%s\n", v.version, v.commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		},
+	var asJSON bool
+	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs}
+	addJSON(cmd, &asJSON)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		info, ok := debug.ReadBuildInfo()
+		if !ok {
+			info = &debug.BuildInfo{}
+		}
+		v := versionOf(info)
+		if asJSON {
+			return s.document(struct {
+				Version string `json:"version"`
+				Commit  string `json:"commit"`
+				Go      string `json:"go"`
+				OS      string `json:"os"`
+				Arch    string `json:"arch"`
+			}{v.version, v.commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+		}
+		fmt.Fprintf(s.stdout, "weir %s\ncommit %s\n%s %s/%s\n", v.version, v.commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return nil
 	}
+	return cmd
 }
 
 // build is what a binary knows of how it was made.
