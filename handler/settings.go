@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -204,17 +203,12 @@ func loadSettings(env func(string) string) (Settings, error) {
 	if err != nil {
 		return s, errors.Join(append(problems, fmt.Errorf("weir.yaml cannot be read: %w", err))...)
 	}
-	filled, missing := fillIn(string(text), env)
+	missing, err := s.decode(string(text), env)
 	for _, name := range missing {
 		problems = append(problems, fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
 	}
-	before := s
-	err = yaml.UnmarshalWithOptions([]byte(filled), &s, yaml.Strict())
-	if reflect.ValueOf(s).IsZero() {
-		s = before // nothing stands in the file, and the parser has emptied all
-	}
 	if err != nil {
-		problems = append(problems, fmt.Errorf("%s: %s", filepath.Base(path), yaml.FormatError(err, false, false)))
+		problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(path), err))
 		return s, errors.Join(problems...)
 	}
 	return s, errors.Join(append(problems, s.check()...)...)
@@ -231,32 +225,6 @@ func configPath(env func(string) string) string {
 		path = filepath.Join(root, path)
 	}
 	return path
-}
-
-var placeholder = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-// fillIn puts environment variables in the place of ${NAME}, outside comments, and lists
-// those that are not set. A value goes in as a quoted string, so that it cannot become
-// YAML of its own, unless it stands inside a longer text.
-func fillIn(text string, env func(string) string) (filled string, missing []string) {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(strings.TrimSpace(line), "#") {
-			continue
-		}
-		lines[i] = placeholder.ReplaceAllStringFunc(line, func(m string) string {
-			name := placeholder.FindStringSubmatch(m)[1]
-			value := env(name)
-			if value == "" {
-				missing = append(missing, name)
-			}
-			if strings.HasSuffix(strings.TrimSpace(line), ": "+m) || strings.Contains(line, ": "+m+",") || strings.Contains(line, ": "+m+" }") {
-				return strconv.Quote(value)
-			}
-			return strings.NewReplacer("\n", "", "\r", "", `"`, "", "'", "").Replace(value)
-		})
-	}
-	return strings.Join(lines, "\n"), missing
 }
 
 // check gives every problem of and between the values.

@@ -61,6 +61,24 @@ func TestLoadSettings(t *testing.T) {
 			t.Errorf("%+v %v", s, err)
 		}
 	})
+	t.Run("AValueFromTheEnvironmentIsKeptAsItIs", func(t *testing.T) {
+		t.Parallel()
+		value := `a"b'c\d #e: {f}` + "\u00e4"
+		for _, written := range []string{"${X}", `"${X}"`, "'${X}'", "${X} # as ${UNSET} was"} {
+			text := strings.Replace(minimal, "delivery: {", "delivery: { headers: { A: "+written+"\n, B: \"Bearer ${X}.\" },", 1)
+			s, err := loadSettings(env(t, text, "X", value))
+			if h := s.Delivery.Headers; err != nil || string(h["A"]) != value || string(h["B"]) != "Bearer "+value+"." {
+				t.Errorf("%s: %q, %v", written, h, err)
+			}
+		}
+	})
+	t.Run("ANumberFromTheEnvironment", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, "lanes: ${LANES}\nlease: ${LEASE}\n"+minimal, "LANES", "9", "LEASE", "20s"))
+		if err != nil || s.Lanes != 9 || time.Duration(s.Lease) != 20*time.Second {
+			t.Errorf("%d %s %v", s.Lanes, s.Lease, err)
+		}
+	})
 	t.Run("Rates", func(t *testing.T) {
 		t.Parallel()
 		for text, want := range map[string]time.Duration{"5/s": 200 * time.Millisecond, "90 / m": time.Minute / 90, "1/m": time.Minute} {

@@ -34,7 +34,7 @@ var mutants = []mutant{
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
-	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tsleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tsleep(", "stuck", ""},
+	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tclock.Sleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tclock.Sleep(", "stuck", ""},
 	{"a release not written before it is sent", "drain/release.go", "err := r.committer.try(ctx, ch)", "var err error\n\t\tr.committer.add(ch, false)", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},
 	{"what falls due overtakes its key", "drain/release.go", "{ return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},

@@ -104,13 +104,20 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	}
 	asked := int(said["replayed"].(float64))
 	s.eventually("what was asked for is delivered", time.Minute, func() bool { return s.stats().Writes >= asked })
-	// Another takes seconds for one key: had the first gone on, more would be written meanwhile.
-	one = begin(`{"filter":{"key":"/p/0"},"ratePerMinute":180}`)
+	// Another takes its time for one key: had the first gone on, more would be written meanwhile.
+	key := ""
+	for _, m := range dead {
+		if now := get[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
+			key = now.Key
+		}
+	}
+	one = begin(fmt.Sprintf(`{"filter":{"key":%q},"ratePerMinute":180}`, key))
 	s.eventually("another is done", time.Minute, func() bool { j = get[job](s, one); return j.State != "running" })
 	if j.State != "done" || j.Replayed == 0 || j.Delivered != j.Replayed {
 		t.Errorf("%+v", j)
 	}
-	if st := s.clean(); st.Writes != asked+j.Replayed || st.Writes >= len(dead) {
+	// A request that was on its way at the cancellation may have come through.
+	if st := s.clean(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
 		t.Errorf("%d and %d were asked for, and %+v", asked, j.Replayed, st)
 	}
 }
