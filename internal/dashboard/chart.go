@@ -20,6 +20,7 @@ type series struct {
 	Class  string
 	Now    string // its value, for the legend
 	Line   string // SVG path
+	Dots   string // SVG path of points on their own, which have no line
 	Area   string // the same, closed down to the axis
 	values []float64
 }
@@ -127,7 +128,7 @@ func draw(id, title, unit string, a axis, times []time.Time, all []series) chart
 	c := chart{ID: id, Title: title, Unit: unit, Grid: a.grid(), Empty: true}
 	for i := range all {
 		s := &all[i]
-		s.Line, s.Area = s.paths(a)
+		s.Line, s.Dots, s.Area = s.paths(a)
 		c.Empty = c.Empty && s.Line == ""
 	}
 	c.Series = all
@@ -145,12 +146,12 @@ func draw(id, title, unit string, a axis, times []time.Time, all []series) chart
 	return c
 }
 
-func (s *series) paths(a axis) (line, area string) {
-	var l, fill strings.Builder
+func (s *series) paths(a axis) (line, dots, area string) {
+	var l, alone, fill strings.Builder
 	first, last := -1, -1
 	closeArea := func() {
 		if first >= 0 && first == last {
-			l.WriteString("h0.1 ") // a point on its own
+			fmt.Fprintf(&alone, "M%s %sh0.1 ", number(s.x(first)), number(a.y(s.values[first])))
 		}
 		if first >= 0 {
 			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", number(s.x(last)), number(plotHeight), number(s.x(first)), number(plotHeight))
@@ -172,7 +173,7 @@ func (s *series) paths(a axis) (line, area string) {
 		last = i
 	}
 	closeArea()
-	return strings.TrimSpace(l.String()), strings.TrimSpace(fill.String())
+	return strings.TrimSpace(l.String()), strings.TrimSpace(alone.String()), strings.TrimSpace(fill.String())
 }
 
 func (s *series) x(i int) float64 { return plotWidth * (float64(i) + 0.5) / float64(len(s.values)) }

@@ -118,7 +118,7 @@ func TestDraw(t *testing.T) {
 	times := []time.Time{time.Unix(0, 0), time.Unix(60, 0), time.Unix(120, 0), time.Unix(180, 0)}
 	s := []series{{Name: "a", values: []float64{1, math.NaN(), 3, 10}}}
 	c := draw("x", "X", "things", linear(rate, s...), times, s)
-	if got := c.Series[0].Line; got != "M75.0 126.0 h0.1 M375.0 98.0 L525.0 0.0" {
+	if got := c.Series[0].Dots + " and " + c.Series[0].Line; got != "M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0" {
 		t.Errorf("line %s", got)
 	}
 	if len(c.Columns) != 4 || c.Columns[1].Texts[0] != "–" || c.Empty || c.Grid[0].Label != "10" || c.Grid[2].Y != "140.0" {
