@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -195,6 +197,28 @@ func TestDrainer_Crash(t *testing.T) {
 			}
 			if st := w.status(good); st.Stage != weir.Delivered {
 				t.Errorf("good: %+v", st)
+			}
+		})
+	})
+	t.Run("AMessageThatEndedTheProcessIsSentAgainWhereItIsReplayed", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			id := w.post("a", "x")
+			// Three holders died while they sent it.
+			if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
+				Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq, "TryingCrashes": int64(2)}}}); err != nil {
+				t.Fatal(err)
+			}
+			p := w.start()
+			p.Wake(0)
+			w.rests()
+			if st := w.status(id); st.Stage != weir.Dead || len(w.cms.requests()) != 0 {
+				t.Fatalf("%+v", st)
+			}
+			w.replay(id, lane.ReplayOptions{})
+			p.Wake(0)
+			w.rests()
+			if st := w.status(id); st.Stage != weir.Delivered || st.Attempts[1].Fence != st.Attempts[0].Fence {
+				t.Errorf("%+v", st)
 			}
 		})
 	})
