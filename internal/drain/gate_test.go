@@ -98,6 +98,21 @@ func TestGate_Judge(t *testing.T) {
 			t.Errorf("opens at %s, want 3s on", got)
 		}
 	})
+	t.Run("AfterAResumePausesBeginAnew", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for range 20 {
+			g.judge(entry(1, "a"), down, noon)
+		}
+		g.resume()
+		if !g.opensAt().IsZero() {
+			t.Errorf("opens at %s", g.opensAt())
+		}
+		g.judge(entry(1, "a"), down, noon)
+		if wait := g.opensAt().Sub(noon); wait > time.Second {
+			t.Errorf("the first pause after it is %s long", wait)
+		}
+	})
 	t.Run("RetryAfterIsHonouredUpToAnHour", func(t *testing.T) {
 		t.Parallel()
 		for asked, want := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 5 * time.Hour: time.Hour} {
