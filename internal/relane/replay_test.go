@@ -101,3 +101,26 @@ func TestRun_WhatIsNotKnownStaysUnknown(t *testing.T) {
 		h.stop(t)
 	})
 }
+
+// TestRun_WhatFellDueIsInOrderWithWhatIsNew holds that the place a message had when it fell
+// due, by the numbers of its old lane, is none among those of the new one.
+func TestRun_WhatFellDueIsInOrderWithWhatIsNew(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		h := w.start(1)
+		for range 5 {
+			w.post(h, "k1", "good")
+		}
+		scheduled := w.post(h, "k1", "bad due", func(m *weir.Message) { m.DueAt = time.Now().Add(10 * time.Second) })
+		w.comes(h, scheduled, weir.Dead)
+		h.stop(t)
+		w.change(2)
+		h = w.start(2)
+		if rows, _, err := h.store.Dead(t.Context(), lane.Of("k1", 2), 0, 10); err != nil || len(rows) != 1 || rows[0].Place != lane.Place(1) {
+			t.Errorf("the dead: %+v, %v", rows, err)
+		}
+		newer := w.post(h, "k1", "good and newer") // by its number in front of that place
+		w.comes(h, newer, weir.Delivered)
+		w.refuses(h, scheduled, newer.id.String())
+		h.stop(t)
+	})
+}
