@@ -24,6 +24,7 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		}
 		return b
 	}
+
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "good" && d.Message.ContentType == "text/xml" && d.Message.Version == "4" {
@@ -69,6 +70,35 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			t.Errorf("%d blobs are left", n)
 		}
 		w.balances(lane.Counts{Delivered: 1}, id)
+	})
+}
+
+// A body that an edit replaces stays until that edit is known to be written: where the holder
+// dies before, the message's row still names it.
+func TestDrainer_ReplayEditedCrash(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.moody("bad", noise(100<<10, 1))
+		p := w.start()
+		id := w.post("a", "bad")
+		p.Wake(0)
+		w.rests()
+		edit := func(seed int) {
+			w.replay(id, lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(noise(100<<10, seed)), ContentType: "text/xml"}})
+			p.Wake(0)
+			time.Sleep(time.Second)
+		}
+		edit(1)
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if isTail(c) {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		edit(2)
+		p.kill()
+		if got, err := w.store.LoadEdited(t.Context(), id); err != nil || string(got.Body) != noise(100<<10, 1) {
+			t.Errorf("%d bytes, %v", len(got.Body), err)
+		}
 	})
 }
 
