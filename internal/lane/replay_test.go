@@ -316,3 +316,41 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// A replay that is asked for when retention has begun to remove its message is refused, also
+// where it was read just before: its body is gone, though the sweep did not come to its end.
+func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		w := b.holder()
+		id := b.died(w, "a", noise(100<<10, 1))
+		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
+		batch.Add(ch)
+		if err := w.Commit(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		killed := storagetest.NewFaults()
+		killed.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Transact" && c.Ops[0].Kind == storage.Delete {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		sweeper := *b.eyes
+		sweeper.Table = killed.Table(b.account.Table())
+		b.faults.Once(func(c storagetest.Call) bool {
+			if c.Op != "Transact" {
+				return false
+			}
+			r := &lane.Retention{Store: &sweeper, Keep: time.Hour, Dead: time.Hour, Pages: 1}
+			if _, err := r.Run(context.Background(), 0); err == nil {
+				t.Error("the sweep was to be killed")
+			}
+			return true
+		}, storagetest.Fault{})
+		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.NotFound {
+			t.Errorf("replayed with %d bodies left: %v", len(b.blobNames()), err)
+		}
+	})
+}
