@@ -149,6 +149,28 @@ func TestPause_Key(t *testing.T) {
 	}
 }
 
+// Where a pause ends before what was shelved for it is written, the line is not read until
+// it is there.
+func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(60*time.Millisecond, 200))
+		p := w.start()
+		until := time.Now().Add(30 * time.Millisecond)
+		w.pause("a", until)
+		w.post("a", "1")
+		for i := range 5 {
+			w.post("b", fmt.Sprint(i))
+		}
+		p.Wake(0)
+		w.settled(time.Minute)
+		for _, s := range w.cms.requests() {
+			if s.key == "a" && s.at.Sub(until) > 200*time.Millisecond {
+				t.Errorf("it was sent %s after the pause", s.at.Sub(until))
+			}
+		}
+	})
+}
+
 // Where a key is paused in the midst of its work, all that waits of it keeps its order: what
 // waits for a retry, what was released, what stands in the log.
 func TestPause_KeyInTheMidst(t *testing.T) {
