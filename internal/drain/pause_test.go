@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -237,6 +238,58 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lateAnswer keeps back the answer to one read of the control rows, once it is told for how
+// long, and says that it does.
+type lateAnswer struct {
+	storage.Table
+	late  chan time.Duration
+	asked chan struct{}
+}
+
+func (s lateAnswer) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	page, err := s.Table.Range(ctx, q)
+	if q.From == "!head" {
+		select {
+		case d := <-s.late:
+			close(s.asked)
+			time.Sleep(d)
+		default:
+		}
+	}
+	return page, err
+}
+
+// A look at the control rows that is answered late, after a later one has shown a pause, does
+// not end that.
+func TestPause_SeenAgainstALateAnswer(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(30*time.Millisecond, 200))
+		answers := lateAnswer{late: make(chan time.Duration, 1), asked: make(chan struct{})}
+		p := w.start(func(c *drain.Config) {
+			answers.Table = c.Store.Table
+			c.Store.Table = answers
+		})
+		w.append.Filed = p.Offer
+		for range 200 {
+			w.post("b", "b")
+		}
+		time.Sleep(2 * time.Second)
+		answers.late <- 1200 * time.Millisecond
+		<-answers.asked
+		w.pause("a", time.Time{})
+		w.post("c", "due", due(time.Now().Add(100*time.Millisecond))) // to release it takes a look
+		time.Sleep(200 * time.Millisecond)
+		w.post("a", "1")
+		time.Sleep(time.Minute)
+		if got := w.delivered("a"); len(got) > 0 {
+			t.Errorf("%v of the paused key was sent", got)
+		}
+		if len(w.delivered("b")) != 200 || len(w.delivered("c")) != 1 {
+			t.Error("the others were not")
+		}
+	})
 }
 
 func TestResume_TriesTheCMSAtOnce(t *testing.T) {
