@@ -142,3 +142,31 @@ func TestPlaces_InALineThatWasShelved(t *testing.T) {
 		}
 	})
 }
+
+// A place is looked for also in front of what fell due before, and waits in memory for the
+// log to be read: whether or not the log has something of its key in between.
+func TestPlaces_InFrontOfWhatWasReleased(t *testing.T) {
+	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
+		t.Run(key, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(takes(500*time.Millisecond, 200))
+				p := w.start()
+				w.post("c", "the first", due(time.Now().Add(time.Second)))
+				w.post("a", "known before", due(time.Now().Add(time.Minute)))
+				p.Wake(0)
+				time.Sleep(2 * time.Second) // the holder knows now of all that is scheduled
+				for i := range 400 {
+					w.post("b", fmt.Sprint("b", i))
+				}
+				w.post("a", "due", due(time.Now().Add(20*time.Second))) // read when the other was released
+				p.Wake(0)
+				time.Sleep(30 * time.Second)
+				w.post(key, "newer")
+				w.settled(time.Hour)
+				if got := w.delivered("a"); fmt.Sprint(got) != want {
+					t.Errorf("delivered %q", got)
+				}
+			})
+		})
+	}
+}
