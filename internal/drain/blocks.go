@@ -9,8 +9,8 @@ import (
 // blocks are the keys that wait, by block id.
 type blocks map[string]*lane.Block
 
-// ahead gives, by key, the number from which on the log waits for the first try of what was
-// released; nil when there is nothing of the kind.
+// ahead gives, by key, the first rank of what was released or shelved and waits for its first
+// try, as the log behind it does; nil when there is nothing of the kind.
 func (b blocks) ahead() map[string]int64 {
 	var ahead map[string]int64
 	for _, blk := range b {
@@ -20,8 +20,8 @@ func (b blocks) ahead() map[string]int64 {
 		if ahead == nil {
 			ahead = map[string]int64{}
 		}
-		if from := ahead[blk.KeyHash]; from == 0 || blk.Ahead < from {
-			ahead[blk.KeyHash] = blk.Ahead
+		if from := ahead[blk.KeyHash]; from == 0 || blk.Rank() < from {
+			ahead[blk.KeyHash] = blk.Rank()
 		}
 	}
 	return ahead

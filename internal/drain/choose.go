@@ -79,7 +79,7 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 			i++
 		case r.keyPaused(key, now):
 			r.shelve(e)
-		case ahead[key] != 0 && e.Seq() >= ahead[key]:
+		case ahead[key] != 0 && 2*e.Seq() >= ahead[key]:
 			passed[key] = true
 			i++
 		case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:
@@ -124,7 +124,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 		now, ahead := r.Now(), r.blocks.ahead()
 		b := r.blocks.due(now, func(b *lane.Block) bool {
 			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
-				(b.Ahead == 0 || b.Ahead == ahead[b.KeyHash]) && r.reached(b)
+				(b.Ahead == 0 || b.Rank() == ahead[b.KeyHash]) && r.reached(b)
 		})
 		if b == nil {
 			return nil, nil
@@ -244,7 +244,7 @@ func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 		b = r.blockFor(c.entry)
 		r.window.remove(c.entry)
 	}
-	b.Next, b.Ahead, b.First = next, 0, r.keep(c.entry)
+	b.Next, b.Ahead, b.Shelved, b.First = next, 0, false, r.keep(c.entry)
 	ch.Block(*b)
 	return ch.Retry(c.entry, b.ID, next)
 }

@@ -103,7 +103,7 @@ func (r *run) shelve(e *lane.Entry) {
 	if b == nil {
 		b = &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: r.lineUp()}
 		if e.Message.Skip {
-			b.Ahead = e.Seq() // it holds back nothing; but what comes behind it waits until it was tried
+			b.Ahead, b.Shelved = e.Seq(), true // it holds back nothing; but what comes behind it waits until it was tried
 		}
 		r.blocks[b.ID] = b
 	}

@@ -170,3 +170,28 @@ func TestPlaces_InFrontOfWhatWasReleased(t *testing.T) {
 		})
 	}
 }
+
+// Where failures are skipped, too: what fell due late goes before a newer message that was
+// put aside from the log.
+func TestPlaces_WhereFailuresAreSkipped(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.pause("a", time.Time{})
+		due := w.post("a", "due", skip, due(time.Now().Add(time.Hour)))
+		p.Wake(0)
+		time.Sleep(10 * time.Second)
+		w.post("a", "newer", skip)
+		p.Wake(0)
+		time.Sleep(10 * time.Second)
+		if _, err := w.store.Move(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
+			t.Fatal(err)
+		}
+		p.Wake(0)
+		time.Sleep(10 * time.Second)
+		w.resume(p, "a")
+		w.settled(time.Minute)
+		if got := w.delivered("a"); fmt.Sprint(got) != "[due newer]" {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}

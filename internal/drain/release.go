@@ -173,7 +173,7 @@ func (r *run) releasing(entries []*lane.Entry, places map[*lane.Entry]int64, end
 		ch.Release(e, next, &r.placed)
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
-			b.Ahead, b.Next = next, r.placed
+			b.Ahead, b.Shelved, b.Next = next, false, r.placed
 		}
 		ch.Block(*b)
 	}

@@ -125,6 +125,9 @@ func (c *Change) Block(b Block) {
 	v := map[string]any{"Next": b.Next, "Held": b.Held, "Key": b.KeyHash}
 	if b.Ahead != 0 {
 		v["Ahead"] = b.Ahead
+		if b.Shelved {
+			v["Shelved"] = true
+		}
 	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: v})
 }

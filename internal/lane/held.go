@@ -18,8 +18,19 @@ type Block struct {
 	From    int64     // in memory only: the first of them goes after what the log has of the key before this
 	Wait    int64     // in memory only: nothing of the line goes before the log was read up to here
 	Ahead   int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
+	Shelved bool      // where Ahead is set: it is the number of the message itself, which was put aside from the log
 	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
 	First   *Entry    // in memory only: the first of them, where the holder has it in memory
+}
+
+// Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
+// what was released goes before the message that Ahead names, and that one, where it was put
+// aside itself, before those behind it. 0 = the block goes ahead of nothing.
+func (b *Block) Rank() int64 {
+	if b.Shelved {
+		return 2*b.Ahead + 1
+	}
+	return 2 * b.Ahead
 }
 
 // Blocks reads all blocks of a lane.
@@ -33,7 +44,7 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Ahead: v.int("Ahead"), Mixed: true})
+			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Ahead: v.int("Ahead"), Shelved: v.bool("Shelved"), Mixed: true})
 			q.After = r.Key
 		}
 		if !page.More {
