@@ -31,7 +31,8 @@
 //     so a crash never repeats a delivery across a newer one of the same key.
 //   - Of one key only the first unsettled message is ever chosen.
 //   - What falls due has its place in its key's line, in storage, before it is sent. It goes
-//     behind all that was filed before: not until the log was read up to that place.
+//     behind all that was filed before its moment: not until the log was read up to that
+//     place. Where it is released late, what was filed since goes behind it (places.go).
 //   - A release alone may be refused, by whoever cancelled or moved the message; every other
 //     refusal of a commit means that the lane is lost.
 //   - A replayed message goes in front of what waits of its key, never behind what was
