@@ -67,7 +67,7 @@ func (w *world) replayInBulk(ctx context.Context) {
 			time.Sleep(at)
 			spec := replay.Spec{RatePerMinute: 30 + w.dice.below(name+" rate", 3000), StopAtErrorRate: 1, Force: w.dice.chance(name+" force", w.bulkForce)}
 			p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
-			j, err := ask(ctx, p, func(ctx context.Context) (replay.Job, error) { return p.carrier.Start(ctx, spec) })
+			j, err := ask(ctx, p, name, func(ctx context.Context) (replay.Job, error) { return p.carrier.Start(ctx, spec) })
 			w.trace.add("%s: %s begins a bulk replay (force %v): %v", p.name, name, spec.Force, err != nil)
 			if err != nil || !w.dice.chance(name+" cancels", w.bulkCancel) {
 				return
@@ -75,7 +75,7 @@ func (w *world) replayInBulk(ctx context.Context) {
 			time.Sleep(w.dice.between(name+" cancels after", 100*time.Millisecond, 20*time.Second))
 			// The calls may outlive this: each has its own variables.
 			other := w.slots[w.dice.below(name+" cancels at", len(w.slots))].now()
-			over, err := ask(ctx, other, func(ctx context.Context) (replay.Job, error) { return other.carrier.Cancel(ctx, j.ID) })
+			over, err := ask(ctx, other, name, func(ctx context.Context) (replay.Job, error) { return other.carrier.Cancel(ctx, j.ID) })
 			w.trace.add("%s: %s cancels it: %s %v", other.name, name, over.State, err != nil)
 		})
 	}

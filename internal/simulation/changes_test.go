@@ -100,7 +100,7 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 func (w *world) cancel(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.below("cancel to "+name, len(w.slots))].now()
-		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
+		st, err := ask(ctx, p, "cancel "+name, func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
 		w.trace.add("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
 		if err == nil {
 			p.look(id.Lane)
@@ -128,7 +128,7 @@ func (w *world) move(ctx context.Context, name string, s *submission, id weir.ID
 	}
 	for range 20 {
 		p := w.slots[w.dice.below("move to "+name, len(w.slots))].now()
-		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) {
+		st, err := ask(ctx, p, name, func(ctx context.Context) (weir.Status, error) {
 			version := ""
 			if w.dice.chance("move version "+name, 0.5) {
 				st, err := p.store.Status(ctx, id)
@@ -160,7 +160,7 @@ func (p *process) look(lane int) {
 const patience = 12345 * time.Millisecond
 
 // ask is one HTTP request of an upstream.
-func ask[T any](ctx context.Context, p *process, handle func(context.Context) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		t   T
 		err error
@@ -170,7 +170,7 @@ func ask[T any](ctx context.Context, p *process, handle func(context.Context) (T
 	got := make(chan answer, 1)
 	p.w.loose.Go(func() {
 		t, err := handle(ctx)
-		if p.running(ctx) {
+		if p.running("answer " + name) {
 			got <- answer{t, err}
 		}
 	})

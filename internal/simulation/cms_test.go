@@ -119,7 +119,8 @@ func (c *fakeCMS) spoil(p *plan, name string) {
 // late perhaps: what it had begun to write is not held back by a context.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
-	if !p.running(r.Context()) {
+	name := "send " + r.Header.Get("Weir-Key")
+	if !p.running(name) {
 		return nil, errLost
 	}
 	id, _, err := idempotencyKey(r)
@@ -134,11 +135,11 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	plan := c.cms.plan(id, string(body))
 	if plan.refuse {
 		p.wait(r.Context(), w.dice.between(fmt.Sprint("refused ", id.Lane, " ", id.Seq), 50*time.Microsecond, 2*time.Millisecond))
-		p.running(r.Context())
+		p.running(name)
 		return nil, errRefused
 	}
 	p.spring("send", early)
-	if !p.running(r.Context()) {
+	if !p.running(name) {
 		return nil, errLost
 	}
 	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
@@ -189,14 +190,14 @@ func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*h
 			close(req.cut)
 			c.cms.work(req, plan)
 		}
-		p.running(r.Context())
+		p.running(name)
 		return nil, errLost
 	}
 	c.cms.work(req, plan)
 	p.spring("send", afterwards)
 	select {
 	case <-req.done:
-		if !p.running(r.Context()) {
+		if !p.running(name) {
 			return nil, errLost
 		}
 		if plan.lose {
@@ -205,14 +206,14 @@ func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*h
 		w.check.answered(req, !plan.torn)
 		return answer(r, plan), nil
 	case <-r.Context().Done():
-		if !p.running(r.Context()) {
+		if !p.running(name) {
 			return nil, errLost
 		}
 		close(req.cut)
 		return nil, context.Cause(r.Context())
 	case <-p.killed:
 		close(req.cut)
-		p.running(r.Context())
+		p.running(name)
 		return nil, errLost
 	}
 }

@@ -74,9 +74,6 @@ type hooks struct{ p *process }
 
 func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := h.p, h.p.w
-	if !p.running(r.Context()) {
-		return nil, errLost
-	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -88,6 +85,9 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	name := fmt.Sprint("hook ", r.URL.Host, about.Data.Lane, " ", about.Data.Sequence)
+	if !p.running(name) {
+		return nil, errLost
+	}
 	takes, kind := w.dice.between(name, 5*time.Millisecond, 200*time.Millisecond), 99
 	if !w.calm() {
 		kind = w.dice.below(name+" kind", 10)
@@ -95,7 +95,7 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	if kind == 0 {
 		takes = w.dice.between(name+" slow", 5*time.Second, 20*time.Second)
 	}
-	if !p.wait(r.Context(), takes) || !p.running(r.Context()) {
+	if !p.wait(r.Context(), takes) || !p.running(name) {
 		return nil, errLost
 	}
 	status := http.StatusNoContent
@@ -109,7 +109,7 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		w.check.tell(r, body)
 	}
-	if !p.wait(r.Context(), takes) || kind == 4 || !p.running(r.Context()) {
+	if !p.wait(r.Context(), takes) || kind == 4 || !p.running(name) {
 		return nil, errLost
 	}
 	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil

@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{"a replay granted without another look", "drain/replay.go", "if !w.Force {", "if false {", "replayed", ""},
 	{"a replayed message still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
 	{"a replayed message put behind its key", "lane/replay.go", "Key: heldKey(e.Block(), e.place())", "Key: heldKey(e.Block(), Place(e.Seq()+1000))", "rows|order", ""},
-	{"a retry goes with what was replayed in front of it", "drain/choose.go", "if e.NextAttempt().After(r.Now()) {", "if false {", "early", ""},
+	{"a retry goes with what was replayed in front of it", "drain/choose.go", "if e.NextAttempt().After(r.Now()) {", "if false {", "early", "6000"},
 	{"pauses not looked at again before a message is sent", "drain/attempt.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
 	{"old news of pauses believed", "drain/pauses.go", "for r.Now().Sub(r.pauses.known) > pausesGood {", "for false {", "paused", ""},
 	{"what was shelved is overtaken", "drain/pauses.go", "b.Ahead, b.Shelved = e.Seq(), true", "_ = 0", "order", ""},
@@ -67,7 +67,7 @@ var mutants = []mutant{
 	{"a callback not written with the end", "lane/batch.go", "c.callBack(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
 	{"what supersedes it forgets the callback of a held message", "lane/held.go", `Callback: v.string("Callback"), `, "", "untold", ""},
 	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: storage.AnyETag})", "untold", ""},
-	{"a page that is not full taken for the end", "lane/standing.go", "more && len(rows) < limit; {", "more && len(rows) == 0; {", "rows|repeat|superseded", ""},
+	{"a page that is not full taken for the end", "lane/standing.go", "more && len(rows) < limit; {", "more && len(rows) == 0; {", "rows|repeat|superseded|stuck", ""},
 	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 }
 
@@ -82,7 +82,7 @@ func TestMutants_AreCaught(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "go", append(args, "weir/internal/simulation")...)
 			seeds := m.seeds
 			if seeds == "" {
-				seeds = "1000"
+				seeds = "3000"
 			}
 			cmd.Env = append(os.Environ(), "SEEDS="+seeds, "FROM=1", "STEP=1", "MUTANT="+m.name, "STOP=1")
 			out, err := cmd.CombinedOutput()

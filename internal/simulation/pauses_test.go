@@ -70,7 +70,7 @@ func (w *world) stop(ctx context.Context) {
 func (w *world) insist(ctx context.Context, name string, number int, do func(context.Context, *lane.Store) error) {
 	for {
 		p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
-		_, err := ask(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, p.store) })
+		_, err := ask(ctx, p, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, p.store) })
 		w.trace.add("%s: %s (lane %d): %v", p.name, name, number, err)
 		if err == nil {
 			p.look(number)

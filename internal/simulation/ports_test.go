@@ -52,10 +52,10 @@ func (p *process) fault(op string) faultKind {
 // do makes one operation. write says that it changes something; effect must be safe to
 // call once, at any moment, also when nobody waits for it any more.
 func (p *process) do(ctx context.Context, op string, write bool, effect func() error) error {
-	if !p.running(ctx) {
+	op = seeded(op)
+	if !p.running(op) {
 		return fault(op, storage.Unavailable)
 	}
-	op = seeded(op)
 	kind := p.fault(op)
 	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
 	if kind != none {
@@ -90,11 +90,11 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		if write && p.w.dice.chance(p.name+" arrives "+op, 0.5) {
 			p.arrive(back, effect)
 		}
-		p.running(ctx)
+		p.running(op)
 		return fault(op, lost)
 	}
 	p.spring(op, early)
-	if !p.running(ctx) {
+	if !p.running(op) {
 		return fault(op, lost)
 	}
 	err := effect()
@@ -102,7 +102,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	if kind == hangAfter {
 		back = hangs
 	}
-	if answered := p.wait(ctx, back); !p.running(ctx) || kind != none || !answered {
+	if answered := p.wait(ctx, back); !p.running(op) || kind != none || !answered {
 		return fault(op, lost)
 	}
 	if p.w.mutant == "SDK-like resends" && write && p.w.dice.chance(p.name+" resend "+op, 0.3) {

@@ -1,9 +1,11 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,12 +65,21 @@ type process struct {
 	dead     bool
 	requests int           // under way to the CMS
 	resume   chan struct{} // closed when it goes on; nil = it runs
-	standing int           // how many wait for that
+	standing []*standing
 	resumed  time.Time
 	cutUntil time.Time            // storage is not reached before, or its leases are not
 	onlyCut  string               // operations that are cut off begin with this
 	trap     *trap                // what happens at its next operation of a kind
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
+}
+
+// standing is a goroutine of a process that stands still. They go on one after the other, as
+// they came; who came in the same nanosecond, by name: which of them was first is not the
+// seed's.
+type standing struct {
+	since time.Time
+	name  string
+	waits time.Duration // when the process goes on
 }
 
 // nothing stands for retention, which nothing here is old enough for.
@@ -142,15 +153,16 @@ func (p *process) nowAtMost() time.Time {
 }
 
 // running waits while the process stands still. It is false when the process has been
-// killed, and then comes back only when all is over: nothing of it goes on.
-func (p *process) running(ctx context.Context) bool {
+// killed, and then comes back only when all is over: nothing of it goes on. The name says
+// what wants to go on.
+func (p *process) running(name string) bool {
 	for {
 		p.mu.Lock()
 		dead, resume := p.dead, p.resume
+		me := &standing{since: time.Now(), name: name}
 		if resume != nil {
-			p.standing++
+			p.standing = append(p.standing, me)
 		}
-		turn := p.standing
 		p.mu.Unlock()
 		switch {
 		case dead:
@@ -161,7 +173,7 @@ func (p *process) running(ctx context.Context) bool {
 		}
 		select {
 		case <-resume:
-			time.Sleep(time.Duration(turn) * time.Microsecond) // one after the other, as they came
+			time.Sleep(me.waits)
 		case <-p.killed:
 		}
 	}
@@ -189,13 +201,19 @@ func (p *process) pause(d time.Duration) {
 
 func (p *process) stand() {
 	p.mu.Lock()
-	p.resume, p.standing = make(chan struct{}), 0
+	p.resume, p.standing = make(chan struct{}), nil
 	p.mu.Unlock()
 	p.w.trace.add("%s stands still", p.name)
 }
 
 func (p *process) goOn() {
 	p.mu.Lock()
+	slices.SortFunc(p.standing, func(a, b *standing) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.name, b.name))
+	})
+	for i, s := range p.standing {
+		s.waits = time.Duration(i+1) * time.Microsecond
+	}
 	close(p.resume)
 	p.resume, p.resumed = nil, time.Now()
 	p.mu.Unlock()
@@ -380,7 +398,12 @@ func (s *slot) at(name string, do func()) {
 	when := s.w.dice.between(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {
 		time.Sleep(when)
-		s.turn <- struct{}{}
+		select {
+		case s.turn <- struct{}{}:
+		default:
+			s.turn <- struct{}{}
+			time.Sleep(s.w.dice.between(name+" turn", time.Microsecond, time.Millisecond)) // not in the nanosecond of what was before it
+		}
 		do()
 		<-s.turn
 	})

@@ -76,7 +76,7 @@ func (w *world) replay(ctx context.Context, name string, s *submission) {
 	}
 	for range 5 {
 		p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
-		st, err := ask(ctx, p, func(ctx context.Context) (weir.Status, error) { return p.store.Replay(ctx, id, o) })
+		st, err := ask(ctx, p, name, func(ctx context.Context) (weir.Status, error) { return p.store.Replay(ctx, id, o) })
 		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ") // ids are not the seed's
 		w.trace.add("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq, o.Force, o.Edit != nil, st.Stage, text)
 		if err == nil {

@@ -88,7 +88,7 @@ func numberOf(body string) (n int, err error) {
 func (w *world) send(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.slots[w.dice.below("to "+name, len(w.slots))].now()
-		r, err := w.call(ctx, p, s)
+		r, err := w.call(ctx, p, name, s)
 		if err == nil {
 			w.check.acknowledged(s, r)
 			w.trace.add("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
@@ -112,12 +112,12 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	other := submission{message: s.message, idem: s.idem}
 	other.message.Body = []byte("another")
 	p := w.slots[w.dice.below("other to", len(w.slots))].now()
-	if r, err := w.call(ctx, p, &other); err == nil {
+	if r, err := w.call(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil {
 		w.check.fail("twice", "another body under an idempotency key that is taken was answered with %+v", r.Message.ID)
 	}
 }
 
 // call is one HTTP request that files a message.
-func (w *world) call(ctx context.Context, p *process, s *submission) (lane.Receipt, error) {
-	return ask(ctx, p, func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, s.message, s.idem) })
+func (w *world) call(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
+	return ask(ctx, p, name, func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, s.message, s.idem) })
 }
