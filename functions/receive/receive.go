@@ -147,7 +147,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 		asked.from = "message"
 	}
 	m.Callback = callback
-	m.TraceParent = traceParent(r.Header.Get("Traceparent"))
+	m.TraceParent, m.TraceState = traceContext(r.Header)
 	return f.Log.Append(r.Context(), m, idempotencyKey)
 }
 
@@ -176,23 +176,6 @@ func (f *Function) callback(r *http.Request) (string, error) {
 		return "", malformed("Weir-Callback must stand once")
 	}
 	return values[0], f.Callbacks.Check(values[0])
-}
-
-// trace is a W3C trace context of version 00 (https://www.w3.org/TR/trace-context/).
-var trace = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$`)
-
-const (
-	noTrace = "00000000000000000000000000000000"
-	noSpan  = "0000000000000000"
-)
-
-// traceParent gives the header when it is valid, else nothing.
-func traceParent(header string) string {
-	m := trace.FindStringSubmatch(header)
-	if m == nil || m[1] == noTrace || m[2] == noSpan {
-		return ""
-	}
-	return header
 }
 
 // location is the absolute address of a message's status, as the caller reached us.

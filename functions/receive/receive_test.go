@@ -150,6 +150,31 @@ func TestFunction(t *testing.T) {
 			}
 		}
 	})
+	t.Run("TraceState", func(t *testing.T) {
+		t.Parallel()
+		entry := func(key string) string { return key + "=" + strings.Repeat("v", 200) }
+		for _, c := range []struct {
+			parent string
+			states []string
+			want   string
+		}{
+			{parent, []string{"vendor=a1, other=b2"}, "vendor=a1,other=b2"},
+			{parent, []string{"vendor=a1", "other=b2"}, "vendor=a1,other=b2"}, // one list in two headers
+			{parent, []string{entry("new"), entry("newer"), entry("old")}, entry("new") + "," + entry("newer")},
+			{parent, []string{"no entry"}, ""},
+			{parent, []string{"twice=1,twice=2"}, ""},
+			{"", []string{"vendor=a1"}, ""},
+		} {
+			f := &fake{}
+			serve(f, func(r *http.Request) {
+				r.Header.Set("Traceparent", c.parent)
+				r.Header["Tracestate"] = c.states
+			})
+			if f.message.TraceState != c.want || f.message.TraceParent != c.parent {
+				t.Errorf("%q with %q became %q", c.states, c.parent, f.message.TraceState)
+			}
+		}
+	})
 	t.Run("AForwardedHostThatIsNoneIsIgnored", func(t *testing.T) {
 		t.Parallel()
 		w := serve(&fake{}, func(r *http.Request) { r.Header.Set("X-Forwarded-Host", "evil.example/x?") })

@@ -98,7 +98,7 @@ func checkHeaders(headers map[string]string) error {
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
 		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, canonical):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))
-		case slices.Contains([]string{"Content-Type", "Traceparent", "Idempotency-Key"}, canonical) || strings.HasPrefix(canonical, "Weir-"):
+		case slices.Contains([]string{"Content-Type", "Traceparent", "Tracestate", "Idempotency-Key"}, canonical) || strings.HasPrefix(canonical, "Weir-"):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
 		case strings.ContainsFunc(headers[name], func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it", name))
@@ -303,7 +303,7 @@ func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, e
 		req.Header.Set(name, value)
 	}
 	for name, value := range map[string]string{
-		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key), "Weir-Contract": url.PathEscape(m.Contract),
+		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Tracestate": m.TraceState, "Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key), "Weir-Contract": url.PathEscape(m.Contract),
 		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10), "Weir-Attempt": strconv.Itoa(d.Attempt),
 	} {
 		if value != "" {

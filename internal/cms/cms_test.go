@@ -88,7 +88,7 @@ func delivery() weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 2, Message: &weir.Message{
 		ID:       weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"},
 		Contract: "article", Key: "/news/ä b?", ContentType: "application/xml; charset=utf-8",
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Body: []byte("<a>\r\n</a>"),
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "vendor=a1", Body: []byte("<a>\r\n</a>"),
 	}}
 }
 
@@ -116,7 +116,7 @@ func TestClient_Send(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(), "Weir-Key": "%2Fnews%2F%C3%A4%20b%3F",
-			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent, "X-Api-Key": "s3cret",
+			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent, "Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
 		} {
 			if v := got.Header.Get(name); v != want {
 				t.Errorf("%s: %q, want %q", name, v, want)

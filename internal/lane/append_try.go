@@ -126,7 +126,7 @@ func (sub *submission) messageValues() map[string]any {
 	m := sub.message
 	v := sparse(map[string]any{
 		"Nonce": sub.nonce, "Stage": string(stageOf(&m)), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
-		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent, "Callback": m.Callback,
+		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent, "TraceState": m.TraceState, "Callback": m.Callback,
 		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
 	})
 	for name, value := range sub.columns {

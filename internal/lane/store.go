@@ -120,7 +120,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: v.string("Nonce")},
 		Origin:   originFrom(v.string("Origin")),
 		Contract: v.string("Contract"), Key: v.string("Key"), Version: v.string("Version"),
-		Supersede: v.bool("Supersede"), Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"), Callback: v.string("Callback"),
+		Supersede: v.bool("Supersede"), Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"), TraceState: v.string("TraceState"), Callback: v.string("Callback"),
 		DueAt: v.time("DueAt"), AcceptedAt: v.time("AcceptedAt"), Size: int(v.int("Size")),
 	}
 	attempts, err := unpackAttempts(v.m["Attempts"])
@@ -172,7 +172,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 // thinColumns are a message's columns without its body and its attempts.
-var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent", "Callback",
+var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent", "TraceState", "Callback",
 	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place",
 	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize", "Edition", "ReplayAskedAt"}
 

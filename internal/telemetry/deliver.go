@@ -18,7 +18,7 @@ import (
 )
 
 // Sender makes two spans of each attempt, in the message's trace: wait, from when it could
-// have been made to when it began, and deliver. The CMS gets the traceparent of the second.
+// have been made to when it began, and deliver. The CMS gets the trace context of the second.
 // Method and address are those of the settings.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
@@ -50,14 +50,14 @@ const maxEnded = 1000
 // Send implements drain.Sender.
 func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	began := s.now()
-	parent := w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: d.Message.TraceParent})
+	parent := w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: d.Message.TraceParent, stateCarrierKey: d.Message.TraceState})
 	common := append(place(d.Message.Public(), d.Message.ID), attribute.String("weir.key", d.Message.Key), attribute.String("weir.contract", d.Message.Contract), attribute.Int("weir.attempt", d.Attempt))
 	parent = s.wait(parent, d, began, common)
 	ctx, span := s.tracer.Start(parent, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
 	defer span.End() // also when the attempt panics
 	m := *d.Message
-	m.TraceParent = traceParent(ctx)
+	belongTo(ctx, &m)
 	d.Message = &m
 	r := s.next.Send(ctx, d)
 	s.remember(d, r)
@@ -67,14 +67,14 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// parentCarrierKey is the name that propagators ask a carrier for.
-const parentCarrierKey = "traceparent"
+// What propagators ask a carrier for.
+const parentCarrierKey, stateCarrierKey = "traceparent", "tracestate"
 
-// traceParent is the context's span as a header.
-func traceParent(ctx context.Context) string {
+// belongTo puts a message into the trace of the context's span.
+func belongTo(ctx context.Context, m *weir.Message) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
-	return c[parentCarrierKey]
+	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
 // wait makes the span of the time before the attempt. It gives back the context of what

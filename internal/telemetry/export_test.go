@@ -72,8 +72,13 @@ func open(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, f
 
 // post sends a request through Receive, and gives the traceparent that the message gets.
 func post(e *telemetry.Export, traceparent string) (kept string) {
+	kept, _ = postWith(e, traceparent, "")
+	return kept
+}
+
+func postWith(e *telemetry.Export, traceparent, tracestate string) (kept, state string) {
 	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kept = r.Header.Get("Traceparent")
+		kept, state = r.Header.Get("Traceparent"), r.Header.Get("Tracestate")
 		w.Header().Set("Location", "http://weir.example/api/messages/"+message("").ID.String())
 		w.WriteHeader(http.StatusAccepted)
 	}))
@@ -81,8 +86,11 @@ func post(e *telemetry.Export, traceparent string) (kept string) {
 	if traceparent != "" {
 		r.Header.Set("Traceparent", traceparent)
 	}
+	if tracestate != "" {
+		r.Header.Set("Tracestate", tracestate)
+	}
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	return kept
+	return kept, state
 }
 
 func message(traceparent string) *weir.Message {
@@ -94,10 +102,11 @@ func message(traceparent string) *weir.Message {
 type cms struct {
 	answers []weir.Result
 	got     []string // traceparents
+	states  []string
 }
 
 func (c *cms) Send(_ context.Context, d weir.Delivery) weir.Result {
-	c.got = append(c.got, d.Message.TraceParent)
+	c.got, c.states = append(c.got, d.Message.TraceParent), append(c.states, d.Message.TraceState)
 	r := c.answers[0]
 	c.answers = c.answers[1:]
 	return r
@@ -320,5 +329,27 @@ func TestExport_CollectorHangs(t *testing.T) {
 	}
 	if !strings.Contains(text.String(), "not all was exported") {
 		t.Errorf("not told:\n%s", text.String())
+	}
+}
+
+func TestExport_TraceState(t *testing.T) {
+	c := newCollector(t)
+	e, _ := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none")
+	kept, state := postWith(e, upstream, "vendor=a1,other=b2")
+	if state != "vendor=a1,other=b2" {
+		t.Errorf("it became %q", state)
+	}
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered, Status: 201}}}
+	m := message(kept)
+	m.TraceState = state
+	e.Sender(server, "POST", "https://cms.example").Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
+	if server.states[0] != state {
+		t.Errorf("the CMS got %q", server.states[0])
+	}
+	if _, state := postWith(e, "", "vendor=a1"); state != "" {
+		t.Errorf("a trace that begins here has %q", state)
+	}
+	if _, state := postWith(e, upstream, "no entry"); state != "" {
+		t.Errorf("an invalid one became %q", state)
 	}
 }

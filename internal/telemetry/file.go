@@ -19,7 +19,7 @@ func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Co
 	ctx, span := e.tracer.Start(ctx, "file", trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attribute.String("weir.key", m.Key), attribute.String("weir.contract", m.Contract)))
 	defer span.End()
-	m.TraceParent = traceParent(ctx)
+	belongTo(ctx, m)
 	err := file(ctx)
 	if err != nil {
 		span.SetStatus(codes.Error, "")

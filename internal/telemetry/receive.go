@@ -39,6 +39,7 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 		}()
 		r = r.WithContext(ctx)
 		r.Header = r.Header.Clone()
+		r.Header.Del(stateCarrierKey) // of no trace, or not valid
 		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
 		next.ServeHTTP(rec, r)
 	})

@@ -38,6 +38,7 @@ type Message struct {
 	Skip        bool      // while it waits for a retry, later messages of its key go ahead
 	ContentType string    // sent on as accepted
 	TraceParent string    // W3C trace context of the upstream's request; empty or valid
+	TraceState  string    // what tracing systems add to it; empty or valid, and empty without it
 	Callback    string    // address that is told when it is final; empty = none
 	DueAt       time.Time // zero = now
 	AcceptedAt  time.Time

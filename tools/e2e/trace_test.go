@@ -23,7 +23,7 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
 	s.faults(`{"down":true}`)
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	s.postTraced("/traced", "00-"+trace+"-"+parent+"-01")
+	s.postTraced("/traced", "00-"+trace+"-"+parent+"-01", "vendor=a1")
 	named := func(name, outcome string) (found []collector.Span) {
 		for _, span := range c.Spans() {
 			if span.Name == name && (outcome == "" || span.Attributes["weir.outcome"] == outcome) {
@@ -58,8 +58,9 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 		t.Errorf("no span of the wait from acceptance to %s among %+v", deliver.Start, named("wait", ""))
 	}
 	requests := s.requests()
-	if got, want := requests[len(requests)-1].Trace, "00-"+trace+"-"+deliver.ID+"-01"; got != want {
-		t.Errorf("the CMS got %q, want %q", got, want)
+	last := requests[len(requests)-1]
+	if want := "00-" + trace + "-" + deliver.ID + "-01"; last.Trace != want || last.State != "vendor=a1" {
+		t.Errorf("the CMS got %q with %q, want %q with that of the upstream", last.Trace, last.State, want)
 	}
 	s.clean()
 	s.eventually("the metrics say the same", 20*time.Second, func() bool {
@@ -138,7 +139,7 @@ func traced(records []collector.Record, text, trace string) bool {
 }
 
 // postTraced posts as an upstream that traces.
-func (s *system) postTraced(path, traceparent string) {
+func (s *system) postTraced(path, traceparent, tracestate string) {
 	s.t.Helper()
 	body := `<article path="` + path + `" version="1"><title>Traced</title></article>`
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
@@ -147,6 +148,7 @@ func (s *system) postTraced(path, traceparent string) {
 	}
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Traceparent", traceparent)
+	req.Header.Set("Tracestate", tracestate)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		s.t.Fatal(err)

@@ -31,6 +31,7 @@ type Request struct {
 	Fence     int64     `json:"fence"`
 	Attempt   int       `json:"attempt"`
 	Trace     string    `json:"trace"` // the traceparent
+	State     string    `json:"state"` // the tracestate
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt"`
 	Status    int       `json:"status"`
@@ -116,7 +117,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version, _ := strconv.Atoi(first(c.VersionAttr, c.Version)) // without one it is 0
-	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: first(c.PathAttr, c.Path), Version: version, Trace: r.Header.Get("Traceparent"), StartedAt: time.Now()}
+	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: first(c.PathAttr, c.Path), Version: version, Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
 	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.Attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	s.begin(req.Path)
