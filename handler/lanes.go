@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -24,10 +25,11 @@ interrupted, or killed, stays under way: run the same command again to finish it
 up with --undo as long as the new number is not in force. docs/lanes.md has the whole story.`
 
 func (s *shell) lanesCommand() *cobra.Command {
-	var undo, verbose bool
+	var undo, verbose, asJSON bool
 	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp, Args: cobra.MaximumNArgs(1)}
 	cmd.Flags().BoolVar(&undo, "undo", false, "give up a change that is under way")
 	addVerbose(cmd, &verbose)
+	addJSON(cmd, &asJSON)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; give N or --undo", err) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n, err := lanesNumber(args, undo)
@@ -39,7 +41,7 @@ func (s *shell) lanesCommand() *cobra.Command {
 			return failed(err, false)
 		}
 		defer flush(cmd.Context(), p.export)
-		return failed(s.lanes(cmd.Context(), p, n, undo), false)
+		return failed(s.lanes(cmd.Context(), p, laneOrder{n, undo, asJSON}), false)
 	}
 	return cmd
 }
@@ -62,31 +64,44 @@ func lanesNumber(args []string, undo bool) (int, error) {
 	return n, nil
 }
 
-func (s *shell) lanes(ctx context.Context, p *Program, n int, undo bool) error {
+// laneOrder is what the command was asked for.
+type laneOrder struct {
+	n            int // 0 = show
+	undo, asJSON bool
+}
+
+func (s *shell) lanes(ctx context.Context, p *Program, o laneOrder) error {
 	if err := p.account.Ensure(ctx); err != nil {
 		return fmt.Errorf("storage cannot be reached: %w", err)
 	}
-	change := s.relane(p)
+	progress := s.stdout
+	if o.asJSON {
+		progress = s.stderr
+	}
+	change := s.relane(p, progress)
 	var err error
 	switch {
-	case undo:
+	case o.undo:
 		err = change.Undo(ctx)
-	case n > 0:
+	case o.n > 0:
 		if closed, reason, until := p.calendar.At(time.Now()); closed {
-			fmt.Fprintf(s.stdout, "The calendar is closed (%s) until %s: what waits is not sent before, and the change waits for it.\n", reason, until.Format(time.RFC3339))
+			fmt.Fprintf(progress, "The calendar is closed (%s) until %s: what waits is not sent before, and the change waits for it.\n", reason, until.Format(time.RFC3339))
 		}
-		err = change.Run(ctx, n)
-	default:
+		err = change.Run(ctx, o.n)
+	case !o.asJSON:
 		return s.showLanes(ctx, change, p.settings.Lanes)
 	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, or --undo: %w", err)
 	}
+	if err == nil && o.asJSON {
+		return s.lanesDocument(ctx, change, p.settings.Lanes)
+	}
 	return err
 }
 
-// relane is a change, wired.
-func (s *shell) relane(p *Program) relane.Config {
+// relane is a change, wired. It tells its steps to progress.
+func (s *shell) relane(p *Program, progress io.Writer) relane.Config {
 	return relane.Config{
 		Store:  &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Now: time.Now},
 		Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease), Settle: p.settings.settle(), Log: p.log,
@@ -94,7 +109,7 @@ func (s *shell) relane(p *Program) relane.Config {
 			store.Mailer = deaths{p.newNotifier(store)}
 			return drain.New(p.drainConfig(store, p.newBell(store)))
 		},
-		Progress: func(text string) { fmt.Fprintln(s.stdout, text) },
+		Progress: func(text string) { fmt.Fprintln(progress, text) },
 	}
 }
 
@@ -122,4 +137,36 @@ func (s *shell) showLanes(ctx context.Context, change relane.Config, setting int
 		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Epoch, e.Lanes)
 	}
 	return nil
+}
+
+// lanesState is how the number of lanes stands, for programs. Numbers are 0 where storage
+// has not been used yet.
+type lanesState struct {
+	Lanes   int          `json:"lanes"`
+	Epoch   int          `json:"epoch"`
+	Setting int          `json:"setting"`
+	Change  *lanesChange `json:"change,omitempty"`
+	Earlier []lane.Epoch `json:"earlier,omitempty"` // that still have messages, oldest first
+}
+
+// lanesChange is one under way.
+type lanesChange struct {
+	Step  lane.Step `json:"step"`
+	Lanes int       `json:"lanes"`
+}
+
+func (s *shell) lanesDocument(ctx context.Context, change relane.Config, setting int) error {
+	meta, err := change.Meta(ctx)
+	if err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	state := lanesState{Lanes: meta.Open.Lanes, Epoch: meta.Open.Epoch, Setting: setting, Earlier: meta.Earlier}
+	switch meta.Step {
+	case lane.StepNone:
+	case lane.StepBooks: // the new number is in force
+		state.Change = &lanesChange{meta.Step, meta.Open.Lanes}
+	default:
+		state.Change = &lanesChange{meta.Step, meta.Next.Lanes}
+	}
+	return s.document(state)
 }

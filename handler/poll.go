@@ -36,7 +36,7 @@ The flags win over the settings under poll: in weir.yaml.`
 type pollFlags struct {
 	period, idle, estimate time.Duration
 	tolerance              float64
-	verbose                bool
+	verbose, asJSON        bool
 }
 
 func (s *shell) pollCommand() *cobra.Command {
@@ -48,6 +48,7 @@ func (s *shell) pollCommand() *cobra.Command {
 	flags.DurationVar(&f.estimate, "estimate", time.Duration(d.Estimate), "average time of an attempt, until it is known")
 	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "how many averages before the period's end to stop")
 	addVerbose(cmd, &f.verbose)
+	addJSON(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := s.program(cmd.Context(), f.verbose)
 		if err != nil {
@@ -58,7 +59,7 @@ func (s *shell) pollCommand() *cobra.Command {
 		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
 			return err
 		}
-		return failed(s.poll(cmd.Context(), p, cfg), false)
+		return failed(s.poll(cmd.Context(), p, cfg, f.asJSON), false)
 	}
 	return cmd
 }
@@ -80,7 +81,7 @@ func (f *pollFlags) config(s Settings, given func(name string) bool) poll.Config
 }
 
 // poll works for one period, which began when the process did.
-func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
+func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config, asJSON bool) error {
 	opening, cancel := context.WithDeadline(ctx, cfg.NotAfter(s.started))
 	defer cancel()
 	store, err := p.awaitStore(opening)
@@ -98,8 +99,30 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config) error {
 	run := &poll.Run{Config: cfg, Start: s.started, Lanes: p.settings.Lanes, Log: store, Drainer: c,
 		Sweeper: sweeper, Meter: meter, Now: time.Now, Logger: p.log}
 	summary, err := run.Do(ctx)
-	fmt.Fprintln(s.stdout, "poll:", summary)
-	return err
+	return errors.Join(err, s.tellPeriod(summary, asJSON))
+}
+
+// period is what one came to, for programs. Times are seconds.
+type period struct {
+	Runs        int     `json:"runs"`
+	Delivered   int     `json:"delivered"`
+	Rejected    int     `json:"rejected"`
+	Retried     int     `json:"retried"`
+	Unavailable int     `json:"unavailable"`
+	Cut         int     `json:"cut"`
+	Average     float64 `json:"averageSeconds"`
+	Estimated   bool    `json:"estimated"`
+	Idle        float64 `json:"idle"`
+	Worked      float64 `json:"seconds"`
+}
+
+func (s *shell) tellPeriod(sum poll.Summary, asJSON bool) error {
+	if !asJSON {
+		s.print("poll: %s", sum)
+		return nil
+	}
+	c := sum.Counts
+	return s.document(period{sum.Runs, sum.Messages, c.Rejected, c.Retried, c.Unavailable, c.Cut, sum.Average.Seconds(), !sum.Known, sum.Idle, sum.Worked.Seconds()})
 }
 
 // consumer is a drainer with the schedules of recurring messages, which file into it.

@@ -102,22 +102,62 @@ func (e *Emptied) String() string {
 	return fmt.Sprintf("lane %d: %s", e.Lane, strings.Join(parts, ", "))
 }
 
-func (e *Emptied) state() string {
+// State is how a lane was left.
+type State string
+
+// The states of a lane that was to be emptied.
+const (
+	Failed      State = "failed"      // storage could not be asked
+	Held        State = "held"        // by another process, with something that could go
+	Paused      State = "paused"      // by an operator or the calendar, or the CMS is away
+	Waiting     State = "waiting"     // what is left is due later
+	Interrupted State = "interrupted" // it was told to end
+	Clear       State = "empty"       // but for what came since
+)
+
+// State says how the lane was left.
+func (e *Emptied) State() State {
 	switch {
+	case e.Err != nil:
+		return Failed
 	case e.Due && e.Report.State == drain.Busy:
-		return fmt.Sprintf("held by another process, %d waiting", e.Waiting)
-	case e.Report.State == drain.Waiting && e.Report.Paused:
-		return fmt.Sprintf("paused %s because %s, %d waiting", moment(e.Report.Until), e.Report.Reason, e.Waiting)
-	case e.Report.State == drain.Waiting && endless(e.Report.Until):
-		return fmt.Sprintf("what is left is paused until it is resumed, %d waiting", e.Waiting)
+		return Held
+	case e.Report.State == drain.Waiting && (e.Report.Paused || endless(e.Report.Until)):
+		return Paused
 	case e.Report.State == drain.Waiting:
-		return fmt.Sprintf("the next is due at %s, %d waiting", e.Report.Until.UTC().Format(time.RFC3339), e.Waiting)
+		return Waiting
 	case e.Report.State == drain.Working:
+		return Interrupted
+	}
+	return Clear
+}
+
+func (e *Emptied) state() string {
+	switch e.State() {
+	case Held:
+		return fmt.Sprintf("held by another process, %d waiting", e.Waiting)
+	case Paused:
+		if !e.Report.Paused {
+			return fmt.Sprintf("what is left is paused until it is resumed, %d waiting", e.Waiting)
+		}
+		return fmt.Sprintf("paused %s because %s, %d waiting", moment(e.Report.Until), e.Report.Reason, e.Waiting)
+	case Waiting:
+		return fmt.Sprintf("the next is due at %s, %d waiting", e.Report.Until.UTC().Format(time.RFC3339), e.Waiting)
+	case Interrupted:
 		return fmt.Sprintf("told to end before it was empty, %d waiting", e.Waiting)
-	case e.Waiting > 0:
+	}
+	if e.Waiting > 0 {
 		return fmt.Sprintf("emptied, %d came since", e.Waiting)
 	}
 	return "empty"
+}
+
+// Until is the moment that ends the wait; zero = none does, or it does not wait.
+func (e *Emptied) Until() time.Time {
+	if s := e.State(); (s != Paused && s != Waiting) || endless(e.Report.Until) {
+		return time.Time{}
+	}
+	return e.Report.Until.UTC()
 }
 
 // moment says until when it is paused.

@@ -150,6 +150,10 @@ func TestCommand_PollFlags(t *testing.T) {
 		defer cancel()
 		s.handler(ctx, app, nil, "poll", "--period", "1h").says(t, 0, `^poll: \d+ runs`, "")
 	})
+	t.Run("JSON", func(t *testing.T) {
+		s.handler(t.Context(), app, nil, "poll", "--json", "--period", "5s", "--idle", "1s", "--estimate", "100ms").
+			says(t, 0, `^\{"runs":\d+,"delivered":0,"rejected":0,"retried":0,"unavailable":0,"cut":0,"averageSeconds":0.1,"estimated":true,"idle":1,"seconds":[\d.]+\}\n$`, "")
+	})
 }
 
 func TestCommand_Drain(t *testing.T) {
@@ -170,6 +174,7 @@ func TestCommand_Drain(t *testing.T) {
 	s.file(appender, "/bad", 0)
 	patient := s.stage("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s", "min: 1s, max: 5m", "min: 5m, max: 5m")
 	s.handler(t.Context(), patient, nil, "drain").says(t, 0, `lane \d: the next is due at \S+, 1 waiting`, "")
+	s.handler(t.Context(), patient, nil, "drain", "--json").says(t, 0, `\{"lane":\d,"state":"waiting","delivered":0,"dead":0,"cancelled":0,"superseded":0,"waiting":1,"until":"\S+Z"\}\n`, "")
 
 	s.faults(`{"down":true}`)
 	first := s.file(appender, "/p/1", 10)
@@ -187,6 +192,7 @@ func TestCommand_Drain(t *testing.T) {
 	if err := account.Leases().Acquire(t.Context(), store.LeaseName(other.ID.Lane), holder, 30*time.Second); err != nil {
 		t.Fatal(err)
 	}
+	s.handler(t.Context(), app, nil, "drain", "--json").says(t, 1, fmt.Sprintf(`\{"lane":%d,"state":"held",.*"waiting":\d\}`, other.ID.Lane), `something is left that could have gone`)
 	drain().says(t, 1, fmt.Sprintf(`lane %d: held by another process, \d waiting`, other.ID.Lane), `something is left that could have gone`)
 }
 

@@ -21,9 +21,9 @@ func (s *system) lanes(args ...string) (string, int) {
 // relane changes the number of lanes and deploys the setting.
 func (s *system) relane(from, to int) {
 	s.t.Helper()
-	out, code := s.lanes(fmt.Sprint(to))
+	out, code := s.lanes(fmt.Sprint(to), "--json")
 	s.t.Logf("handler lanes %d:\n%s", to, out)
-	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) {
+	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) || !strings.Contains(out, fmt.Sprintf(`{"lanes":%d,"epoch":`, to)) {
 		s.t.Fatalf("exit code %d", code)
 	}
 	path := filepath.Join(s.app, "weir.yaml")
@@ -103,6 +103,8 @@ func TestLanes_WrongInput(t *testing.T) {
 		{"2", 0, "The number of lanes is 2."},
 		{"--undo", 0, "no change to undo"},
 		{"", 0, "Lanes: 2 (epoch 1)"},
+		{"--json", 0, `{"lanes":2,"epoch":1,"setting":2}`},
+		{"2 --json", 0, `{"lanes":2,"epoch":1,"setting":2}`},
 	} {
 		out, code := s.lanes(strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out, c.says) {
