@@ -187,8 +187,16 @@ func (a *away) ending(m *remote.Message) {
 	if m.ExpectedAt != nil && !m.Stage.Final() {
 		a.print("It is expected at %s.", moment(m.ExpectedAt))
 	}
+	a.replays(m)
+}
+
+// replays tells how often the message was replayed, and of the last time that was asked for.
+func (a *away) replays(m *remote.Message) {
 	if m.Replays > 0 {
 		a.print("Replayed: %s.", number(m.Replays, "time"))
+	}
+	if m.ReplayAskedAt != nil {
+		a.print("A replay was asked for at %s last.", moment(m.ReplayAskedAt))
 	}
 	if m.ReplayRefused != "" {
 		a.print("The last replay was refused: %s", plain(m.ReplayRefused))

@@ -143,3 +143,40 @@ func TestStory(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
+
+func TestStory_Replays(t *testing.T) {
+	t.Parallel()
+	at := func(hour int) time.Time { return time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC) }
+	used, again := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry}, weir.Attempt{Number: 6, At: at(4), Outcome: weir.OutcomeDelivered}
+	rejected := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRejected}
+	const begins = "Accepted | Attempt 5: "
+	for name, c := range map[string]struct {
+		m    Message
+		want string
+	}{
+		"Done":     {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{used, again}, FinishedAt: at(4), Replays: 1}, begins + "failed, to be tried again | Replayed | Attempt 6: delivered | Delivered"},
+		"ToldOnce": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{rejected, again}, FinishedAt: at(4), Replays: 1}, begins + "rejected | Replayed | Attempt 6: delivered | Delivered"},
+		"Granted":  {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1}, begins + "failed, to be tried again | Replayed | Waits, having been replayed"},
+		"Waiting":  {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2)}, begins + "failed, to be tried again | Dead | Replay asked for"},
+		"Refused":  {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2), ReplayRefused: "a later one"}, begins + "failed, to be tried again | Dead | Replay asked for: a later one"},
+		"DeadAgain": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4), Replays: 1},
+			begins + "failed, to be tried again | Replayed | Attempt 6: rejected | Dead"},
+		"Edited": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3)}, begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
+	} {
+		c.m.AcceptedAt, c.m.ReplayAskedAt = at(1), at(3)
+		var told []string
+		for _, e := range story(c.m, at(5)) {
+			text := e.Title
+			if e.Text != "" && e.Title == "Replay asked for" {
+				text += ": " + e.Text
+			}
+			if e.Gap != "" {
+				text += " (" + e.Gap + ")"
+			}
+			told = append(told, text)
+		}
+		if got := strings.Join(told, " | "); got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+	}
+}

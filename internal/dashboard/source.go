@@ -153,6 +153,7 @@ type Message struct {
 	EditedAt      time.Time
 	EditNote      string
 	Replays       int
+	ReplayAskedAt time.Time // the last time; zero = never
 	ReplayRefused string
 }
 

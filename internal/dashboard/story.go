@@ -111,13 +111,38 @@ func story(m Message, now time.Time) []event {
 	if !m.EditedAt.IsZero() {
 		events = append(events, event{At: m.EditedAt, Look: look{"edited", "pen", "info"}, Title: "Edited, to be replayed", Text: m.EditNote})
 	}
+	asked, done := lastReplay(m)
+	if done {
+		events = append(events, asked...)
+	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(events); i++ {
 		if wait := events[i].At.Sub(events[i-1].At); wait >= time.Millisecond && events[i].Wait == "" {
 			events[i].Wait = spanText(wait)
 		}
 	}
-	return append(events, outcome(m)...)
+	events = append(events, outcome(m)...)
+	if !done {
+		events = append(events, asked...)
+	}
+	return events
+}
+
+// lastReplay is the replay that was asked for last, and whether it was done; nothing where
+// it came with an edit, which tells of it.
+func lastReplay(m Message) (asked []event, done bool) {
+	if m.ReplayAskedAt.IsZero() {
+		return nil, false
+	}
+	e := event{At: m.ReplayAskedAt, Look: look{"replayed", "in", "info"}, Title: "Replayed"}
+	done = m.Stage != weir.Dead || m.FinishedAt.After(m.ReplayAskedAt)
+	switch {
+	case !done:
+		e.Title, e.Text = "Replay asked for", m.ReplayRefused
+	case !m.EditedAt.Before(m.ReplayAskedAt):
+		return nil, false
+	}
+	return []event{e}, done
 }
 
 func attempts(m Message) []event {
@@ -134,7 +159,7 @@ func attempts(m Message) []event {
 		}
 		if i > 0 && a.Number > m.Attempts[i-1].Number+1 {
 			e.Gap = plural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
-		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected {
+		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected && !(m.ReplayAskedAt.After(m.Attempts[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
 			e.Gap = "dead, then replayed"
 		}
 		events = append(events, e)

@@ -120,6 +120,7 @@ type Status struct {
 	FinishedAt    time.Time // when the stage became final
 	SupersededBy  string    // id
 	Replays       int       // how often it was taken back from the dead
+	ReplayAskedAt time.Time // when that was asked for last, whatever came of it; zero = never
 	ReplayRefused string    // why the last one asked for was not done
 	EditedAt      time.Time // when an operator gave it another body; zero = never
 	EditNote      string    // and what for
