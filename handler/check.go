@@ -119,7 +119,7 @@ func (p *Program) contractNames() string {
 }
 
 const (
-	todoStorage = "see whether AzureWebJobsStorage names the right account, its key is valid, and its network rules let this machine in"
+	todoStorage = "see whether AzureWebJobsStorage names the right account, its key is valid or the identity has the roles, and its network rules let this machine in"
 	notThereYet = "not there yet; the first start makes it"
 )
 
@@ -129,7 +129,7 @@ func (p *Program) checkStorage(ctx context.Context, wrong error) []finding {
 		if wrong == nil {
 			wrong = errors.New("no account is named")
 		}
-		return []finding{{name: "storage", wrong: wrong, todo: "set AzureWebJobsStorage, and WEIR_PREFIX where it is not weir"}}
+		return []finding{{name: "storage", wrong: wrong, todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), and WEIR_PREFIX where it is not weir"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -83,8 +83,8 @@ func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	}
 	p.metrics = p.newMetrics()
 	p.notified = notify.NewMetrics(p.metrics.Registry, p.eventsWaiting)
-	if settings.Storage != "" {
-		p.account, wrong.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Prefix: settings.Prefix, Counter: p.counter})
+	if settings.Storage != "" || !settings.Identity.IsZero() {
+		p.account, wrong.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage), Identity: settings.Identity, Prefix: settings.Prefix, Counter: p.counter})
 	}
 	if settings.Delivery.URL != "" {
 		cfg := cms.Config{URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),

@@ -19,13 +19,15 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/poll"
+	"weir/internal/storage/azure"
 )
 
 // Settings is all that can be set. The environment says where things are, weir.yaml what
 // is done; README.md has the table.
 type Settings struct {
-	Storage secret `yaml:"-"` // AzureWebJobsStorage
-	Prefix  string `yaml:"-"` // WEIR_PREFIX
+	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
+	Identity azure.Identity `yaml:"-"` // where that is not set
+	Prefix   string         `yaml:"-"` // WEIR_PREFIX
 
 	Lanes         int                   `yaml:"lanes"`
 	Lease         duration              `yaml:"lease"`
@@ -190,13 +192,13 @@ func wrongValue(n ast.Node, want string) error {
 // line.
 func loadSettings(env func(string) string) (Settings, error) {
 	s := defaults()
-	s.Storage, s.Prefix = secret(env("AzureWebJobsStorage")), env("WEIR_PREFIX")
+	s.Prefix = env("WEIR_PREFIX")
 	if s.Prefix == "" {
 		s.Prefix = "weir"
 	}
 	var problems []error
-	if s.Storage == "" {
-		problems = append(problems, errors.New("AzureWebJobsStorage is not set: it is the connection string of the storage account"))
+	if err := s.readStorage(env); err != nil {
+		problems = append(problems, err)
 	}
 	path := configPath(env)
 	text, err := os.ReadFile(path)

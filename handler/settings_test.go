@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/storage/azure"
 )
 
 const minimal = `
@@ -221,4 +223,33 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+func TestLoadSettings_Storage(t *testing.T) {
+	t.Parallel()
+	const name = "AzureWebJobsStorage"
+	for title, c := range map[string]struct {
+		env   []string
+		want  azure.Identity
+		wrong string
+	}{
+		"ConnectionString": {[]string{name + "__accountName", "acct"}, azure.Identity{}, ""},
+		"Nothing":          {[]string{name, ""}, azure.Identity{}, name + " is not set"},
+		"NoAccount":        {[]string{name, "", name + "__credential", "managedidentity"}, azure.Identity{}, name + " is not set"},
+		"Account":          {[]string{name, "", name + "__accountName", "acct"}, azure.Identity{Account: "acct"}, ""},
+		"Addresses": {[]string{name, "", name + "__blobServiceUri", "https://b.example/", name + "__queueServiceUri", "https://q.example/", name + "__tableServiceUri", "https://t.example/"},
+			azure.Identity{BlobURL: "https://b.example/", QueueURL: "https://q.example/", TableURL: "https://t.example/"}, ""},
+		"UserAssigned": {[]string{name, "", name + "__accountName", "acct", name + "__credential", "managedIdentity", name + "__clientId", "id"},
+			azure.Identity{Account: "acct", Managed: true, ClientID: "id"}, ""},
+		"AnotherCredential": {[]string{name, "", name + "__accountName", "acct", name + "__credential", "key"}, azure.Identity{Account: "acct"}, `is "key" and can be managedidentity only`},
+		"WhoseID":           {[]string{name, "", name + "__accountName", "acct", name + "__clientId", "id"}, azure.Identity{Account: "acct", ClientID: "id"}, "__credential must be managedidentity"},
+	} {
+		s, err := loadSettings(env(t, minimal, c.env...))
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) || s.Identity != c.want {
+			t.Errorf("%s: %+v, %v", title, s.Identity, err)
+		}
+	}
+	if _, err := NewProgram(env(t, minimal, name, "", name+"__blobServiceUri", "http://b.example/"), nil); err == nil || !strings.Contains(err.Error(), "https") {
+		t.Errorf("half an account, in the clear: %v", err)
+	}
 }

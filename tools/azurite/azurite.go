@@ -40,6 +40,7 @@ type Options struct {
 	QueuePort int
 	TablePort int
 	Log       io.Writer // the emulator's own output; nil = nowhere
+	Cert, Key string    // PEM files: https, and tokens in the place of keys; empty = http
 }
 
 // Ports are the ports that a process listens on.
@@ -90,6 +91,9 @@ func (o Options) args(script string) []string {
 	}
 	for _, service := range []string{"blob", "queue", "table"} {
 		args = append(args, "--"+service+"KeepAliveTimeout", keepAliveSeconds)
+	}
+	if o.Cert != "" {
+		args = append(args, "--cert", o.Cert, "--key", o.Key, "--oauth", "basic")
 	}
 	if o.Dir == "" {
 		return append(args, "--inMemoryPersistence")

@@ -13,7 +13,7 @@ import (
 // port asked for, this is also where the port is told.
 var (
 	startingLine  = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is starting at (\S+)`)
-	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at http://127\.0\.0\.1:(\d+)`)
+	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at https?://127\.0\.0\.1:(\d+)`)
 )
 
 const keptOutput = 4 << 10

@@ -19,9 +19,7 @@ type Config struct {
 	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" is a local emulator
 	// on its usual ports.
 	ConnectionString string
-	// AccountName is used when there is no connection string: the process's identity
-	// (managed identity, environment, developer login) signs in to its public endpoints.
-	AccountName string
+	Identity         Identity // is used when there is no connection string
 	// Prefix begins every name, so that several installations share an account:
 	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
 	Prefix    string

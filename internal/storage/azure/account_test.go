@@ -46,8 +46,27 @@ func TestOpen_Connection(t *testing.T) {
 			t.Errorf("the error shows the string: %v", err)
 		}
 	}
-	if _, err := azure.Open(azure.Config{AccountName: "acct", Prefix: "abc"}); err != nil {
-		t.Errorf("by identity: %v", err)
+}
+
+func TestOpen_ByIdentity(t *testing.T) {
+	t.Parallel()
+	const away = "https://127.0.0.1:1/acct"
+	for name, c := range map[string]struct {
+		i     azure.Identity
+		wrong string
+	}{
+		"Account":   {azure.Identity{Account: "acct"}, ""},
+		"Addresses": {azure.Identity{BlobURL: away, QueueURL: away, TableURL: away, Managed: true, ClientID: "11111111-2222-3333-4444-555555555555"}, ""},
+		"Both":      {azure.Identity{Account: "acct", TableURL: away, Managed: true}, ""},
+		"OneOnly":   {azure.Identity{BlobURL: away}, "queue service is missing"},
+		"InClear":   {azure.Identity{Account: "acct", QueueURL: "http://127.0.0.1:1/acct"}, "the queue service must be absolute and https"},
+		"NoAddress": {azure.Identity{Account: "acct", BlobURL: "acct.blob"}, "the blob service must be absolute and https"},
+		"Nothing":   {azure.Identity{}, "neither connection string nor identity"},
+	} {
+		_, err := azure.Open(azure.Config{Identity: c.i, Prefix: "abc"})
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -2,14 +2,12 @@ package azure
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
@@ -31,10 +29,10 @@ func newClients(c Config) (clients, error) {
 	switch {
 	case c.ConnectionString != "":
 		return clientsByString(c)
-	case c.AccountName != "":
+	case !c.Identity.IsZero():
 		return clientsByIdentity(c)
 	}
-	return clients{}, errors.New("neither connection string nor account name")
+	return clients{}, errors.New("neither connection string nor identity")
 }
 
 func clientsByString(c Config) (clients, error) {
@@ -50,20 +48,6 @@ func clientsByString(c Config) (clients, error) {
 		return clients{}, errors.New("connection string is malformed")
 	}
 	return clients{table, queue, blobs}, nil
-}
-
-func clientsByIdentity(c Config) (clients, error) {
-	credential, err := azidentity.NewDefaultAzureCredential(nil)
-	if err != nil {
-		return clients{}, fmt.Errorf("identity: %w", err)
-	}
-	url := func(service string) string {
-		return "https://" + c.AccountName + "." + service + ".core.windows.net/"
-	}
-	table, err1 := aztables.NewServiceClient(url("table"), credential, &aztables.ClientOptions{ClientOptions: options(c, "table")})
-	queue, err2 := azqueue.NewServiceClient(url("queue"), credential, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
-	blobs, err3 := service.NewClient(url("blob"), credential, &service.ClientOptions{ClientOptions: options(c, "blob")})
-	return clients{table, queue, blobs}, errors.Join(err1, err2, err3)
 }
 
 // options turn retries off; retrying asks for them where they do no harm.

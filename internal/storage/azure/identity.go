@@ -1,0 +1,70 @@
+package azure
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// Identity names an account that the process signs in to as itself, without a key. It needs
+// the roles Storage Blob Data Contributor, Storage Queue Data Contributor and Storage Table
+// Data Contributor.
+type Identity struct {
+	// Account is the account's name; its services are then those of the public cloud, but
+	// for those whose addresses are given.
+	Account                     string
+	BlobURL, QueueURL, TableURL string // https
+	// Managed says that the managed identity alone signs in; otherwise whatever there is:
+	// the environment, a workload's or managed identity, a developer's login.
+	Managed  bool
+	ClientID string // of a user-assigned managed identity; empty = the system-assigned one
+}
+
+// IsZero says that no account is named.
+func (i Identity) IsZero() bool { return i == Identity{} }
+
+// address is where a service is.
+func (i Identity) address(name, given string) (string, error) {
+	if given == "" && i.Account == "" {
+		return "", fmt.Errorf("the address of the %s service is missing", name)
+	}
+	address := cmp.Or(given, "https://"+i.Account+"."+name+".core.windows.net/")
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("the address of the %s service must be absolute and https: a token must not be sent in the clear", name)
+	}
+	return address, nil
+}
+
+// credential signs in. It asks nobody before the first request.
+func (i Identity) credential() (azcore.TokenCredential, error) {
+	if !i.Managed {
+		return azidentity.NewDefaultAzureCredential(nil)
+	}
+	var options azidentity.ManagedIdentityCredentialOptions
+	if i.ClientID != "" {
+		options.ID = azidentity.ClientID(i.ClientID)
+	}
+	return azidentity.NewManagedIdentityCredential(&options)
+}
+
+func clientsByIdentity(c Config) (clients, error) {
+	i := c.Identity
+	tableURL, err1 := i.address("table", i.TableURL)
+	queueURL, err2 := i.address("queue", i.QueueURL)
+	blobURL, err3 := i.address("blob", i.BlobURL)
+	credential, err4 := i.credential()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return clients{}, err
+	}
+	table, err1 := aztables.NewServiceClient(tableURL, credential, &aztables.ClientOptions{ClientOptions: options(c, "table")})
+	queue, err2 := azqueue.NewServiceClient(queueURL, credential, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
+	blobs, err3 := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: options(c, "blob")})
+	return clients{table, queue, blobs}, errors.Join(err1, err2, err3)
+}
