@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -141,7 +142,7 @@ func (r *run) leave() {
 func (r *run) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("drain: panic in delivery", "message_id", d.Message.ID.String(), "err", fmt.Sprint(p))
+			r.log.Error("drain: panic in delivery", "message_id", d.Message.ID.String(), "err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
 			result = weir.Result{Outcome: weir.OutcomeRejected, Reason: "internal error while building the request", StartedAt: r.Now()}
 		}
 	}()

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -118,7 +119,7 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 				if p == http.ErrAbortHandler {
 					panic(p)
 				}
-				err := fmt.Errorf("panic: %v", p)
+				err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 				if rec.status == 0 {
 					WriteError(rec, r, log, err)
 				} else {

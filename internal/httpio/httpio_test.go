@@ -67,6 +67,18 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
+func TestWrap_LogsWhereItPanicked(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	h := httpio.Wrap("receive", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(faulty))
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	if !strings.Contains(logged.String(), "httpio_test.faulty") {
+		t.Errorf("the log does not say where: %s", &logged)
+	}
+}
+
+func faulty(http.ResponseWriter, *http.Request) { panic("boom") }
+
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
