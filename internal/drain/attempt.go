@@ -28,7 +28,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 		return err
 	}
 	outcome := r.gate.judge(c.entry, result, r.Now())
-	r.log.Info("drain: attempt", "message_id", c.entry.Message.ID.String(), "seq", c.entry.Seq(), "fence", r.fence,
+	r.log.Info("drain: attempt", "message_id", c.entry.Message.Public().String(), "seq", c.entry.Seq(), "fence", r.fence,
 		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result), "trace_id", c.entry.Message.TraceID())
 	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
@@ -142,7 +142,7 @@ func (r *run) leave() {
 func (r *run) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("drain: panic in delivery", "message_id", d.Message.ID.String(), "err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
+			r.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(), "err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
 			result = weir.Result{Outcome: weir.OutcomeRejected, Reason: "internal error while building the request", StartedAt: r.Now()}
 		}
 	}()

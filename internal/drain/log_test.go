@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -19,6 +21,35 @@ func logged(b *bytes.Buffer) func(*drain.Config) {
 
 func TestDrainer_Logs(t *testing.T) {
 	t.Parallel()
+	t.Run("TheIDThatUsersKnow", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.moody("x")
+			id := w.post("a", "x")
+			first := weir.ID{Epoch: 7, Lane: 2, Seq: 12, Nonce: id.Nonce} // it was moved here from there
+			if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.Place(id.Seq),
+				Values: map[string]any{"Origin": first.String()}}}); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			p := w.start(logged(&log))
+			p.Wake(0)
+			w.settled(time.Minute)
+			w.replay(id, lane.ReplayOptions{})
+			p.Wake(0)
+			time.Sleep(time.Minute)
+			p.close(t)
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "message_id") && !strings.Contains(line, `"message_id":"`+first.String()+`"`) {
+					t.Errorf("it is %s to users, and in the log\n%s", first, line)
+				}
+			}
+			for _, msg := range []string{"drain: attempt", "drain: replay asked"} {
+				if !strings.Contains(log.String(), msg) {
+					t.Errorf("no %q in\n%s", msg, &log)
+				}
+			}
+		})
+	})
 	t.Run("WhereADeliveryPanicked", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(faulty)

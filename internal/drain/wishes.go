@@ -168,7 +168,7 @@ func (r *run) grantCancel(ctx context.Context, w lane.Wish, ch *lane.Change) err
 	if err != nil {
 		return err
 	}
-	r.log.Info("drain: cancel asked", "message_id", e.Message.ID.String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
+	r.log.Info("drain: cancel asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
 	if !waits {
 		return nil
 	}
