@@ -1,7 +1,9 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/dashboard"
+	"weir/internal/weir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -107,6 +110,32 @@ func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 	body := get(newDashboard(newBusy()), "/pauses").Body.String()
 	if strings.Contains(body, "everything") || !strings.Contains(body, "Keys that were paused by themselves stay paused") {
 		t.Error("to resume all lanes is told as more than it is")
+	}
+}
+
+// faulty is a source with a defect in it.
+type faulty struct{ *fake }
+
+func (faulty) Lanes(context.Context) (dashboard.Report, error)     { panic("no lanes") }
+func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no body") }
+
+// TestDashboard_ADefectIsNotTheProcessesEnd: pages are read beside the request, where nobody
+// else would catch what panics.
+func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	f := faulty{newBusy()}
+	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Now: f.now,
+		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+	for path, unread := range map[string]string{"/pauses": "the lanes", "/messages/" + id(1): "the body"} {
+		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
+			t.Errorf("%s: %d, %s is not said to be unread", path, w.Code, unread)
+		}
+	}
+	for _, where := range []string{"faulty.Lanes", "faulty.Body"} {
+		if !strings.Contains(logged.String(), where) {
+			t.Errorf("%s is not in the log: %s", where, &logged)
+		}
 	}
 }
 

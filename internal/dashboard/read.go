@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -29,13 +31,24 @@ func (d *Dashboard) reading(ctx context.Context, p *page) *reading {
 // do reads one thing. Where it fails the page says so, and shows the rest.
 func (r *reading) do(what string, read func() error) {
 	r.wg.Go(func() {
-		if err := read(); err != nil {
+		if err := safely(read); err != nil {
 			r.page.unread(what)
 			if r.ctx.Err() == nil {
 				r.d.Log.Warn("dashboard: not read", "err", err)
 			}
 		}
 	})
+}
+
+// safely makes an error of a panic. What is read beside a request is in no server's hands: it
+// would end the process, and its deliveries with it, each time somebody looks.
+func safely(read func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return read()
 }
 
 func (r *reading) wait() { r.wg.Wait() }

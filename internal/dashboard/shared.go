@@ -25,8 +25,8 @@ type call[T any] struct {
 const maxShared = 8
 
 // get gives what was read no longer ago than age, or reads it. One page has one now, so what
-// it reads twice is read once. A reader that gives up leaves
-// the reading to the others; one that failed is not kept.
+// it reads twice is read once. A reader that gives up leaves the reading to the others; one
+// that failed is not kept.
 func (s *shared[T]) get(ctx context.Context, key string, now time.Time, age time.Duration, read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	c := s.calls[key]
@@ -62,7 +62,10 @@ func (c *call[T]) run(ctx context.Context, read func(context.Context) (T, error)
 	defer close(c.done)
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	c.value, c.err = read(ctx)
+	c.err = safely(func() (err error) {
+		c.value, err = read(ctx)
+		return err
+	})
 }
 
 func (c *call[T]) over() bool {
