@@ -14,12 +14,13 @@ import (
 var errPrivate = errors.New("not a public address")
 
 // closed are the networks that an address given from outside must not lead into: whoever
-// sends a message could otherwise have us speak to our own neighbours.
+// sends a message could otherwise have us speak to our own neighbours. Of IPv6 nothing is
+// public outside 2000::/3, whatever translates or embeds addresses there.
 var closed = prefixes(
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
 	"192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"168.63.129.16/32", // of Azure: its platform answers there, inside any virtual network
-	"::/128", "::1/128", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2001:db8::/32", "2002::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+	"::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
 func prefixes(texts ...string) []netip.Prefix {

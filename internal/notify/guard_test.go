@@ -98,8 +98,11 @@ func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 		"127.0.0.1:443": false, "127.8.9.1:443": false, "10.1.2.3:443": false, "172.16.0.1:80": false, "172.31.255.255:80": false, "192.168.1.1:443": false,
 		"169.254.169.254:80": false, "168.63.129.16:80": false, "100.64.0.1:443": false, "100.127.255.255:443": false, "0.0.0.0:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false,
 		"[::1]:443": false, "[::]:443": false, "[fe80::1%25eth0]:443": false, "[fe80::1%eth0]:443": false, "[fc00::1]:443": false, "[fd12::1]:443": false, "[ff02::1]:443": false,
+		"[::127.0.0.1]:443": false, "[::10.0.0.1]:443": false, "[::ffff:0:10.0.0.1]:443": false, "[64:ff9b:1::a00:1]:443": false, "[100::1]:443": false, "[fec0::1]:443": false,
+		"[2001::1]:443": false, "[2001:10::1]:443": false, "[2001:db8::1]:443": false, "[3fff::1]:443": false, "[5f00::1]:443": false, "192.88.99.1:443": false,
 		"[::ffff:127.0.0.1]:443": false, "[::ffff:10.0.0.1]:443": false, "[64:ff9b::7f00:1]:443": false, "[2002:7f00:1::]:443": false,
 		"nonsense": false, "8.8.8.8:443": true, "172.32.0.1:443": true, "100.128.0.1:443": true, "[2001:4860:4860::8888]:443": true, "[::ffff:8.8.8.8]:443": true,
+		"[2600::1]:443": true, "[2a00::1]:443": true, "[2001:200::1]:443": true,
 	} {
 		if err := notify.Public(address); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
