@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -144,11 +145,17 @@ func (secret) GoString() string { return "(secret)" }
 // duration is a Go duration that also takes days: 7d.
 type duration time.Duration
 
+// maxDays is what a time.Duration holds: more would become another time, without a word.
+const maxDays = int(math.MaxInt64 / (24 * time.Hour))
+
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
 func (d *duration) UnmarshalYAML(n ast.Node) error {
 	text := n.GetToken().Value
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if count, err := strconv.Atoi(days); err == nil {
+			if count < -maxDays || count > maxDays {
+				return wrongValue(n, fmt.Sprintf("a duration of at most %dd", maxDays))
+			}
 			*d = duration(time.Duration(count) * 24 * time.Hour)
 			return nil
 		}

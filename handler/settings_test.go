@@ -164,6 +164,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"Lanes":          {minimal + "lanes: 0\n", "lanes is 0"},
 		"Lease":          {minimal + "lease: 10s\n", "lease is 10s"},
 		"LeaseNoUnit":    {minimal + "lease: 30\n", `[5:8] lease: "30" is not a duration`},
+		"DaysOverflow":   {minimal + "deadRetention: 215000d\n", `[5:16] deadRetention: "215000d" is not a duration of at most 106751d`},
 		"Size":           {minimal + "maxBody: big\n", `[5:10] maxBody: "big" is not a size`},
 		"TooLargeBody":   {minimal + "maxBody: 200MiB\n", "maxBody"},
 		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
