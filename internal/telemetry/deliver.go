@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strconv"
@@ -27,12 +28,15 @@ func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender 
 	s := &sender{next: next, tracer: e.tracer, now: time.Now, fixed: []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}, ended: map[weir.ID]time.Time{}}
 	if u, err := url.Parse(address); err == nil {
 		s.fixed = append(s.fixed, semconv.URLScheme(u.Scheme), semconv.ServerAddress(u.Hostname()))
-		if port, err := strconv.Atoi(u.Port()); err == nil {
+		if port, err := strconv.Atoi(cmp.Or(u.Port(), schemePorts[u.Scheme])); err == nil {
 			s.fixed = append(s.fixed, semconv.ServerPort(port))
 		}
 	}
 	return s
 }
+
+// schemePorts are those of addresses without one.
+var schemePorts = map[string]string{"http": "80", "https": "443"}
 
 type sender struct {
 	next   drain.Sender

@@ -247,6 +247,27 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	}
 }
 
+// The attributes that the conventions for HTTP require, where they are not plain to see.
+func TestExport_Conventions(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
+	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>"))
+	r.Header.Set("X-Forwarded-Proto", "https")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	e.Sender(server, "POST", "https://cms.example/api").Send(t.Context(), weir.Delivery{Message: message(""), Attempt: 1})
+	end()
+	for name, want := range map[string][2]string{"POST /api/messages": {"url.scheme", "https"}, "deliver": {"server.port", "443"}} {
+		if spans := find(t, c.Spans(), name); len(spans) != 1 || spans[0].Attributes[want[0]] != want[1] {
+			t.Errorf("%s: %s is not %s: %+v", name, want[0], want[1], spans)
+		}
+	}
+	if spans := find(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed || spans[0].Attributes["error.type"] != "503" {
+		t.Errorf("what failed has no error.type: %+v", spans)
+	}
+}
+
 func TestExport_Logs(t *testing.T) {
 	c := newCollector(t)
 	var text lines

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -10,6 +11,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"weir/internal/httpio"
 	"weir/internal/weir"
 )
 
@@ -26,13 +28,14 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := propagation.HeaderCarrier(r.Header)
 		ctx, span := e.tracer.Start(w3c.Extract(r.Context(), headers), r.Method+" "+route, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route), semconv.URLScheme("http"), semconv.URLPath(r.URL.Path)))
+			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route), semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
 		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // unless it answers
 		defer func() {
 			if span.IsRecording() {
 				span.SetAttributes(append(filed(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
 			}
 			if rec.status >= http.StatusInternalServerError {
+				span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(rec.status)))
 				span.SetStatus(codes.Error, "")
 			}
 			span.End()

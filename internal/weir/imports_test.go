@@ -24,7 +24,7 @@ var may = map[string][]string{
 	"weir/internal/replay":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/poll":                {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/drain"},
 	"weir/internal/cms":                 {"weir/internal/weir"},
-	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain"},
+	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
 	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/overview":            {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/notify":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
