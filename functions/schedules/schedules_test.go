@@ -159,6 +159,7 @@ func TestFunction_Refuses(t *testing.T) {
 		"AnUnknownField":        {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
 		"TextBehind":            {"PUT", "/nightly", nightly + "x", nil, 400},
 		"ATimeThatIsNone":       {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
+		"ANumberForAText":       {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
 		"AnotherName":           {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
 		"NoMessage":             {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
 		"TwoMessages":           {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
@@ -176,6 +177,9 @@ func TestFunction_Refuses(t *testing.T) {
 			w := serve(&fake{}, c.method, c.path, c.body, c.headers...)
 			if w.Code != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
+			}
+			if strings.Contains(w.Body.String(), "Go struct") || strings.Contains(w.Body.String(), "2006") {
+				t.Errorf("in words of Go: %s", w.Body)
 			}
 		})
 	}

@@ -1,12 +1,8 @@
 package schedules
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -38,16 +34,9 @@ const slack = 64 << 10
 
 // definition reads the body of a PUT.
 func (f *Function) definition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return recur.Definition{}, &weir.Error{Kind: weir.Unsupported, Op: "schedules", Message: "the Content-Type must be application/json"}
-	}
+	var in request
 	// In JSON a character of XML can take six bytes.
-	body, err := httpio.ReadBody(w, r, 6*f.MaxBody+slack)
-	if err != nil {
-		return recur.Definition{}, err
-	}
-	in, err := decode(body)
-	if err != nil {
+	if err := httpio.ReadLargeJSON(w, r, 6*f.MaxBody+slack, &in); err != nil {
 		return recur.Definition{}, err
 	}
 	if in.Name != "" && in.Name != r.PathValue("name") {
@@ -61,22 +50,6 @@ func (f *Function) definition(w http.ResponseWriter, r *http.Request) (recur.Def
 		d.End = *in.End
 	}
 	return f.withMessage(r, d, in)
-}
-
-func decode(body []byte) (request, error) {
-	var in request
-	if len(body) == 0 {
-		return in, malformed("the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)")
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		return request{}, malformed("the body is not a schedule in JSON: " + err.Error())
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return request{}, malformed("there is text after the JSON")
-	}
-	return in, nil
 }
 
 func malformed(message string) error {

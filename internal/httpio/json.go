@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"weir/internal/weir"
 )
@@ -19,10 +20,15 @@ const maxJSON = 64 << 10
 // ReadJSON reads a request's body of up to 64 KiB into a struct: one value, no field that
 // the struct does not have. Unsupported, TooLarge and Malformed tell what is wrong.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	return ReadLargeJSON(w, r, maxJSON, into)
+}
+
+// ReadLargeJSON is ReadJSON for a body of up to limit bytes.
+func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &weir.Error{Kind: weir.Unsupported, Op: "read json", Message: "the Content-Type must be application/json"}
 	}
-	body, err := ReadBody(w, r, maxJSON)
+	body, err := ReadBody(w, r, limit)
 	if err != nil {
 		return err
 	}
@@ -43,7 +49,10 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 // wrongJSON says what is wrong in words of JSON, not of Go.
 func wrongJSON(err error) string {
 	var wrong *json.UnmarshalTypeError
+	var moment *time.ParseError
 	switch {
+	case errors.As(err, &moment):
+		return strings.Trim(moment.Value, `"`) + " is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00"
 	case errors.As(err, &wrong) && wrong.Field != "":
 		return fmt.Sprintf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
 	case errors.As(err, &wrong):

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
@@ -26,6 +27,8 @@ func TestReadJSON(t *testing.T) {
 		"Over64KiB":       {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
 		"JustUnder64KiB":  {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
 		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
+		"NoTime":          {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
+		"NoSuchDay":       {"application/json", `{"until":"2026-02-30T00:00:00Z"}`, http.StatusBadRequest},
 		"AnotherJSONType": {"application/json", `["x"]`, http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,10 +36,11 @@ func TestReadJSON(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
 			r.Header.Set("Content-Type", c.contentType)
 			var in struct {
-				Reason string `json:"reason"`
+				Reason string     `json:"reason"`
+				Until  *time.Time `json:"until"`
 			}
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
-			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "here: json:")) {
+			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") || strings.Contains(err.Error(), "here: json:")) {
 				t.Errorf("in words of Go: %v", err)
 			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
