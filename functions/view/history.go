@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"weir/internal/history"
@@ -59,11 +58,10 @@ const (
 
 // ServeHTTP implements http.Handler.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	minutes, err := number(r, "minutes", defaultHistory, 1, maxHistory)
-	lane, laneErr := number(r, "lane", -1, 0, h.Lanes-1)
-	if err == nil {
-		err = laneErr
-	}
+	p := &parameters{values: r.URL.Query()}
+	minutes, lane := p.number("minutes", defaultHistory, 1, maxHistory), p.number("lane", -1, 0, h.Lanes-1)
+	p.known("minutes", "lane")
+	err := p.err()
 	var steps []history.Minute
 	step := StepOf(minutes)
 	if err == nil {
@@ -101,17 +99,4 @@ func describeStep(m *history.Minute) HistoryStep {
 		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: quantilesOf(m.Attempt), Lag: quantilesOf(m.Lag),
 		Transactions: m.AllTransactions(),
 	}
-}
-
-// number reads a parameter that is a whole number within bounds; absent = its default.
-func number(r *http.Request, name string, absent, low, high int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return absent, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < low || n > high {
-		return 0, &weir.Error{Kind: weir.Malformed, Op: "view", Message: name + " is a whole number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)}
-	}
-	return n, nil
 }

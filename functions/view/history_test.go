@@ -51,7 +51,7 @@ func TestHistory(t *testing.T) {
 	if _, source := ask(""); source.span != time.Hour || source.step != time.Minute || source.lane != -1 {
 		t.Errorf("by itself: %+v", source)
 	}
-	for _, query := range []string{"?minutes=0", "?minutes=x", "?minutes=999999", "?lane=4", "?lane=-1"} {
+	for _, query := range []string{"?minutes=0", "?minutes=x", "?minutes=999999", "?lane=4", "?lane=-1", "?minuets=5", "?lane=1&lane=2"} {
 		if w, _ := ask(query); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d", query, w.Code)
 		}
