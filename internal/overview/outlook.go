@@ -20,6 +20,8 @@ const (
 	// message.
 	linePages   = 2
 	outlookRows = 1000
+	// lastYear is the last one that can be told: RFC 3339 has four digits for it.
+	lastYear = 9999
 )
 
 // Outlook tells what a message waits for, in four queries at most. A final one, and one
@@ -113,7 +115,8 @@ func (v *vista) lookInLog(ctx context.Context, held int) error {
 	return err
 }
 
-// expectedAt is not known where somebody has to act first, or nobody knows how fast it goes.
+// expectedAt is not known where somebody has to act first, or nobody knows how fast it goes,
+// or it lies past the last year.
 func (v *vista) expectedAt(ctx context.Context) time.Time {
 	at := later(v.now, later(v.st.NextAttemptAt, v.head.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
@@ -144,7 +147,10 @@ func (v *vista) expectedAt(ctx context.Context) time.Time {
 	if closed, _, until := v.closed(at); closed {
 		at = later(at, until)
 	}
-	return at.UTC()
+	if at = at.UTC(); at.Year() > lastYear {
+		return time.Time{}
+	}
+	return at
 }
 
 // ahead is how many messages go before it, about: those of its line, and, where it stands in

@@ -170,6 +170,22 @@ func TestOutlook_Halts(t *testing.T) {
 	})
 }
 
+// JSON takes no year of five digits: what is due at the end of time, as upstreams write for
+// never, and meets a closed calendar there, is expected at no moment that can be told.
+func TestOutlook_PastTheLastYear(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+		id := w.post("a", func(m *weir.Message) { m.DueAt = last })
+		if o := w.outlook(id); !o.ExpectedAt.Equal(last) {
+			t.Errorf("%+v", o)
+		}
+		w.all.Calendar = closedUntil(last.Add(6 * time.Hour))
+		if o := w.outlook(id); !o.ExpectedAt.IsZero() {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
 func TestOutlook_UnavailableCMS(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		id := w.post("away")
