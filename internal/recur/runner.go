@@ -82,6 +82,10 @@ const (
 // time.
 const followDelay = 50 * time.Millisecond
 
+// longestWait leaves room to add to it: what is due in centuries is as far off as a
+// time.Duration can say, and would be past with a moment more.
+const longestWait = 100 * 365 * 24 * time.Hour
+
 // New makes a runner. It has no timers until Load.
 func New(cfg Config) *Runner {
 	if cfg.Rand == nil {
@@ -130,7 +134,7 @@ func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
 	} else if t.at.Equal(at) {
 		turn = turn || t.turn // a sweep does not take the turn away
 	}
-	wait := at.Sub(r.cfg.Now())
+	wait := min(at.Sub(r.cfg.Now()), longestWait)
 	if turn == follows {
 		wait += followDelay + time.Duration(r.cfg.Rand()*float64(followDelay))
 	}

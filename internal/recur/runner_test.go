@@ -71,6 +71,24 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 		})
 	})
+	t.Run("WhatIsDueInCenturiesIsLeftAlone", func(t *testing.T) { // a time.Duration holds 292 years
+		simulate(t, func(t *testing.T, w *world) {
+			w.put(w.process("a", 0), "s", definition("@daily", func(d *recur.Definition) { d.Start = time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC) }))
+			looks := 0
+			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if c.Actor != "b" || c.Op != "Get" {
+					return storagetest.Fault{}
+				}
+				looks++
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			})
+			w.started("b")
+			pass(time.Hour)
+			if looks > 0 {
+				t.Errorf("it was looked at %d times in an hour", looks)
+			}
+		})
+	})
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("FourProcessesOnBadStorage%d", seed), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) { w.badStorage(seed) })
