@@ -94,6 +94,8 @@ func (s Spec) check(lanes int) error {
 	}
 	f := s.Filter
 	add(f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes), "filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
+	add(!told(f.From), "filter.from", "lies outside the years 0 to 9999")
+	add(!told(f.To), "filter.to", "lies outside the years 0 to 9999")
 	add(!f.To.IsZero() && !f.From.Before(f.To), "filter.to", "is not later than filter.from")
 	add(f.Fingerprint != "" && !fingerprints.MatchString(f.Fingerprint), "filter.fingerprint", "is twelve hexadecimal digits, as the list of errors has it")
 	add(s.RatePerMinute < 1 || s.RatePerMinute > maxRate, "ratePerMinute", fmt.Sprintf("is a number from 1 to %d", maxRate))
@@ -105,6 +107,9 @@ func (s Spec) check(lanes int) error {
 	}
 	return nil
 }
+
+// told says whether a moment can be written down: in UTC, JSON has only those years.
+func told(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
 var fingerprints = regexp.MustCompile(`^[0-9a-f]{12}$`)
 

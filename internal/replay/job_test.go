@@ -27,6 +27,8 @@ func TestSpec(t *testing.T) {
 			"NegativeLane":    {func(s *replay.Spec) { s.Filter.Lane = number(-1) }, 1},
 			"LastLane":        {func(s *replay.Spec) { s.Filter.Lane = number(3) }, 0},
 			"NoTime":          {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
+			"YearTenThousand": {func(s *replay.Spec) { s.Filter.To = time.Date(10000, 1, 1, 4, 59, 59, 0, time.UTC) }, 1},
+			"BeforeAllYears":  {func(s *replay.Spec) { s.Filter.From = time.Date(-1, 12, 31, 19, 0, 0, 0, time.UTC) }, 1},
 			"Fingerprint":     {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789ab" }, 0},
 			"BadFingerprint":  {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789AB" }, 1},
 			"LongKey":         {func(s *replay.Spec) { s.Filter.Key = strings.Repeat("x", 1025) }, 1},
