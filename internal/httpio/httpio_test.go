@@ -77,6 +77,19 @@ func TestWrap_LogsWhereItPanicked(t *testing.T) {
 	}
 }
 
+func TestWriteJSON_WhatCannotBeEncodedIsLogged(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	h := httpio.Wrap("status", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		httpio.WriteJSON(w, http.StatusOK, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+	}))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "year") || !strings.Contains(logged.String(), "year outside of range") {
+		t.Errorf("%d %s, log %s", w.Code, w.Body, &logged)
+	}
+}
+
 func faulty(http.ResponseWriter, *http.Request) { panic("boom") }
 
 func TestWrap(t *testing.T) {
