@@ -11,8 +11,9 @@ import (
 )
 
 // Real processes started each 10 s, and messages filed at any moment by somebody who cannot
-// deliver them.
-func TestPoll_DeliversWithinIdleAndASecond(t *testing.T) {
+// deliver them. How soon they are delivered is held in virtual time, by the tests of
+// internal/poll: here a busy machine may take its time.
+func TestPoll_DeliversWhatIsFiledAtAnyMoment(t *testing.T) {
 	const (
 		period, idle = 10 * time.Second, 2 * time.Second
 		starts       = 3
@@ -47,20 +48,10 @@ func TestPoll_DeliversWithinIdleAndASecond(t *testing.T) {
 		waits = append(waits, max(r.EndedAt.Sub(accepted[r.ID]), 0))
 	}
 	slices.Sort(waits)
-	within := len(waits)
-	for within > 0 && waits[within-1] > idle+time.Second {
-		within--
-	}
 	if len(waits) != messages {
 		t.Fatalf("%d deliveries of %d messages", len(waits), messages)
 	}
-	t.Logf("%d messages: from accepted to delivered %s at the median, %s at most; %d within idle + 1 s",
-		messages, waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond), within)
-	// What a busy machine takes to start a process is not ours: one in ten may be later,
-	// and none by more than half a period.
-	if within < messages*9/10 || waits[len(waits)-1] > period/2 {
-		t.Errorf("the longest waits: %v", waits[len(waits)*8/10:])
-	}
+	t.Logf("%d messages: from accepted to delivered %s at the median, %s at most", messages, waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 	if st := s.stats(); st.Repeats != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 2 {
 		t.Errorf("the CMS's record: %+v", st)
 	}
