@@ -242,7 +242,7 @@ func route(address string) (through, target *url.URL, err error) {
 func connect(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {
-		port = map[string]string{"https": "443"}[through.Scheme]
+		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[through.Scheme]
 	}
 	if port == "" {
 		port = "80"

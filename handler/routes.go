@@ -66,7 +66,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
 	}))
 	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
-	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.metrics.Registry))
+	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.metrics.Registry, p.log))
 	add("process", "/process", http.MethodPost, (&process.Function{
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())

@@ -142,6 +142,9 @@ type secret string
 func (secret) String() string   { return "(secret)" }
 func (secret) GoString() string { return "(secret)" }
 
+// MarshalText implements encoding.TextMarshaler, for logs and JSON.
+func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // duration is a Go duration that also takes days: 7d.
 type duration time.Duration
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -252,5 +254,19 @@ func TestLoadSettings_Storage(t *testing.T) {
 	}
 	if _, err := NewProgram(env(t, minimal, name, "", name+"__blobServiceUri", "http://b.example/"), nil); err == nil || !strings.Contains(err.Error(), "https") {
 		t.Errorf("half an account, in the clear: %v", err)
+	}
+}
+
+func TestSecret_IsNotShown(t *testing.T) {
+	t.Parallel()
+	const hidden = "AccountKey=c2VjcmV0"
+	s := Settings{Storage: hidden}
+	s.Delivery.Headers = map[string]secret{"X-Api-Key": hidden}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "all", s, "one", s.Storage)
+	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
+		if strings.Contains(text, hidden) || !strings.Contains(text, "(secret)") {
+			t.Error(text)
+		}
 	}
 }

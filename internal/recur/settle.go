@@ -204,7 +204,7 @@ func (r *Runner) file(ctx context.Context, s *Schedule, now time.Time) error {
 		return err
 	}
 	s.Filed++
-	s.Last = Filed{DueAt: due, Run: s.NextRun, MessageID: receipt.Message.ID.String(), At: now.UTC()}
+	s.Last = Filed{DueAt: due, Run: s.NextRun, MessageID: receipt.Message.Public().String(), At: now.UTC()}
 	s.Refusal = ""
 	return nil
 }
@@ -243,6 +243,6 @@ func (r *Runner) append(ctx context.Context, m weir.Message, key string) (lane.R
 	if receipt.Duplicate {
 		return receipt, nil
 	}
-	r.cfg.Logger.Info("recur: filed", "message_id", id.String(), "lane", id.Lane, "seq", id.Seq, "stage", string(receipt.Stage))
+	r.cfg.Logger.Info("recur: filed", "message_id", receipt.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(receipt.Stage))
 	return receipt, nil
 }

@@ -46,7 +46,7 @@ type outcome struct {
 const patience = 2 * time.Minute
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options
 	flag.StringVar(&o.cms, "cms", "http://127.0.0.1:7072", "address of the demo CMS")
