@@ -50,6 +50,23 @@ func TestDrainer_Logs(t *testing.T) {
 			}
 		})
 	})
+	t.Run("WhatWasSuperseded", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			old := w.edit("a", "1")
+			w.edit("a", "2")
+			var log bytes.Buffer
+			p := w.start(logged(&log))
+			p.Wake(0)
+			w.settled(time.Minute)
+			p.close(t)
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "drain: superseded") && strings.Contains(line, `"message_id":"`+old.String()+`"`) {
+					return
+				}
+			}
+			t.Errorf("%s is not told of in\n%s", old, &log)
+		})
+	})
 	t.Run("WhereADeliveryPanicked", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(faulty)

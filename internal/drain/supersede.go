@@ -75,7 +75,7 @@ func (r *run) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 		ch.Supersede(first.Seq(), first.Message.Callback, latest, at)
 		r.position(ch)
 		r.committer.add(ch, false)
-		r.logSuperseded(first.Seq(), latest)
+		r.logSuperseded(first.Seq(), first.Message.Public())
 		return nil, nil
 	}
 	if err := r.window.lookAhead(ctx); err != nil {
@@ -154,15 +154,21 @@ func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) 
 		at := r.finishedAt()
 		r.Observer.Finished(r.lane, Final{Stage: weir.Superseded, At: at})
 		ch.Supersede(h.Seq, h.Callback, latest, at)
-		r.logSuperseded(h.Seq, latest)
+		r.logSuperseded(h.Seq, weir.ID{})
 	}
 	r.unhold(b, ch, old...)
 	r.position(ch)
 	r.committer.add(ch, true)
 }
 
-func (r *run) logSuperseded(seq int64, latest lane.Latest) {
-	r.log.Info("drain: superseded", "seq", seq, "fence", r.fence, "message_id", latest.ID.String())
+// logSuperseded logs which message it was. The id of a held one is not known here; its
+// status says what superseded it.
+func (r *run) logSuperseded(seq int64, id weir.ID) {
+	log := r.log
+	if !id.IsZero() {
+		log = log.With("message_id", id.String())
+	}
+	log.Info("drain: superseded", "seq", seq, "fence", r.fence)
 }
 
 // finishedAt is this moment as a row keeps it.
