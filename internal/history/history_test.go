@@ -269,6 +269,51 @@ func TestKeeper_RateOfAnother(t *testing.T) {
 	})
 }
 
+// A lane that was paused, or had nothing to do, is reckoned with as fast as it was before.
+func TestKeeper_Pace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newInstance(t, memory.New(time.Now).Table())
+		is := func(when string, want float64) {
+			t.Helper()
+			if pace, known := k.Pace(t.Context(), 3); pace != want || known != (want > 0) {
+				t.Errorf("%s: %v, %v, not %v", when, pace, known, want)
+			}
+		}
+		minute := func(n int) {
+			for range n {
+				k.deliver(3, time.Millisecond)
+			}
+			k.Waits(3, 5, 0)
+			time.Sleep(time.Minute)
+		}
+		is("nothing is on record", 0)
+		for range 4 {
+			minute(0)
+		}
+		is("nothing was delivered", 0)
+		for _, n := range []int{10, 30, 0, 0, 0, 0, 0} {
+			minute(n)
+		}
+		is("paused", 30)
+		seen := false
+		for _, n := range []int{90, 0, 0} {
+			minute(n)
+			if last, _ := k.Rate(t.Context(), 3, 1); last > 0 {
+				is("at work again", 90)
+				seen = true
+			}
+		}
+		if !seen {
+			t.Error("the minute does not come on record")
+		}
+		for range 20 {
+			minute(0)
+		}
+		is("paused for long", 0)
+	})
+}
+
 // A process is asked to clear up when it starts, and may not live until the next time.
 func TestKeeper_ClearsThoughAskedEarly(t *testing.T) {
 	t.Parallel()

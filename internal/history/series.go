@@ -167,21 +167,54 @@ func keepLane(m *Minute, lane int) {
 // a moment of its own in the next one, and what was read is good enough for a while.
 const onRecord = writtenBy + fresh + 5*time.Second
 
-// Rate gives the messages a minute that became final in a lane, over the last whole minutes
-// that all instances have on record; known is false where nothing of that time is, or cannot
-// be read.
-func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
-	end := k.Now().UTC().Add(-onRecord).Truncate(time.Minute)
-	all, err := k.minutes(ctx, end.Add(-15*time.Minute))
+// recent is how many minutes tell how fast a lane is.
+const recent = 15
+
+// finals is how many messages of a lane became final in a minute; known is false where nothing
+// of it is on record.
+type finals struct {
+	n     int64
+	known bool
+}
+
+// lately gives the last whole minutes that all instances have on record, the latest last.
+func (k *Keeper) lately(ctx context.Context, lane int) (last [recent]finals) {
+	first := k.Now().UTC().Add(-onRecord).Truncate(time.Minute).Add(-recent * time.Minute)
+	all, err := k.minutes(ctx, first)
 	if err != nil {
-		return 0, false
+		return last
 	}
-	var n int64
 	for _, m := range all {
-		if l := m.Lanes[lane]; l != nil && m.At.Before(end) && !m.At.Before(end.Add(-time.Duration(minutes)*time.Minute)) {
-			n += l.Delivered + l.Dead + l.Superseded
-			known = true
+		i := int(m.At.Sub(first) / time.Minute)
+		if l := m.Lanes[lane]; l != nil && i >= 0 && i < recent {
+			last[i] = finals{l.Delivered + l.Dead + l.Superseded, true}
 		}
 	}
+	return last
+}
+
+// Rate gives the messages a minute that became final in a lane, over the last whole minutes, 15
+// at most; known is false where nothing of that time is on record, or it cannot be read.
+func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
+	last := k.lately(ctx, lane)
+	var n int64
+	for _, f := range last[recent-minutes:] {
+		n += f.n
+		known = known || f.known
+	}
 	return float64(n) / float64(minutes), known
+}
+
+// Pace gives the messages a minute with which to reckon: those of the last minute, or where
+// nothing went in it, those of the best one lately. A lane that was paused, or had nothing to
+// do, was not slow.
+func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known bool) {
+	last := k.lately(ctx, lane)
+	n := last[recent-1].n
+	if n == 0 {
+		for _, f := range last {
+			n = max(n, f.n)
+		}
+	}
+	return float64(n), n > 0
 }

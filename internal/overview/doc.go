@@ -24,6 +24,8 @@ type Rates interface {
 	// Rate is how many of a lane's messages became final a minute, over the last so many
 	// minutes; not known where nothing of that was seen.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
+	// Pace gives the messages a minute that a lane gets through while it is at work.
+	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
 
 // Calendar tells when nothing is delivered.
@@ -47,6 +49,15 @@ func (o *Overview) rate(ctx context.Context, lane, minutes int) Rate {
 	}
 	n, known := o.Rates.Rate(ctx, lane, minutes)
 	return Rate{n, known}
+}
+
+// pace gives the rate to reckon with, where there is any.
+func (o *Overview) pace(ctx context.Context, lane int) Rate {
+	if o.Rates == nil {
+		return Rate{}
+	}
+	n, known := o.Rates.Pace(ctx, lane)
+	return Rate{n, known && n > 0}
 }
 
 // readError is what a caller sees of an error: ours as they are, storage's as a reason to

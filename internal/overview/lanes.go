@@ -96,7 +96,7 @@ func (o *Overview) lane(ctx context.Context, number int) (Lane, error) {
 		}
 	}
 	l.Rate1, l.Rate15 = o.rate(ctx, number, 1), o.rate(ctx, number, 15)
-	l.Empty = l.empty()
+	l.Empty = l.empty(o.pace(ctx, number))
 	return l, nil
 }
 
@@ -157,25 +157,16 @@ func (l *Lane) older(at time.Time) {
 	}
 }
 
-// empty is known where there is nothing to go, or a rate at which it goes.
-func (l *Lane) empty() Empty {
+// empty is known where there is nothing to go, or a pace at which it goes.
+func (l *Lane) empty(pace Rate) Empty {
 	left := float64(l.Waiting - l.Scheduled)
-	rate := pace(l.Rate1, l.Rate15)
 	switch {
 	case left == 0:
 		return Empty{Known: true}
-	case !rate.Known || rate.PerMinute <= 0 || l.Halt.By != "":
+	case !pace.Known || l.Halt.By != "":
 		return Empty{}
 	}
-	return Empty{In: minutes(left / rate.PerMinute), Known: true}
-}
-
-// pace is the rate to reckon with: the latest there is, for a lane may have been at rest before.
-func pace(over1, over15 Rate) Rate {
-	if over1.Known && over1.PerMinute > 0 {
-		return over1
-	}
-	return over15
+	return Empty{In: minutes(left / pace.PerMinute), Known: true}
 }
 
 // farOff is more than anybody wants to know.

@@ -143,19 +143,19 @@ func TestLanes_Rates(t *testing.T) {
 		if l := w.lane(0); l.Empty.Known || l.Rate1.Known {
 			t.Errorf("without a rate: %+v", l)
 		}
-		w.rates[15] = 10
-		if l := w.lane(0); l.Empty != (overview.Empty{In: 3 * time.Minute, Known: true}) {
-			t.Errorf("by the last fifteen minutes: %+v", l)
+		w.rates[1], w.rates[15] = 0, 10
+		if l := w.lane(0); l.Empty.Known || !l.Rate1.Known || l.Rate15.PerMinute != 10 {
+			t.Errorf("without a pace: %+v", l)
 		}
-		w.rates[1] = 30
-		if l := w.lane(0); l.Empty != (overview.Empty{In: time.Minute, Known: true}) || l.Rate1.PerMinute != 30 || l.Rate15.PerMinute != 10 {
-			t.Errorf("by the last: %+v", l)
+		w.rates[pace] = 30
+		if l := w.lane(0); l.Empty != (overview.Empty{In: time.Minute, Known: true}) {
+			t.Errorf("by the pace: %+v", l)
 		}
-		w.rates[1], w.rates[15] = 0, 1e-300
+		w.rates[pace] = 1e-300
 		if l := w.lane(0); l.Empty.In < 1000*time.Hour {
 			t.Errorf("next to nothing goes: %+v", l)
 		}
-		w.rates[15] = 10
+		w.rates[pace] = 10
 		until := time.Now().Add(time.Hour).UTC()
 		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: time.Now(), Until: until}); err != nil {
 			t.Fatal(err)

@@ -135,12 +135,11 @@ func (v *vista) expectedAt(ctx context.Context) time.Time {
 		at = later(at, h.Until)
 	}
 	if v.st.Stage != weir.Scheduled { // what goes before it has to wait for all that, too
-		ahead := v.ahead()
-		pace := pace(v.rate(ctx, v.st.Message.ID.Lane, 1), v.rate(ctx, v.st.Message.ID.Lane, 15))
-		if ahead > 0 && (!pace.Known || pace.PerMinute <= 0) {
-			return time.Time{}
-		}
-		if ahead > 0 {
+		if ahead := v.ahead(); ahead > 0 {
+			pace := v.pace(ctx, v.st.Message.ID.Lane)
+			if !pace.Known {
+				return time.Time{}
+			}
 			at = at.Add(minutes(float64(ahead) / pace.PerMinute))
 		}
 	}

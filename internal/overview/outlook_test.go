@@ -33,7 +33,7 @@ func TestOutlook(t *testing.T) {
 			if o.Position != 2 || o.WaitsFor != "behind "+first.String()+" of its key" || !o.ExpectedAt.IsZero() {
 				t.Errorf("without a rate: %+v", o)
 			}
-			w.rates[15] = 5
+			w.rates[pace] = 5
 			near(t, w.outlook(second).ExpectedAt, time.Now().Add(2*time.Minute))
 			near(t, w.outlook(first).ExpectedAt, time.Now())
 			other := w.post("c")
@@ -46,7 +46,7 @@ func TestOutlook(t *testing.T) {
 		simulate(t, 1, func(t *testing.T, w *world) {
 			w.many(1500, func(_ int, m *weir.Message) { m.Key = "a" })
 			last := w.post("a")
-			w.rates[15] = 1500
+			w.rates[pace] = 1500
 			o := w.outlook(last)
 			near(t, o.ExpectedAt, time.Now().Add(time.Minute))
 			if o.Position != 0 || o.WaitsFor != "its turn in the lane, behind about 1500 messages" {
@@ -69,7 +69,7 @@ func TestOutlook(t *testing.T) {
 			if o := w.outlook(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at || !o.ExpectedAt.Equal(next) {
 				t.Errorf("the head: %+v", o)
 			}
-			w.rates[15] = 1
+			w.rates[pace] = 1
 			for i, id := range append(line, behind) {
 				o := w.outlook(id)
 				near(t, o.ExpectedAt, next.Add(time.Duration(i+1)*time.Minute))
@@ -204,22 +204,21 @@ func TestOutlook_UnavailableCMS(t *testing.T) {
 	})
 }
 
-// TestOutlook_HaltsAndTheLine: a pause holds up what goes before, too; and a lane that was at
-// rest until a minute ago goes as fast as it goes now.
+// TestOutlook_HaltsAndTheLine: a pause holds up what goes before, too.
 func TestOutlook_HaltsAndTheLine(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {
 			w.post(fmt.Sprint("before", i))
 		}
 		id, now := w.post("a"), time.Now().UTC()
-		w.rates[15] = 1
+		w.rates[pace] = 1
 		near(t, w.outlook(id).ExpectedAt, now.Add(30*time.Minute))
 		until := now.Add(time.Hour)
 		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: now, Until: until}); err != nil {
 			t.Fatal(err)
 		}
 		near(t, w.outlook(id).ExpectedAt, until.Add(30*time.Minute))
-		w.rates[1] = 15
+		w.rates[pace] = 15
 		near(t, w.outlook(id).ExpectedAt, until.Add(2*time.Minute))
 	})
 }

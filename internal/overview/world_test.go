@@ -34,13 +34,17 @@ type world struct {
 	rates   rates
 }
 
-// rates are of the test.
+// rates are of the test: by how many minutes they are of, and the pace.
 type rates map[int]float64
+
+const pace = 0
 
 func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
 	n, known := r[minutes]
 	return n, known
 }
+
+func (r rates) Pace(ctx context.Context, lane int) (float64, bool) { return r.Rate(ctx, lane, pace) }
 
 // simulate runs a test in virtual time over a fresh world on memory storage.
 func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
