@@ -258,6 +258,8 @@ func TestStatus(t *testing.T) {
 	f.run("status", "AQ3").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answers("GET /api/messages/AQ4", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z","replayRefused":"a later one"}`)
 	f.run("status", "AQ4").is(t, exitDone, "Replayed: 1 time.\nA replay was asked for at 2026-01-08 12:00:30Z last.\nThe last replay was refused: a later one\n", "")
+	f.answers("GET /api/messages/AQ6", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z","replayForced":true}`)
+	f.run("status", "AQ6").is(t, exitDone, "A replay was asked for at 2026-01-08 12:00:30Z last, by force.\n", "")
 	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
 	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")

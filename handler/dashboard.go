@@ -141,7 +141,7 @@ func pageMessage(st *weir.Status) dashboard.Message {
 		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Version: m.Version, Lane: m.ID.Lane, Sequence: m.ID.Seq, Size: m.Size,
 		AcceptedAt: m.AcceptedAt, DueAt: m.DueAt, FinishedAt: st.FinishedAt, NextAttemptAt: st.NextAttemptAt, AttemptCount: st.AttemptCount, Attempts: st.Attempts,
 		LastError: st.LastError, CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, EditedAt: st.EditedAt, EditNote: st.EditNote,
-		Replays: st.Replays, ReplayAskedAt: st.ReplayAskedAt, ReplayRefused: st.ReplayRefused,
+		Replays: st.Replays, ReplayAskedAt: st.ReplayAskedAt, ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
 	}
 }
 

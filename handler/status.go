@@ -196,7 +196,11 @@ func (a *away) replays(m *remote.Message) {
 		a.print("Replayed: %s.", number(m.Replays, "time"))
 	}
 	if m.ReplayAskedAt != nil {
-		a.print("A replay was asked for at %s last.", moment(m.ReplayAskedAt))
+		how := ""
+		if m.ReplayForced {
+			how = ", by force"
+		}
+		a.print("A replay was asked for at %s last%s.", moment(m.ReplayAskedAt), how)
 	}
 	if m.ReplayRefused != "" {
 		a.print("The last replay was refused: %s", plain(m.ReplayRefused))

@@ -162,6 +162,11 @@ func TestStory_Replays(t *testing.T) {
 		"DeadAgain": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4), Replays: 1},
 			begins + "failed, to be tried again | Replayed | Attempt 6: rejected | Dead"},
 		"Edited": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3)}, begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
+		"Forced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, ReplayForced: true}, begins + "failed, to be tried again | Replayed, by force | Waits, having been replayed"},
+		"EditForced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3), ReplayForced: true},
+			begins + "failed, to be tried again | Edited, to be replayed, by force | Waits, having been replayed"},
+		"ForcedAfterAnEdit": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 2, EditedAt: at(2), ReplayForced: true},
+			begins + "failed, to be tried again | Edited, to be replayed | Replayed, by force | Waits, having been replayed"},
 	} {
 		c.m.AcceptedAt, c.m.ReplayAskedAt = at(1), at(3)
 		var told []string
@@ -172,6 +177,9 @@ func TestStory_Replays(t *testing.T) {
 			}
 			if e.Gap != "" {
 				text += " (" + e.Gap + ")"
+			}
+			if len(e.Facts) > 0 && e.Facts[0].Name == "by force" {
+				text += ", by force"
 			}
 			told = append(told, text)
 		}

@@ -154,6 +154,7 @@ type Message struct {
 	EditNote      string
 	Replays       int
 	ReplayAskedAt time.Time // the last time; zero = never
+	ReplayForced  bool
 	ReplayRefused string
 }
 

@@ -109,7 +109,11 @@ func story(m Message, now time.Time) []event {
 	}
 	events = append(events, attempts(m)...)
 	if !m.EditedAt.IsZero() {
-		events = append(events, event{At: m.EditedAt, Look: look{"edited", "pen", "info"}, Title: "Edited, to be replayed", Text: m.EditNote})
+		e := event{At: m.EditedAt, Look: look{"edited", "pen", "info"}, Title: "Edited, to be replayed", Text: m.EditNote}
+		if editedLast(m) {
+			e.Facts = forced(m)
+		}
+		events = append(events, e)
 	}
 	asked, done := lastReplay(m)
 	if done {
@@ -134,15 +138,29 @@ func lastReplay(m Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
 	}
-	e := event{At: m.ReplayAskedAt, Look: look{"replayed", "in", "info"}, Title: "Replayed"}
+	e := event{At: m.ReplayAskedAt, Look: look{"replayed", "in", "info"}, Title: "Replayed", Facts: forced(m)}
 	done = m.Stage != weir.Dead || m.FinishedAt.After(m.ReplayAskedAt)
 	switch {
 	case !done:
 		e.Title, e.Text = "Replay asked for", m.ReplayRefused
-	case !m.EditedAt.Before(m.ReplayAskedAt):
+	case editedLast(m):
 		return nil, false
 	}
 	return []event{e}, done
+}
+
+// editedLast says whether the replay that was asked for last came with an edit.
+func editedLast(m Message) bool {
+	return !m.ReplayAskedAt.IsZero() && !m.EditedAt.Before(m.ReplayAskedAt)
+}
+
+// forced tells of a replay that order did not hold back: who finds an older version in the CMS
+// will look for that.
+func forced(m Message) []fact {
+	if !m.ReplayForced {
+		return nil
+	}
+	return []fact{{"by force", "whatever was delivered since"}}
 }
 
 func attempts(m Message) []event {

@@ -27,6 +27,7 @@ type Message struct {
 	Edited        *edited    `json:"edited,omitempty"`
 	Replays       int        `json:"replays,omitempty"`
 	ReplayAskedAt *time.Time `json:"replayAskedAt,omitempty"`
+	ReplayForced  bool       `json:"replayForced,omitempty"`
 	ReplayRefused string     `json:"replayRefused,omitempty"`
 	Position      int        `json:"position,omitempty"`   // in the line of its key, from 1
 	ExpectedAt    *time.Time `json:"expectedAt,omitempty"` // about when it is sent
@@ -58,7 +59,7 @@ func DescribeStatus(st weir.Status) Message {
 		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version,
 		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: moment(m.DueAt), FinishedAt: moment(st.FinishedAt), NextAttemptAt: moment(st.NextAttemptAt),
 		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError,
-		Replays: st.Replays, ReplayAskedAt: moment(st.ReplayAskedAt), ReplayRefused: st.ReplayRefused,
+		Replays: st.Replays, ReplayAskedAt: moment(st.ReplayAskedAt), ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
 	}
 	if !st.EditedAt.IsZero() {
 		a.Edited = &edited{st.EditedAt, st.EditNote}

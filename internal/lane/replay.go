@@ -82,7 +82,7 @@ func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	maps.Copy(wish, a.edit)
 	return []storage.Op{
 		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
-			"ReplayNonce": a.nonce, "ReplayAskedAt": a.Now().UTC().Truncate(time.Microsecond), "ReplayRefused": ""}},
+			"ReplayNonce": a.nonce, "ReplayAskedAt": a.Now().UTC().Truncate(time.Microsecond), "ReplayForced": a.Force, "ReplayRefused": ""}},
 		{Kind: storage.Insert, Key: a.row(e), Values: wish},
 	}, nil
 }

@@ -113,6 +113,21 @@ func TestReplay_LostAnswers(t *testing.T) {
 	}
 }
 
+// TestReplay_Forced: the message tells of it, until it is replayed in another way.
+func TestReplay_Forced(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		id := b.died(b.holder(), "a", "x")
+		for _, force := range []bool{false, true, false} {
+			if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st, err := b.store.Status(t.Context(), id); err != nil || !st.ReplayForced {
+			t.Errorf("asked with force and then without, which changes nothing: %+v, %v", st, err)
+		}
+	})
+}
+
 func TestReplay_InASealedLane(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.died(b.holder(), "a", "x")

@@ -135,7 +135,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		Message: m, Stage: weir.Stage(v.string("Stage")), Attempts: attempts, AttemptCount: int(v.int("AttemptCount")),
 		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
 		FinishedAt: v.since("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
-		Replays: int(v.int("Replays")), ReplayAskedAt: v.since("ReplayAskedAt"), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"), Held: v.bool("Held"),
+		Replays: int(v.int("Replays")), ReplayAskedAt: v.since("ReplayAskedAt"), ReplayForced: v.bool("ReplayForced"), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"), Held: v.bool("Held"),
 	}
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
 		asked: v.since("ReplayAskedAt"), base: int(v.int("Base")), edited: edited}, nil

@@ -121,6 +121,7 @@ type Status struct {
 	SupersededBy  string    // id
 	Replays       int       // how often it was taken back from the dead
 	ReplayAskedAt time.Time // when that was asked for last, whatever came of it; zero = never
+	ReplayForced  bool      // and whether in spite of what was delivered since
 	ReplayRefused string    // why the last one asked for was not done
 	EditedAt      time.Time // when an operator gave it another body; zero = never
 	EditNote      string    // and what for
