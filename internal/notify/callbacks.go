@@ -24,7 +24,8 @@ const maxCallback = 2048
 // Invalid error with the reason.
 func (c Callbacks) Check(address string) error {
 	refuse := func(format string, args ...any) error {
-		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "Weir-Callback: " + fmt.Sprintf(format, args...)}
+		reason := fmt.Sprintf(format, args...)
+		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "Weir-Callback: " + reason, Problems: []weir.Problem{{Path: "Weir-Callback", Rule: "callback", Message: reason}}}
 	}
 	if len(c.AllowedHosts) == 0 {
 		return refuse("callbacks are not set up here")

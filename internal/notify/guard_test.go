@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -58,6 +59,10 @@ func TestCallbacks_Check(t *testing.T) {
 		err := c.Check(address)
 		if (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Invalid {
 			t.Errorf("%.80q: %v", address, err)
+		}
+		var ours *weir.Error
+		if errors.As(err, &ours) && (len(ours.Problems) != 1 || ours.Problems[0].Path != "Weir-Callback") {
+			t.Errorf("%.80q: the problems do not say where: %+v", address, ours.Problems)
 		}
 	}
 	c.AllowPrivate = true
