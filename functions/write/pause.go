@@ -41,8 +41,12 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
+// pauseRequest has target's fields as its own: embedded ones would be called "target.lane" in
+// an error.
 type pauseRequest struct {
-	target
+	All    bool       `json:"all"`
+	Lane   *int       `json:"lane"`
+	Key    *string    `json:"key"`
 	Reason string     `json:"reason"`
 	Until  *time.Time `json:"until"`
 	For    string     `json:"for"`
@@ -67,7 +71,7 @@ func (f *Pause) pause(w http.ResponseWriter, r *http.Request) ([]weir.Pause, err
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
-	lanes, key, err := in.lanes(f.Lanes)
+	lanes, key, err := target{in.All, in.Lane, in.Key}.lanes(f.Lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +144,11 @@ func (in *pauseRequest) pause(now time.Time) (weir.Pause, error) {
 	case in.Until != nil:
 		p.Until = *in.Until
 	case in.For != "":
-		d, err := time.ParseDuration(in.For)
+		until, err := weir.ParseDelay(in.For, now)
 		if err != nil {
-			return p, invalid("for", "for is a time such as 30m or 12h")
+			return p, invalid("for", "for "+err.Error())
 		}
-		p.Until = now.Add(d)
+		p.Until = until
 	}
 	if !p.Until.IsZero() && (!p.Until.After(now) || !p.Until.Before(weir.Forever)) {
 		return p, invalid("until", "the end of a pause lies in the future, and before the year 9999")

@@ -53,6 +53,8 @@ func wrongJSON(err error) string {
 	switch {
 	case errors.As(err, &moment):
 		return strings.Trim(moment.Value, `"`) + " is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00"
+	case strings.HasPrefix(err.Error(), "Time.UnmarshalJSON"):
+		return "a time must be a JSON string"
 	case errors.As(err, &wrong) && wrong.Field != "":
 		return fmt.Sprintf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
 	case errors.As(err, &wrong):

@@ -28,6 +28,7 @@ func TestReadJSON(t *testing.T) {
 		"JustUnder64KiB":  {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
 		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
 		"NoTime":          {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
+		"NumberForATime":  {"application/json", `{"until":5}`, http.StatusBadRequest},
 		"NoSuchDay":       {"application/json", `{"until":"2026-02-30T00:00:00Z"}`, http.StatusBadRequest},
 		"AnotherJSONType": {"application/json", `["x"]`, http.StatusBadRequest},
 	} {
@@ -40,7 +41,7 @@ func TestReadJSON(t *testing.T) {
 				Until  *time.Time `json:"until"`
 			}
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
-			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") || strings.Contains(err.Error(), "here: json:")) {
+			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") || strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
 				t.Errorf("in words of Go: %v", err)
 			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
