@@ -133,7 +133,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
 	b, a, f := desk(t)
 	path := "/api/messages/" + id(1) + "/replay"
-	a.answer("POST "+path, 202, `{"id":"x","stage":"queued"}`, func() {
+	a.answer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
 		f.change(func() {
 			i := slices.IndexFunc(f.messages, func(m dashboard.Message) bool { return m.ID == id(1) })
 			messages := slices.Clone(f.messages)
@@ -146,7 +146,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	enterKey(b, "wrong")
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
-	b.Until("it says what was done", text("#toasts")+".includes('Replayed 1 message: it is queued now.')")
+	b.Until("it says what was done", text("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
 	sent(b, a, "POST "+path)
 	b.Until("the page shows it", text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
 	// What is done next in this tab needs no key any more.
@@ -247,9 +247,12 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	b.Click("#cancel button")
 	enterKey(b, writeKey)
 	b.Until("the refusal is shown", text("#cancel output")+" === 'the message is delivered'")
+	a.answer("POST "+path, 202, `{"stage":"queued"}`, nil)
+	b.Click("#cancel button")
+	b.Until("it says that it is asked for", text("#toasts")+".includes('The cancellation is asked for') && "+text("#cancel output")+" === ''")
 	a.answer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	b.Click("#cancel button")
-	b.Until("it says what was done", text("#toasts")+".includes('the message is cancelled now') && "+text("#cancel output")+" === ''")
+	b.Until("it says what was done", text("#toasts")+".includes('The message is cancelled now.')")
 	sent(b, a, "POST "+path)
 	b.Clean()
 }

@@ -261,7 +261,9 @@
     show(form, "", false);
   }
 
-  async function done(form, answer) {
+  // done says what was done. 202 says that it is asked for: the stage in that answer is the one
+  // before, and nothing to tell.
+  async function done(form, status, answer) {
     if (form.dataset.goto && answer.id) {
       const u = new URL(form.dataset.goto, location.href);
       u.pathname += encodeURIComponent(answer.id);
@@ -269,7 +271,8 @@
       return;
     }
     show(form, "", false);
-    toast((form.dataset.done || "Done.").replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? "–"));
+    const text = (status === 202 && form.dataset.asked) || form.dataset.done || "Done.";
+    toast(text.replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? "–"));
     await refresh(true);
     if (document.activeElement === document.body) byId("main").focus({ preventScroll: true });
   }
@@ -287,7 +290,7 @@
       const body = await read(answer);
       if (!answer.ok) show(form, trouble(answer.status, body), true);
       else if (dry) counted(form, body);
-      else await done(form, body);
+      else await done(form, answer.status, body);
     } catch (err) {
       show(form, "The server cannot be reached. Nothing is known of what became of it: look before you try again.", true);
     } finally {
