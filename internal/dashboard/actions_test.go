@@ -118,6 +118,13 @@ func enterKey(b *browser.Tab, key string) {
 	b.Type("#key-value", key+browser.Enter)
 }
 
+// yes answers the question whether it is meant.
+func yes(b *browser.Tab, asked string) {
+	b.T.Helper()
+	b.Until("it is asked whether "+asked, "document.getElementById('ask').open && "+text("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
+	b.Click("#ask [value=yes]")
+}
+
 func text(selector string) string {
 	return "document.querySelector(" + fmt.Sprintf("%q", selector) + ").innerText"
 }
@@ -187,6 +194,7 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	b.Type("#edit [name=note]", "a note")
 	b.Click("#edit [name=force]")
 	b.Click("#edit button")
+	yes(b, "It would be overwritten.")
 	enterKey(b, writeKey)
 	b.Until("the problems are shown", text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+".includes('./title: is too long')")
 	sent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
@@ -214,7 +222,8 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b.Until("its progress is shown", "location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
 	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
 	a.answer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
-	b.Click(".danger")
+	b.Click("#main .danger")
+	yes(b, "Cancel the replay?")
 	b.Until("it is cancelled", text("#toasts")+".includes('The replay is cancelled')")
 	b.Clean()
 }
@@ -225,6 +234,7 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	a.answer("POST /api/resume", 200, `{"pauses":[]}`, nil)
 	at(b, "/pauses")
 	b.Click("#pauses tbody tr:nth-child(1) button")
+	yes(b, "Resume key /news/politics/1?")
 	enterKey(b, writeKey)
 	b.Until("it is resumed", text("#toasts")+".includes('Resumed.')")
 	sent(b, a, `POST /api/resume  application/json {"key":"/news/politics/1"}`)
@@ -233,6 +243,7 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	sent(b, a, `POST /api/resume  application/json {"lane":3}`)
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true") // they would go by themselves, sooner or later
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
+	yes(b, "What waits is sent at once.")
 	b.Until("all is resumed", "document.querySelector('#toasts .toast')")
 	sent(b, a, `POST /api/resume  application/json {"all":true}`)
 	b.Clean()
@@ -245,13 +256,23 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	a.answer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
 	at(b, "/messages/"+id(3))
 	b.Click("#cancel button")
+	b.Until("it is asked whether it is meant", "document.getElementById('ask').open && document.activeElement.textContent === 'No'")
+	b.Type("#ask :focus", browser.Enter)
+	b.Until("the form is ready again", "!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
+	if got := a.last(); got != "" {
+		t.Errorf("sent %s", got)
+	}
+	b.Click("#cancel button")
+	yes(b, "cannot be undone")
 	enterKey(b, writeKey)
 	b.Until("the refusal is shown", text("#cancel output")+" === 'the message is delivered'")
 	a.answer("POST "+path, 202, `{"stage":"queued"}`, nil)
 	b.Click("#cancel button")
+	yes(b, "cannot be undone")
 	b.Until("it says that it is asked for", text("#toasts")+".includes('The cancellation is asked for') && "+text("#cancel output")+" === ''")
 	a.answer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	b.Click("#cancel button")
+	yes(b, "cannot be undone")
 	b.Until("it says what was done", text("#toasts")+".includes('The message is cancelled now.')")
 	sent(b, a, "POST "+path)
 	b.Clean()

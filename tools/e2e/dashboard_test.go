@@ -69,6 +69,8 @@ func TestDashboard_AnOperatorsDay(t *testing.T) {
 	b.Until("the message says what it waits for", text("#story")+".includes('its key is paused')")
 	b.Visit("/api/dashboard/pauses" + code)
 	b.Click("#pauses tbody button")
+	b.Until("it is asked whether it is meant", "document.getElementById('ask').open")
+	b.Click("#ask [value=yes]")
 	b.Until("nothing is paused", text("#pauses")+".includes('Nothing is paused.')")
 	b.Visit("/api/dashboard/messages/" + m + code)
 	b.Until("it is delivered", text("#stage")+" === 'delivered'")

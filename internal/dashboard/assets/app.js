@@ -149,6 +149,24 @@
     });
   }
 
+  // question is what is to be asked before a form is sent: its own, or that of a box ticked in
+  // it. A slip cannot be taken back from the CMS.
+  function question(form) {
+    const box = [...form.elements].find((f) => f.checked && f.dataset.ask);
+    return box ? box.dataset.ask : form.dataset.ask || "";
+  }
+
+  // sure says whether the operator answers a question with yes.
+  function sure(text) {
+    const dialog = byId("ask");
+    byId("ask-text").textContent = text;
+    return new Promise((done) => {
+      dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+      dialog.returnValue = "";
+      dialog.showModal();
+    });
+  }
+
   // send asks for the key where the server wants one, and gives the answer, or null where the
   // operator gave none.
   async function send(address, method, body, type) {
@@ -285,6 +303,8 @@
     const dry = e.submitter && e.submitter.name === "dryRun";
     form.dataset.busy = "";
     try {
+      const ask = dry ? "" : question(form);
+      if (ask && !(await sure(ask))) return;
       const answer = await perform(form, dry);
       if (answer === null) return;
       const body = await read(answer);
