@@ -22,7 +22,8 @@ error. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it was, l
 
 	deadShowHelp = `Tells a dead message's story, with the CMS's answers and the body. --body prints the body
 alone, byte for byte. --edited shows the corrected body in place of the one that was
-accepted. --json prints {"message", "body"}.`
+accepted; where there is one, what it changed is shown too. --json prints {"message", "body"},
+and the "difference".`
 )
 
 func (s *shell) deadCommand() *cobra.Command {
@@ -217,10 +218,24 @@ func (a *away) deadShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		difference := ""
+		if m.Value.Edited != nil {
+			if difference, err = a.client.Difference(ctx, args[0]); err != nil {
+				return err
+			}
+		}
 		if a.json {
-			return a.document(map[string]any{"message": m.JSON, "body": string(body)})
+			d := map[string]any{"message": m.JSON, "body": string(body)}
+			if difference != "" {
+				d["difference"] = difference
+			}
+			return a.document(d)
 		}
 		a.showDead(&m.Value, body)
+		if difference != "" {
+			a.print("\nWhat the correction changed:")
+			a.showText(difference, "")
+		}
 		return nil
 	})
 	return cmd
@@ -237,9 +252,14 @@ func (a *away) showDead(m *remote.Message, body []byte) {
 		}
 	}
 	a.print("\nThe body, %d bytes:", len(body))
-	fmt.Fprint(a.stdout, plainLines(string(body[:min(len(body), shown)])))
-	if len(body) > shown {
-		a.print("… and %d bytes more: see --body.", len(body)-shown)
+	a.showText(string(body), ": see --body")
+}
+
+// showText shows the beginning of what others wrote; more says where the rest is.
+func (a *away) showText(text, more string) {
+	fmt.Fprint(a.stdout, plainLines(text[:min(len(text), shown)]))
+	if len(text) > shown {
+		a.print("… and %d bytes more%s.", len(text)-shown, more)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestDeadShow(t *testing.T) {
 	f.answers("GET /api/messages/AQ1", 200, story1)
 	f.answers("GET /api/messages/none/body", 404, "there is no such message")
 	body := "<a>\n\t\u009b31m\u202e</a>"
-	f.mux.HandleFunc("GET /api/messages/AQ1/body", func(w http.ResponseWriter, r *http.Request) {
+	f.mux.HandleFunc("GET /api/messages/{id}/body", func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{"Content-Type": "application/xml", "ETag": `"1"`, "Content-Disposition": `attachment; filename="x"`, "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"} {
 			w.Header().Set(name, value)
 		}
@@ -77,6 +77,12 @@ func TestDeadShow(t *testing.T) {
 	}
 	f.run("dead", "show", "AQ1", "--body", "--edited").is(t, exitDone, "corrected", "")
 	if lines := f.run("dead", "show", "AQ1", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != body {
+		t.Errorf("%v", lines)
+	}
+	f.answers("GET /api/messages/AQ2", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z"}}`)
+	f.answers("GET /api/messages/AQ2/difference", 200, `{"difference":"-<a>\u009b</a>\n+<b/>\n"}`)
+	f.run("dead", "show", "AQ2").is(t, exitDone, "</a>\n\nWhat the correction changed:\n-<a>\ufffd</a>\n+<b/>\n", "")
+	if lines := f.run("dead", "show", "AQ2", "--json").lines(t); len(lines) != 1 || lines[0]["difference"] != "-<a>\u009b</a>\n+<b/>\n" {
 		t.Errorf("%v", lines)
 	}
 	f.run("dead", "show", "none").is(t, exitNotFound, "", "no such message")

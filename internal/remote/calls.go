@@ -34,6 +34,14 @@ func (c *Client) Body(ctx context.Context, id string, edited bool) ([]byte, erro
 	return c.ask(ctx, r)
 }
 
+// Difference gives what the last edit changed of the body, as a unified difference.
+func (c *Client) Difference(ctx context.Context, id string) (string, error) {
+	d, err := get[struct {
+		Difference string `json:"difference"`
+	}](ctx, c, message(id)+"/difference", nil)
+	return d.Value.Difference, err
+}
+
 // Find lists messages, the newest first.
 func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList], error) {
 	return get[MessageList](ctx, c, "/messages", query)
