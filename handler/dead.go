@@ -7,10 +7,13 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/contract"
 	"weir/internal/remote"
 )
 
@@ -21,7 +24,7 @@ const (
 error. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
 
 	deadShowHelp = `Tells a dead message's story, with the CMS's answers and the body. --body prints the body
-alone, byte for byte. --edited shows the corrected body in place of the one that was
+alone, byte for byte; else one in another encoding is shown in UTF-8. --edited shows the corrected body in place of the one that was
 accepted; where there is one, what it changed is shown too. --json prints {"message", "body"},
 and the "difference".`
 )
@@ -225,7 +228,7 @@ func (a *away) deadShowCommand() *cobra.Command {
 			}
 		}
 		if a.json {
-			d := map[string]any{"message": m.JSON, "body": string(body)}
+			d := map[string]any{"message": m.JSON, "body": readable(body)}
 			if difference != "" {
 				d["difference"] = difference
 			}
@@ -252,7 +255,20 @@ func (a *away) showDead(m *remote.Message, body []byte) {
 		}
 	}
 	a.print("\nThe body, %d bytes:", len(body))
-	a.showText(string(body), ": see --body")
+	a.showText(readable(body), ": see --body")
+}
+
+// readable gives a body as text. One that is not in UTF-8 can be read neither on a terminal nor
+// in JSON, which puts a mark in the place of what it does not know.
+func readable(body []byte) string {
+	if utf8.Valid(body) {
+		return string(body)
+	}
+	text, err := contract.Text("application/xml", body)
+	if err != nil { // the type it was sent with named an encoding
+		return string(body)
+	}
+	return strings.TrimLeft(text, " ")
 }
 
 // showText shows the beginning of what others wrote; more says where the rest is.

@@ -60,13 +60,18 @@ func TestDeadShow(t *testing.T) {
 	f := newFarWeir(t)
 	f.answers("GET /api/messages/AQ1", 200, story1)
 	f.answers("GET /api/messages/none/body", 404, "there is no such message")
+	latin := "<?xml version='1.0' encoding='ISO-8859-1'?><a>\xe4</a>"
 	body := "<a>\n\t\u009b31m\u202e</a>"
 	f.mux.HandleFunc("GET /api/messages/{id}/body", func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{"Content-Type": "application/xml", "ETag": `"1"`, "Content-Disposition": `attachment; filename="x"`, "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"} {
 			w.Header().Set(name, value)
 		}
-		if r.URL.Query().Get("which") == "edited" {
+		switch {
+		case r.URL.Query().Get("which") == "edited":
 			fmt.Fprint(w, "corrected")
+			return
+		case r.PathValue("id") == "AQ3":
+			fmt.Fprint(w, latin)
 			return
 		}
 		fmt.Fprint(w, body)
@@ -84,6 +89,14 @@ func TestDeadShow(t *testing.T) {
 	f.run("dead", "show", "AQ2").is(t, exitDone, "</a>\n\nWhat the correction changed:\n-<a>\ufffd</a>\n+<b/>\n", "")
 	if lines := f.run("dead", "show", "AQ2", "--json").lines(t); len(lines) != 1 || lines[0]["difference"] != "-<a>\u009b</a>\n+<b/>\n" {
 		t.Errorf("%v", lines)
+	}
+	f.answers("GET /api/messages/AQ3", 200, story1)
+	f.run("dead", "show", "AQ3").is(t, exitDone, fmt.Sprintf("The body, %d bytes:\n<a>ä</a>\n", len(latin)), "")
+	if lines := f.run("dead", "show", "AQ3", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != "<a>ä</a>" {
+		t.Errorf("%v", lines)
+	}
+	if d := f.run("dead", "show", "AQ3", "--body"); d.code != exitDone || d.out != latin {
+		t.Errorf("%+v", d)
 	}
 	f.run("dead", "show", "none").is(t, exitNotFound, "", "no such message")
 }
