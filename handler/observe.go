@@ -40,7 +40,7 @@ func (p *Program) observer() drain.Observer { return observers{p.recorder, p.met
 
 // keepHistory begins to write what the recorder counts.
 func (p *Program) keepHistory(store *lane.Store) *history.Keeper {
-	k := history.NewKeeper(history.Config{Table: store.Table, Recorder: p.recorder, Now: time.Now, Log: p.log})
+	k := history.NewKeeper(history.Config{Table: store.Table, Recorder: p.recorder, Between: time.Duration(p.settings.Delivery.Rate), Now: time.Now, Log: p.log})
 	p.keeper.Store(k)
 	return k
 }

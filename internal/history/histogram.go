@@ -42,6 +42,15 @@ func (h Durations) Count() int64 {
 	return n
 }
 
+// mean is about the mean; 0 when there are none.
+func (h Durations) mean() time.Duration {
+	var sum float64
+	for b, n := range h {
+		sum += float64(n) * float64(middle(b))
+	}
+	return time.Duration(sum / float64(max(h.Count(), 1)))
+}
+
 // Quantile gives the duration that a share q (0 to 1) of them do not exceed, as the middle
 // of its bucket; 0 when there are none.
 func (h Durations) Quantile(q float64) time.Duration {

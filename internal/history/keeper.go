@@ -12,10 +12,11 @@ import (
 	"weir/internal/storage"
 )
 
-// Config is what a Keeper works with. All fields are needed.
+// Config is what a Keeper works with. All fields but Between are needed.
 type Config struct {
 	Table    storage.Table
 	Recorder *Recorder
+	Between  time.Duration // from one attempt of an instance to the next, at least; 0 = none
 	Now      func() time.Time
 	Log      *slog.Logger
 }

@@ -177,17 +177,27 @@ type finals struct {
 	known bool
 }
 
-// lately gives the last whole minutes that all instances have on record, the latest last.
-func (k *Keeper) lately(ctx context.Context, lane int) (last [recent]finals) {
-	first := k.Now().UTC().Add(-onRecord).Truncate(time.Minute).Add(-recent * time.Minute)
+// lately reads the last whole minutes that all instances have on record, so many as recent
+// says. Those before first are not among them; a minute in which nothing was may be missing.
+func (k *Keeper) lately(ctx context.Context) (minutes []*Minute, first time.Time) {
+	first = k.Now().UTC().Add(-onRecord).Truncate(time.Minute).Add(-recent * time.Minute)
 	all, err := k.minutes(ctx, first)
 	if err != nil {
-		return last
+		return nil, first
 	}
 	for _, m := range all {
-		i := int(m.At.Sub(first) / time.Minute)
-		if l := m.Lanes[lane]; l != nil && i >= 0 && i < recent {
-			last[i] = finals{l.Delivered + l.Dead + l.Superseded, true}
+		if i := m.At.Sub(first) / time.Minute; i >= 0 && i < recent {
+			minutes = append(minutes, m)
+		}
+	}
+	return minutes, first
+}
+
+// of gives a lane's part of those minutes, the latest last.
+func of(lane int, minutes []*Minute, first time.Time) (last [recent]finals) {
+	for _, m := range minutes {
+		if l := m.Lanes[lane]; l != nil {
+			last[m.At.Sub(first)/time.Minute] = finals{l.Delivered + l.Dead + l.Superseded, true}
 		}
 	}
 	return last
@@ -196,7 +206,8 @@ func (k *Keeper) lately(ctx context.Context, lane int) (last [recent]finals) {
 // Rate gives the messages a minute that became final in a lane, over the last whole minutes, 15
 // at most; known is false where nothing of that time is on record, or it cannot be read.
 func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
-	last := k.lately(ctx, lane)
+	all, first := k.lately(ctx)
+	last := of(lane, all, first)
 	var n int64
 	for _, f := range last[recent-minutes:] {
 		n += f.n
@@ -206,15 +217,41 @@ func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64
 }
 
 // Pace gives the messages a minute with which to reckon: those of the last minute, or where
-// nothing went in it, those of the best one lately. A lane that was paused, or had nothing to
-// do, was not slow.
+// nothing went in it, those of the best one lately. But a lane that did less than half of what
+// it could was not slow: it had little to do, or was paused. Then it is what it could.
 func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known bool) {
-	last := k.lately(ctx, lane)
+	all, first := k.lately(ctx)
+	last := of(lane, all, first)
 	n := last[recent-1].n
 	if n == 0 {
 		for _, f := range last {
 			n = max(n, f.n)
 		}
 	}
-	return float64(n), n > 0
+	perMinute = float64(n)
+	if could := k.could(all); could > 2*perMinute {
+		perMinute = could
+	}
+	return perMinute, perMinute > 0
+}
+
+// between is about what a lane does between two attempts, its share of the commits included.
+const between = time.Millisecond
+
+// could is how many messages a minute one lane gets through that always has something to do,
+// by how long attempts took lately and how many of them a message needed; 0 = nobody knows.
+func (k *Keeper) could(all []*Minute) float64 {
+	took, final := Durations{}, int64(0)
+	for _, m := range all {
+		took.plus(m.Attempt)
+		for _, l := range m.Lanes {
+			final += l.Delivered + l.Dead
+		}
+	}
+	if final == 0 || took.Count() == 0 {
+		return 0
+	}
+	one := max(took.mean()+between, k.Between)
+	needed := max(float64(took.Count())/float64(final), 1)
+	return float64(time.Minute) / (float64(one) * needed)
 }

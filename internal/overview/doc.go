@@ -24,7 +24,7 @@ type Rates interface {
 	// Rate is how many of a lane's messages became final a minute, over the last so many
 	// minutes; not known where nothing of that was seen.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
-	// Pace gives the messages a minute that a lane gets through while it is at work.
+	// Pace gives the messages a minute that a lane gets through while it has enough to do.
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
 
