@@ -83,7 +83,7 @@ func TestDashboard_Assets(t *testing.T) {
 func TestDashboard_WrongParameters(t *testing.T) {
 	t.Parallel()
 	d := newDashboard(newBusy())
-	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404, "/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
+	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400, "/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404, "/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
 			t.Errorf("%s: %d", path, w.Code)
 		}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,6 +67,9 @@ func stageNames() []string {
 }
 
 func options(chosen, none string, names ...string) []option {
+	if chosen != "" && !slices.Contains(names, chosen) {
+		names = append(slices.Clone(names), chosen) // a contract of earlier settings
+	}
 	all := []option{{"", none, chosen == ""}}
 	for _, n := range names {
 		all = append(all, option{n, n, n == chosen})
@@ -79,6 +83,9 @@ func readQuery(r *http.Request) (Query, error) {
 	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
 		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize}
 	var wrong []string
+	if q.Stage != "" && !slices.Contains(stageNames(), q.Stage) {
+		wrong = append(wrong, "the stage is one of "+strings.Join(stageNames(), ", "))
+	}
 	if text := in.Get("lane"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {

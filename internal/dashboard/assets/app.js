@@ -164,6 +164,7 @@
       dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
       dialog.returnValue = "";
       dialog.showModal();
+      byId("ask-no").focus(); // so that Enter does no harm
     });
   }
 
