@@ -48,6 +48,9 @@ var errWrong = errors.New("something is wrong")
 
 func (s *shell) check(ctx context.Context, asJSON bool) error {
 	p, wrong := prepare(s.env, slog.New(slog.DiscardHandler))
+	if p.account != nil {
+		defer p.account.Close()
+	}
 	findings := []finding{{name: "settings", wrong: wrong.settings, todo: "correct it in weir.yaml or in the environment"}}
 	if p.contracts != nil || wrong.contracts != nil { // else weir.yaml could not be read
 		findings = append(findings, finding{name: "contracts", detail: p.contractNames(), wrong: wrong.contracts, todo: "correct it under contracts: in weir.yaml"})

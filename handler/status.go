@@ -142,30 +142,56 @@ func (a *away) story(m *remote.Message) {
 	if m.DeliverAt != nil {
 		a.print("%s  due", moment(m.DeliverAt))
 	}
-	edited := m.Edited
+	deeds := deedsOf(m)
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
 			a.print("%-20s  … and %s more", "", number(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
 		}
-		if edited != nil && edited.At.Before(t.At) {
-			a.corrected(edited.At, edited.Note)
-			edited = nil
-		}
+		deeds = a.tell(deeds, &t.At)
 		a.print("%s  attempt %d, %s: %s", moment(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, outcomeText(t))
 	}
-	if edited != nil {
-		a.corrected(edited.At, edited.Note)
+	deeds = a.tell(deeds, m.FinishedAt)
+	a.ended(m)
+	a.tell(deeds, nil)
+	a.outlook(m)
+}
+
+// deed is what an operator did to a message.
+type deed struct {
+	at   time.Time
+	text string
+}
+
+// deedsOf gives what is known of that, in order: the last correction, and the last replay,
+// unless it came with that correction.
+func deedsOf(m *remote.Message) (deeds []deed) {
+	if m.Edited != nil {
+		deeds = append(deeds, deed{m.Edited.At, "corrected" + colon(m.Edited.Note)})
 	}
-	a.ending(m)
+	if asked := m.ReplayAskedAt; asked != nil && (m.Edited == nil || m.Edited.At.Before(*asked)) {
+		text := "replayed"
+		if m.Stage == weir.Dead && m.FinishedAt != nil && m.FinishedAt.Before(*asked) {
+			text = "replay asked for"
+		}
+		if m.ReplayForced {
+			text += ", by force"
+		}
+		deeds = append(deeds, deed{*asked, text})
+	}
+	return deeds
 }
 
-// corrected tells of an edit.
-func (a *away) corrected(at time.Time, note string) {
-	a.print("%s  corrected%s", moment(&at), colon(note))
+// tell prints the deeds before a moment, nil being the end of time, and gives the others.
+func (a *away) tell(deeds []deed, before *time.Time) []deed {
+	for len(deeds) > 0 && (before == nil || deeds[0].at.Before(*before)) {
+		a.print("%s  %s", moment(&deeds[0].at), deeds[0].text)
+		deeds = deeds[1:]
+	}
+	return deeds
 }
 
-// ending tells how a message ended, or what it waits for.
-func (a *away) ending(m *remote.Message) {
+// ended tells how a message ended, or when it goes on.
+func (a *away) ended(m *remote.Message) {
 	if m.FinishedAt != nil {
 		text := string(m.Stage)
 		switch {
@@ -178,6 +204,10 @@ func (a *away) ending(m *remote.Message) {
 	} else if m.NextAttemptAt != nil {
 		a.print("%s  next attempt", moment(m.NextAttemptAt))
 	}
+}
+
+// outlook tells what a message waits for, and how often it was replayed.
+func (a *away) outlook(m *remote.Message) {
 	if m.WaitsFor != "" {
 		a.print("It waits for: %s", plain(m.WaitsFor))
 	}
@@ -187,20 +217,8 @@ func (a *away) ending(m *remote.Message) {
 	if m.ExpectedAt != nil && !m.Stage.Final() {
 		a.print("It is expected at %s.", moment(m.ExpectedAt))
 	}
-	a.replays(m)
-}
-
-// replays tells how often the message was replayed, and of the last time that was asked for.
-func (a *away) replays(m *remote.Message) {
 	if m.Replays > 0 {
 		a.print("Replayed: %s.", number(m.Replays, "time"))
-	}
-	if m.ReplayAskedAt != nil {
-		how := ""
-		if m.ReplayForced {
-			how = ", by force"
-		}
-		a.print("A replay was asked for at %s last%s.", moment(m.ReplayAskedAt), how)
 	}
 	if m.ReplayRefused != "" {
 		a.print("The last replay was refused: %s", plain(m.ReplayRefused))
