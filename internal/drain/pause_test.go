@@ -292,6 +292,48 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	})
 }
 
+// A process takes the lane on news from before a resumption that an earlier holder has seen.
+// Acted upon, they would have tail say that nothing goes on until somebody touches the lane;
+// and this process does not live to correct that.
+func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.pause("a", time.Time{})
+		w.post("b", "b")
+		answers := lateAnswer{late: make(chan time.Duration, 1), asked: make(chan struct{})}
+		late := w.start(func(c *drain.Config) {
+			answers.Table = c.Store.Table
+			c.Store.Table = answers
+		})
+		answers.late <- time.Minute
+		late.Wake(0)
+		<-answers.asked
+		meanwhile := w.start()
+		meanwhile.Wake(0)
+		w.settled(10 * time.Second)
+		w.resume(meanwhile, "a")
+		time.Sleep(5 * time.Second)
+		meanwhile.close(t)
+		if c := w.control(); c.Touched() || c.Tail.Open {
+			t.Fatalf("%+v", c)
+		}
+		w.post("a", "a")
+		w.cms.set(takes(time.Hour, 200)) // it gets no further
+		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.Open && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		for range 500 {
+			time.Sleep(time.Millisecond)
+			if c := w.control(); !c.Work(time.Now()) {
+				t.Fatalf("as tail says, there is nothing to do: %+v", c.Tail)
+			}
+		}
+		late.kill()
+		w.cms.set(takes(time.Millisecond, 200))
+		w.start().Wake(0)
+		w.settled(time.Minute)
+	})
+}
+
 func TestResume_TriesTheCMSAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start(func(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Hour, Max: time.Hour} })
