@@ -262,6 +262,8 @@ func TestStatus(t *testing.T) {
 	f.run("status", "AQ6").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by force\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answers("GET /api/messages/AQ7", 200, strings.NewReplacer(`"stage":"dead"`, `"stage":"retrying"`, `"finishedAt":`, `"nextAttemptAt":`).Replace(strings.TrimSuffix(story1, "}"))+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z"}`)
 	f.run("status", "AQ7").is(t, exitDone, "12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
+	f.answers("GET /api/messages/AQ8", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:57Z","replayForced":true,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
+	f.run("status", "AQ8").is(t, exitDone, "more\n2026-01-08 12:00:58Z  corrected, by force: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
 	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")

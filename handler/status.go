@@ -165,18 +165,23 @@ type deed struct {
 // deedsOf gives what is known of that, in order: the last correction, and the last replay,
 // unless it came with that correction.
 func deedsOf(m *remote.Message) (deeds []deed) {
-	if m.Edited != nil {
-		deeds = append(deeds, deed{m.Edited.At, "corrected" + colon(m.Edited.Note)})
+	asked, force := m.ReplayAskedAt, ""
+	if m.ReplayForced {
+		force = ", by force"
 	}
-	if asked := m.ReplayAskedAt; asked != nil && (m.Edited == nil || m.Edited.At.Before(*asked)) {
+	if m.Edited != nil {
+		text := "corrected"
+		if asked == nil || !m.Edited.At.Before(*asked) { // it was that replay
+			text, asked = text+force, nil
+		}
+		deeds = append(deeds, deed{m.Edited.At, text + colon(m.Edited.Note)})
+	}
+	if asked != nil {
 		text := "replayed"
 		if m.Stage == weir.Dead && m.FinishedAt != nil && m.FinishedAt.Before(*asked) {
 			text = "replay asked for"
 		}
-		if m.ReplayForced {
-			text += ", by force"
-		}
-		deeds = append(deeds, deed{*asked, text})
+		deeds = append(deeds, deed{*asked, text + force})
 	}
 	return deeds
 }
