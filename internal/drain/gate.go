@@ -31,6 +31,7 @@ type gate struct {
 	verdicts   int             // answers that judged a message
 	blamed     map[int64]int   // by message: verdicts when it last found the CMS unavailable
 	avoid      map[string]bool // key hashes probed since the last verdict: others have their turn
+	delivered  int64           // of the lane, when this process left it
 }
 
 // maxBlamed bounds what a gate remembers of messages; past it, it begins to learn anew.
@@ -47,10 +48,20 @@ func newGate(b Backoff, settle time.Duration) *gate {
 func (g *gate) adopt(t lane.Tail) {
 	g.settleUntil, g.settleTail = later(g.settleUntil, t.SettleUntil), later(g.settleTail, t.SettleUntil)
 	g.pausedUntil, g.reason, g.pauses = t.PausedUntil, t.PauseReason, int(t.Pauses)
+	if t.Counts.Delivered > g.delivered {
+		g.judged() // while another had the lane: what failed here before is old
+	}
 	if len(g.blamed) > maxBlamed {
 		clear(g.blamed)
 	}
 }
+
+// leave notes how the process leaves the lane.
+func (g *gate) leave(t lane.Tail) { g.delivered = t.Counts.Delivered }
+
+// withdrawn notes that a message is not tried any more: it may have been all that failed of
+// its key, and speaks for the CMS's failing no longer.
+func (g *gate) withdrawn(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
 // opensAt is the moment before which nothing is sent.
 func (g *gate) opensAt() time.Time {
@@ -99,12 +110,17 @@ func (g *gate) unanswered(now time.Time) {
 
 // verdict notes that the CMS works: it has judged a message.
 func (g *gate) verdict(e *lane.Entry) {
+	g.judged()
+	g.pauses, g.pausedUntil, g.reason = 0, time.Time{}, ""
+	delete(g.blamed, e.Seq())
+}
+
+// judged begins to learn anew which failures belong together.
+func (g *gate) judged() {
 	g.verdicts++
 	g.streak = 0
-	g.pauses, g.pausedUntil, g.reason = 0, time.Time{}, ""
 	clear(g.streakKeys)
 	clear(g.avoid)
-	delete(g.blamed, e.Seq())
 }
 
 // resume lets the lane probe at once: somebody says that the CMS is there again.

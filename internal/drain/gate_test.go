@@ -79,6 +79,39 @@ func TestGate_Judge(t *testing.T) {
 			}
 		}
 	})
+	t.Run("FailuresBeforeAnotherHoldersDeliveriesAreOld", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		for i := range 4 {
+			g.judge(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
+		}
+		g.leave(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		if got := g.judge(entry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
+			t.Fatalf("the fifth in a row, nobody having had the lane between: %s", got)
+		}
+		g.leave(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 9}})
+		for range 2 {
+			if got := g.judge(entry(9, "z"), flaky, noon); got != weir.OutcomeRetry {
+				t.Errorf("after another holder's deliveries: %s", got)
+			}
+		}
+	})
+	t.Run("WhatWasCancelledSpeaksForNothing", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for i := range 3 {
+			for range 2 {
+				g.judge(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
+			}
+		}
+		g.withdrawn(entry(0, "k0"))
+		if got := g.judge(entry(1, "k1"), flaky, noon); got != weir.OutcomeRetry {
+			t.Errorf("two keys are left, and it is %s", got)
+		}
+	})
 	t.Run("ARequestThatCannotBeBuiltIsNoVerdict", func(t *testing.T) {
 		t.Parallel()
 		g := newTestGate()

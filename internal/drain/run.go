@@ -88,7 +88,9 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error 
 		t.watched, t.nonce = r.watched, tail.Nonce
 		err = r.drain(ctx)
 	}
-	return errors.Join(err, r.close(ctx, stopCommits))
+	err = errors.Join(err, r.close(ctx, stopCommits))
+	t.gate.leave(writer.Tail())
+	return err
 }
 
 // wrote passes on what a commit has brought about.

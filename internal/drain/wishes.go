@@ -175,6 +175,7 @@ func (r *run) grantCancel(ctx context.Context, w lane.Wish, ch *lane.Change) err
 	if !waits {
 		return nil
 	}
+	r.gate.withdrawn(e)
 	at := r.finishedAt()
 	r.finished(e, weir.Cancelled, at)
 	return ch.Finish(e, weir.Cancelled, at)

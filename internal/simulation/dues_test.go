@@ -333,8 +333,8 @@ const recovered = 2*time.Minute + 30*time.Second
 const heard = 65 * time.Second
 
 // punctuality is how late that may be: a request's way to the CMS, and where messages
-// supersede, some reads of storage before it.
-const punctuality = 30 * time.Millisecond
+// supersede, some reads of storage and a commit before it, of up to 6 ms each.
+const punctuality = 40 * time.Millisecond
 
 // punctual holds that what falls due long after the faults is sent at its moment, by the
 // clock of whoever sends it, where its lane has nothing else to do.
