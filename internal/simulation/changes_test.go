@@ -100,12 +100,13 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 func (w *world) cancel(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.below("cancel to "+name, len(w.slots))].now()
+		asked := time.Now()
 		st, err := ask(ctx, p, "cancel "+name, func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
 		w.trace.add("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
 		if err == nil {
 			p.look(id.Lane)
 		}
-		if w.check.cancelAnswered(id, st, err) {
+		if w.check.cancelAnswered(id, asked, st, err) {
 			return
 		}
 		time.Sleep(w.dice.between("cancel again "+name, 200*time.Millisecond, 3*time.Second))

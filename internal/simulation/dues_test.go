@@ -166,8 +166,9 @@ func (c *checker) known(id weir.ID) *filed {
 	return nil
 }
 
-// cancelAnswered takes in what was answered to a cancel, and says whether that is an end.
-func (c *checker) cancelAnswered(id weir.ID, st weir.Status, err error) bool {
+// cancelAnswered takes in what was answered to a cancel, and says whether that is an end. Too
+// late it may have been when it was asked, for a message that was replayed since.
+func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.known(id)
@@ -179,7 +180,7 @@ func (c *checker) cancelAnswered(id weir.ID, st weir.Status, err error) bool {
 		c.failed("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
 	case err == nil && !f.asked:
 		c.failed("cancelled", "to cancel seq %d of lane %d was answered with %s, and nothing was asked in storage", id.Seq, id.Lane, st.Stage)
-	case weir.KindOf(err) == weir.Conflict && !stage.Final():
+	case weir.KindOf(err) == weir.Conflict && !stage.Final() && f.revived.Before(asked):
 		c.failed("cancelled", "seq %d of lane %d was too late to be cancelled, and is %s", id.Seq, id.Lane, stage)
 	}
 	f.answered = f.answered || err == nil

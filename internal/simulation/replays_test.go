@@ -22,6 +22,7 @@ import (
 type replaying struct {
 	wishes   map[string]bool // rows of those that wait in storage: is it to be done in any case?
 	replays  int
+	revived  time.Time // when it was taken back last
 	base     int       // attempts before the last one
 	edited   string    // what is sent in place of what was submitted; "" = that
 	editions int       // how often that was changed
@@ -183,7 +184,7 @@ func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any
 	case o != nil && !f.force():
 		c.failed("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key, o.id.Seq)
 	}
-	f.replays, f.base = int(n), int(base)
+	f.replays, f.base, f.revived = int(n), int(base), time.Now()
 	if v["EditedAt"] == nil {
 		return
 	}
