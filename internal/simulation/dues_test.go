@@ -333,9 +333,9 @@ const recovered = 2*time.Minute + 30*time.Second
 // heard is the time from which every live instance knows of a message: its next sweep.
 const heard = 65 * time.Second
 
-// punctuality is how late that may be: a request's way to the CMS, and where messages
-// supersede, some reads of storage and a commit before it, of up to 6 ms each.
-const punctuality = 40 * time.Millisecond
+// punctuality is how late that may be: a request's way to the CMS, and some reads of storage
+// before it. Where messages supersede there may be a read and a commit more, of up to 6 ms each.
+const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
 // punctual holds that what falls due long after the faults is sent at its moment, by the
 // clock of whoever sends it, where its lane has nothing else to do.
@@ -348,7 +348,11 @@ func (c *checker) punctual(l *laneState, f *filed, r *request) {
 		return
 	}
 	c.counts.Punctual++
-	if late := r.p.now().Sub(f.due); late > punctuality {
+	most := punctuality
+	if f.edit {
+		most = superseding
+	}
+	if late := r.p.now().Sub(f.due); late > most {
 		c.failed("late", "%s sent seq %d of lane %d %s after it was due", r.p.name, f.id.Seq, f.id.Lane, late)
 	}
 }
