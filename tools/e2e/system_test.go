@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +26,7 @@ import (
 	"weir/internal/openapi/openapitest"
 	"weir/tools/azurite"
 	"weir/tools/cms/server"
+	"weir/tools/freeport"
 )
 
 // built is where TestMain puts the programs.
@@ -192,13 +193,11 @@ func write(t *testing.T, path, data string, mode os.FileMode) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Pick()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }
 
 // start runs one of the built programs until the test's end.

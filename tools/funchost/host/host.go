@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/storage/azure"
+	"weir/tools/freeport"
 )
 
 // Config says what to run and how.
@@ -190,7 +191,7 @@ func (h *Host) fail(err error) {
 
 // addInstance starts one more handler and its queue listeners.
 func (h *Host) addInstance() (*instance, error) {
-	port, err := freePort()
+	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
@@ -217,14 +218,6 @@ func (h *Host) addInstance() (*instance, error) {
 		h.work.Go(l.run)
 	}
 	return i, nil
-}
-
-func freePort() (int, error) {
-	socket, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a port for the handler: %w", err)
-	}
-	return socket.Addr().(*net.TCPAddr).Port, socket.Close()
 }
 
 // all gives every instance there has been.

@@ -1,0 +1,28 @@
+package freeport_test
+
+import (
+	"net"
+	"testing"
+
+	"weir/tools/freeport"
+)
+
+func TestPick(t *testing.T) {
+	t.Parallel()
+	var held []net.Listener
+	taken := map[int]bool{}
+	for range 200 {
+		port, err := freeport.Pick()
+		if err != nil || port < 20000 || port > 32767 || taken[port] {
+			t.Fatalf("%d, taken %v: %v", port, taken[port], err)
+		}
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			continue // somebody else was faster
+		}
+		held, taken[port] = append(held, l), true
+	}
+	for _, l := range held {
+		l.Close()
+	}
+}
