@@ -223,7 +223,7 @@ func TestAway_Usage(t *testing.T) {
 func TestAway_Help(t *testing.T) {
 	t.Parallel()
 	f := newFarWeir(t)
-	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "pause", "resume", "pauses"} {
+	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "cancel", "pause", "resume", "pauses"} {
 		if d := f.run(strings.Fields(command + " --help")...); d.code != exitDone || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
 			t.Errorf("%s: %+v", command, d)
 		}

@@ -28,6 +28,11 @@ func (o *operator) bulk() {
 	}))
 }
 
+// cancellations adds the address that cancels many waiting messages.
+func (o *operator) cancellations() {
+	o.write("/api/cancellations", "POST", &write.Cancellations{Log: o.store, Caller: caller{o.drainer, o.bell}, Lanes: o.settings.Lanes, Now: time.Now, Logger: o.log})
+}
+
 func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Runner {
 	return replay.New(replay.Config{
 		Store: store, Log: replayLog{store}, Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease),

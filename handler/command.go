@@ -29,7 +29,7 @@ const rootHelp = `Weir's handler levels writes to a CMS. Without a command it se
 which tells it a port by FUNCTIONS_CUSTOMHANDLER_PORT.
 
 check, drain, lanes and poll work on storage, and read the same settings: the environment and
-weir.yaml (WEIR_CONFIG). dead, pause, pauses, resume, send, status and tail speak to a Weir
+weir.yaml (WEIR_CONFIG). cancel, dead, pause, pauses, resume, send, status and tail speak to a Weir
 over HTTP, and need only its address (WEIR_URL, --url) and a function key (WEIR_CODE, --code).
 
 Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; and of those that
@@ -113,7 +113,7 @@ func (s *shell) root() *cobra.Command {
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
 	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand(),
-		s.sendCommand(), s.statusCommand(), s.tailCommand(), s.deadCommand(), s.pauseCommand(), s.resumeCommand(), s.pausesCommand())
+		s.sendCommand(), s.statusCommand(), s.tailCommand(), s.deadCommand(), s.cancelCommand(), s.pauseCommand(), s.resumeCommand(), s.pausesCommand())
 	return root
 }
 

@@ -39,6 +39,7 @@ func (o *operator) routes() {
 	o.pauses()
 	o.replays()
 	o.bulk()
+	o.cancellations()
 	o.reads()
 	o.dashboard()
 	o.view("/api/history", &view.History{Source: o.keeper, Lanes: o.settings.Lanes, Logger: o.log})

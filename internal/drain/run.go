@@ -47,6 +47,7 @@ type run struct {
 	watchedFrom int64    // see lane.Tail
 	former      string   // the nonce of the holder before this one
 	unused      []string // blobs of bodies that were edited anew
+	unwanted    unwanted // of the page of wishes that is being granted
 
 	placed time.Time // see lane.Tail
 	taken  int64     // see lane.Tail

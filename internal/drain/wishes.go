@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"weir/internal/lane"
@@ -111,6 +112,9 @@ func (r *run) grantWishes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if r.unwanted, err = r.readUnwanted(ctx, wishes); err != nil {
+			return err
+		}
 		for _, w := range wishes {
 			if err := r.grant(ctx, w); err != nil {
 				return err
@@ -138,7 +142,7 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	var err error
 	switch w.Kind {
 	case lane.WishCancel:
-		err = r.grantCancel(ctx, w, ch)
+		err = r.grantCancel(w, ch)
 	case lane.WishReplay:
 		err = r.grantReplay(ctx, w, ch)
 	case lane.WishResume:
@@ -155,22 +159,59 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 	return nil
 }
 
+// unwanted are the messages that one page of wishes is to cancel, and the first rows of the
+// lines in which they stand, as storage has them before any of these wishes is granted.
+// Thousands may be cancelled at a time while nothing is sent: they are read side by side.
+type unwanted struct {
+	messages map[int64]*lane.Entry
+	lines    map[string][]lane.Held // by block; shortened as messages are withdrawn
+}
+
+// readUnwanted reads the messages that wishes are to cancel.
+func (r *run) readUnwanted(ctx context.Context, wishes []lane.Wish) (unwanted, error) {
+	entries, lines := make([]*lane.Entry, len(wishes)), make([][]lane.Held, len(wishes))
+	err := lane.Each(len(wishes), func(i int) (err error) {
+		w := wishes[i]
+		if w.Kind != lane.WishCancel || w.Done {
+			return nil
+		}
+		entries[i], err = r.Store.ReadMessage(ctx, r.lane, w.Seq)
+		if storage.Is(err, storage.NotFound) {
+			return nil // final for so long that retention has removed it
+		}
+		return err
+	})
+	if err != nil {
+		return unwanted{}, err
+	}
+	u := unwanted{messages: map[int64]*lane.Entry{}, lines: map[string][]lane.Held{}}
+	var blocks []string
+	for i, e := range entries {
+		if e == nil {
+			continue
+		}
+		u.messages[wishes[i].Seq] = e
+		if b := r.blockOf(e); e.Held && b != nil && !slices.Contains(blocks, b.ID) {
+			blocks = append(blocks, b.ID)
+		}
+	}
+	err = lane.Each(len(blocks), func(i int) (err error) {
+		lines[i], err = r.Store.Held(ctx, r.lane, blocks[i], wishPage+1)
+		return err
+	})
+	for i, id := range blocks {
+		u.lines[id] = lines[i]
+	}
+	return u, err
+}
+
 // grantCancel cancels a message that is not final yet.
-func (r *run) grantCancel(ctx context.Context, w lane.Wish, ch *lane.Change) error {
-	if w.Done {
+func (r *run) grantCancel(w lane.Wish, ch *lane.Change) error {
+	e := r.unwanted.messages[w.Seq]
+	if e == nil {
 		return nil
 	}
-	e, err := r.Store.ReadMessage(ctx, r.lane, w.Seq)
-	if storage.Is(err, storage.NotFound) { // final for so long that retention was here
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	waits, err := r.withdraw(ctx, e, ch)
-	if err != nil {
-		return err
-	}
+	waits := r.withdraw(e, ch)
 	r.log.Info("drain: cancel asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
 	if !waits {
 		return nil
@@ -188,43 +229,46 @@ func outcomeOf(granted bool) string {
 	return "refused"
 }
 
-// withdraw takes a message out of the window or out of its block's line, and says whether
+// withdraw takes a message out of the window or out of its block's line, and reports whether
 // it was still waiting.
-func (r *run) withdraw(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
+func (r *run) withdraw(e *lane.Entry, ch *lane.Change) bool {
 	switch {
 	case e.Stage.Final() || e.Stage == weir.Scheduled:
-		return false, nil
+		return false
 	case e.Held:
-		return r.withdrawHeld(ctx, e, ch)
+		return r.withdrawHeld(e, ch)
 	case e.Seq() >= r.window.nextRead:
 		r.window.skip(e.Seq())
-		return true, nil
+		return true
 	}
-	return r.window.removeSeq(e.Seq()), nil
+	return r.window.removeSeq(e.Seq())
 }
 
-// withdrawHeld takes a message out of its block's line. Only where it was the one that the
+// blockOf returns the block in whose line a held message stands.
+func (r *run) blockOf(e *lane.Entry) *lane.Block {
+	if b := r.blocks[e.Block()]; b != nil {
+		return b
+	}
+	return r.blocks[e.KeyHash()] // it came to stand behind others of its key
+}
+
+// withdrawHeld takes a message out of its block's line. Only if it was the one that the
 // block waits for may the others go before that time.
-func (r *run) withdrawHeld(ctx context.Context, e *lane.Entry, ch *lane.Change) (bool, error) {
-	b := r.blocks[e.Block()]
+func (r *run) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
+	b := r.blockOf(e)
 	if b == nil {
-		b = r.blocks[e.KeyHash()] // it came to stand behind others of its key
+		return false
 	}
-	if b == nil {
-		return false, nil
-	}
-	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
-	if err != nil {
-		return false, err
-	}
-	next, waitedFor := b.Next, line[0].Seq == e.Seq()
+	line := r.unwanted.lines[b.ID]
+	next, waitedFor := b.Next, len(line) > 0 && line[0].Seq == e.Seq()
 	if e.Message.Supersede { // then it is not always the first that is tried
 		waitedFor = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
+	r.unwanted.lines[b.ID] = slices.DeleteFunc(line, func(h lane.Held) bool { return h.Seq == e.Seq() })
 	r.unhold(b, ch, e.Line())
 	if !waitedFor && b.Held > 0 {
 		b.Next = next
 		ch.Block(*b)
 	}
-	return true, nil
+	return true
 }

@@ -88,7 +88,12 @@ func (c *Change) Grant(w Wish) {
 // time: the Status then says where it stands at the moment. Conflict: it is final.
 // Unavailable: it may or may not have been asked.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
-	nonce, wished := newNonce(), false
+	return s.cancel(ctx, id, newNonce())
+}
+
+// cancel is Cancel with the nonce by which it knows a cancellation of its own again.
+func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
+	wished := false
 	var st weir.Status
 	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status

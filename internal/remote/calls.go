@@ -83,6 +83,16 @@ func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
 	return get[Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
 }
 
+// Cancel stops a message from being delivered.
+func (c *Client) Cancel(ctx context.Context, id string) (Answer[Message], error) {
+	return read[Message](ctx, c, request{method: http.MethodPost, path: message(id) + "/cancel"})
+}
+
+// CancelMany cancels, or counts, the waiting messages of a filter, from r.Continue on.
+func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
+	return post[Cancelled](ctx, c, "/cancellations", r)
+}
+
 // Pauses lists what is paused.
 func (c *Client) Pauses(ctx context.Context) (Answer[PauseList], error) {
 	return get[PauseList](ctx, c, "/pauses", nil)

@@ -87,6 +87,37 @@ type Job struct {
 	StopReason string `json:"stopReason"`
 }
 
+// WaitingFilter selects messages that wait. It needs a condition, or All.
+type WaitingFilter struct {
+	All       bool       `json:"all,omitempty"`
+	Key       *string    `json:"key,omitempty"`
+	KeyPrefix string     `json:"keyPrefix,omitempty"`
+	Contract  string     `json:"contract,omitempty"`
+	Stage     string     `json:"stage,omitempty"`
+	Lane      *int       `json:"lane,omitempty"`
+	From      *time.Time `json:"from,omitempty"`
+	To        *time.Time `json:"to,omitempty"`
+}
+
+// Cancellation asks for messages to be cancelled.
+type Cancellation struct {
+	Filter   WaitingFilter `json:"filter"`
+	DryRun   bool          `json:"dryRun,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Continue string        `json:"continue,omitempty"`
+}
+
+// Cancelled counts the messages of a cancellation.
+type Cancelled struct {
+	Selected  int       `json:"selected"`
+	Cancelled int       `json:"cancelled"` // scheduled ones
+	Asked     int       `json:"asked"`     // left to their lanes' holders
+	TooLate   int       `json:"tooLate"`
+	To        time.Time `json:"to"`
+	Complete  bool      `json:"complete"`
+	Continue  string    `json:"continue,omitempty"`
+}
+
 // Target says what is paused or resumed: exactly one of them.
 type Target struct {
 	All  bool    `json:"all,omitempty"`

@@ -1,0 +1,194 @@
+package write
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelMany.
+type ManyCanceller interface {
+	CancelMany(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPlace, limit int, dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error)
+}
+
+// Cancellations serves POST /api/cancellations. All fields are needed.
+type Cancellations struct {
+	Log    ManyCanceller
+	Caller Caller
+	Lanes  int
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+const (
+	// maxCancelled is the number of messages that one request looks at: as many as fit into
+	// maxCancelTime at 10 ms a storage operation, with room.
+	maxCancelled = 20_000
+	// maxCancelTime ends a request early, far below the host's limit of 230 s for an answer.
+	maxCancelTime = 20 * time.Second
+)
+
+// cancellationsRequest is the body of a request. The filter needs a condition, so that an
+// empty object, or a script whose variable was empty, does not cancel everything.
+type cancellationsRequest struct {
+	Filter struct {
+		All       bool       `json:"all"`
+		Key       *string    `json:"key"`
+		KeyPrefix *string    `json:"keyPrefix"`
+		Contract  *string    `json:"contract"`
+		Stage     *string    `json:"stage"`
+		Lane      *int       `json:"lane"`
+		From      *time.Time `json:"from"`
+		To        *time.Time `json:"to"`
+	} `json:"filter"`
+	DryRun   bool   `json:"dryRun"`
+	Reason   string `json:"reason"`
+	Continue string `json:"continue"`
+}
+
+// cancellationsAnswer counts the messages of one request.
+type cancellationsAnswer struct {
+	Selected  int64     `json:"selected"`
+	Cancelled int64     `json:"cancelled"`
+	Asked     int64     `json:"asked"`
+	TooLate   int64     `json:"tooLate"`
+	To        time.Time `json:"to"`
+	Complete  bool      `json:"complete"`
+	Continue  string    `json:"continue,omitempty"`
+}
+
+// continuation is the content of the field continue.
+type continuation struct {
+	lane.WaitingPlace
+	To time.Time `json:"t"`
+}
+
+// ServeHTTP implements http.Handler. 200: counted. 202: the stages of the messages tell.
+func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := f.serve(w, r); err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+	}
+}
+
+func (f *Cancellations) serve(w http.ResponseWriter, r *http.Request) error {
+	var in cancellationsRequest
+	if err := httpio.ReadJSON(w, r, &in); err != nil {
+		return err
+	}
+	filter, from, err := in.read(f.Lanes, f.Now())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), maxCancelTime)
+	defer cancel()
+	counts, at, complete, err := f.Log.CancelMany(ctx, filter, from, maxCancelled, in.DryRun)
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		err = nil // the time is used up: the caller goes on from where this stands
+	}
+	for _, number := range counts.Lanes {
+		f.Caller.Call(number)
+	}
+	f.Logger.Info("write: bulk cancel", "invocation_id", httpio.InvocationID(r), "lane", counts.Lanes, "key", filter.Key+filter.KeyPrefix,
+		"outcome", fmt.Sprintf("%d selected, %d cancelled, %d asked, %d too late", counts.Selected, counts.Cancelled, counts.Asked, counts.TooLate),
+		"reason", strings.TrimSpace(in.Reason), "err", err)
+	if err != nil {
+		return err
+	}
+	out := cancellationsAnswer{counts.Selected, counts.Cancelled, counts.Asked, counts.TooLate, filter.To, complete, ""}
+	if !complete {
+		out.Continue = writeContinuation(continuation{at, filter.To})
+	}
+	status := http.StatusAccepted
+	if in.DryRun {
+		status = http.StatusOK
+	}
+	httpio.WriteJSON(w, status, out)
+	return nil
+}
+
+// read checks a request, and returns its filter and the place to go on from.
+func (in *cancellationsRequest) read(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPlace, error) {
+	var c continuation
+	f := lane.WaitingFilter{Key: given(in.Filter.Key), KeyPrefix: given(in.Filter.KeyPrefix), Contract: given(in.Filter.Contract),
+		Stage: weir.Stage(given(in.Filter.Stage)), Lane: in.Filter.Lane, From: given(in.Filter.From).UTC(), To: given(in.Filter.To).UTC()}
+	if err := in.check(f, lanes); err != nil {
+		return f, c.WaitingPlace, err
+	}
+	if in.Continue != "" {
+		var err error
+		if c, err = readContinuation(in.Continue); err != nil {
+			return f, c.WaitingPlace, err
+		}
+		if f.To.IsZero() {
+			f.To = c.To
+		}
+	}
+	if f.To.IsZero() {
+		f.To = now.UTC() // what is accepted from here on was not meant, and would keep the walk from ending
+	}
+	return f, c.WaitingPlace, nil
+}
+
+var waitingStages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying}
+
+func (in *cancellationsRequest) check(f lane.WaitingFilter, lanes int) error {
+	conditions := 0
+	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.keyPrefix": in.Filter.KeyPrefix, "filter.contract": in.Filter.Contract, "filter.stage": in.Filter.Stage} {
+		switch {
+		case text == nil:
+			continue
+		case *text == "":
+			return invalid(path, "is empty: leave it out if it is not to matter")
+		case len(*text) > maxKey:
+			return invalid(path, fmt.Sprintf("has more than %d bytes", maxKey))
+		}
+		conditions++
+	}
+	if in.Filter.Lane != nil || in.Filter.From != nil || in.Filter.To != nil {
+		conditions++
+	}
+	switch {
+	case conditions == 0 && !in.Filter.All:
+		return invalid("filter", `needs a condition, or "all": true to cancel everything that waits`)
+	case conditions > 0 && in.Filter.All:
+		return invalid("filter.all", "goes with no other condition")
+	case f.Key != "" && f.KeyPrefix != "":
+		return invalid("filter.keyPrefix", "goes with no key: give one of the two")
+	case f.Stage != "" && !slices.Contains(waitingStages, f.Stage):
+		return invalid("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
+	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
+		return invalid("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
+	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
+		return invalid("filter.to", "is not later than filter.from")
+	case utf8.RuneCountInString(in.Reason) > weir.MaxReason:
+		return invalid("reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
+	}
+	return nil
+}
+
+func writeContinuation(c continuation) string {
+	data, _ := json.Marshal(c) // numbers, a row's key and a moment within JSON's years
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func readContinuation(token string) (c continuation, err error) {
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil || !c.Valid() || c.To.IsZero() {
+		return c, invalid("continue", "is none that an answer to the same filter had")
+	}
+	return c, nil
+}

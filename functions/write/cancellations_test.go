@@ -1,0 +1,117 @@
+package write_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/write"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// waiting is a log in which a walk needs two steps.
+type waiting struct {
+	pauses
+	filters []lane.WaitingFilter
+	places  []lane.WaitingPlace
+	dry     []bool
+	err     error
+}
+
+func (f *waiting) CancelMany(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPlace, _ int, dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error) {
+	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
+	return lane.Cancelled{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}}, lane.WaitingPlace{Lane: from.Lane + 1}, from.Lane == 1, f.err
+}
+
+func (f *waiting) ask(body string) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequest(http.MethodPost, "/api/cancellations", strings.NewReader(body)), httptest.NewRecorder()
+	r.Header.Set("Content-Type", "application/json")
+	(&write.Cancellations{Log: f, Caller: f, Lanes: 3, Now: now, Logger: quiet}).ServeHTTP(w, r)
+	return w
+}
+
+func TestCancellations(t *testing.T) {
+	t.Parallel()
+	number, from := 2, time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		want   lane.WaitingFilter
+		path   string // of the problem
+	}{
+		"All":             {`{"filter":{"all":true}}`, 202, lane.WaitingFilter{To: now()}, ""},
+		"Key":             {`{"filter":{"key":"/a"}}`, 202, lane.WaitingFilter{Key: "/a", To: now()}, ""},
+		"Everything":      {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, lane.WaitingFilter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
+		"DryRun":          {`{"filter":{"key":"/a"},"dryRun":true}`, 200, lane.WaitingFilter{Key: "/a", To: now()}, ""},
+		"NoFilter":        {`{}`, 422, lane.WaitingFilter{}, "filter"},
+		"NoCondition":     {`{"filter":{}}`, 422, lane.WaitingFilter{}, "filter"},
+		"AllAndMore":      {`{"filter":{"all":true,"key":"/a"}}`, 422, lane.WaitingFilter{}, "filter.all"},
+		"EmptyPrefix":     {`{"filter":{"keyPrefix":""}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
+		"KeyAndPrefix":    {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
+		"StageOfTheDead":  {`{"filter":{"stage":"dead"}}`, 422, lane.WaitingFilter{}, "filter.stage"},
+		"NoSuchLane":      {`{"filter":{"lane":3}}`, 422, lane.WaitingFilter{}, "filter.lane"},
+		"ToBeforeFrom":    {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422, lane.WaitingFilter{}, "filter.to"},
+		"LongReason":      {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, lane.WaitingFilter{}, "reason"},
+		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, lane.WaitingFilter{}, "continue"},
+		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, lane.WaitingFilter{}, "continue"},
+		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, lane.WaitingFilter{}, "continue"},
+		"UnknownField":    {`{"filter":{"fingerprint":"0123456789ab"}}`, 400, lane.WaitingFilter{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &waiting{}
+			w := f.ask(c.body)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.path) {
+				t.Fatalf("got %d %s, want %d about %q", w.Code, w.Body, c.status, c.path)
+			}
+			if w.Code >= 400 {
+				if len(f.filters) != 0 {
+					t.Errorf("something was cancelled: %+v", f.filters)
+				}
+				return
+			}
+			got := f.filters[0]
+			if got.Lane != nil && c.want.Lane != nil && *got.Lane == *c.want.Lane {
+				got.Lane = c.want.Lane
+			}
+			if got != c.want || f.dry[0] != (w.Code == 200) || len(f.called) != 1 || f.called[0] != 2 {
+				t.Errorf("asked for %+v (dry run: %t), lanes %v were called; want %+v, lane 2", got, f.dry[0], f.called, c.want)
+			}
+		})
+	}
+}
+
+func TestCancellations_GoesOn(t *testing.T) {
+	t.Parallel()
+	f := &waiting{}
+	var first, second struct {
+		Selected, Cancelled, Asked, TooLate int
+		To                                  time.Time
+		Complete                            bool
+		Continue                            string
+	}
+	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"}}`).Body.Bytes(), &first); err != nil || first.Complete || first.Selected != 3 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"},"continue":"`+first.Continue+`"}`).Body.Bytes(), &second); err != nil || !second.Complete || second.Continue != "" {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	if f.places[1].Lane != 1 || !f.filters[1].To.Equal(now()) {
+		t.Errorf("went on at %+v with %+v, want lane 1 and the first request's moment", f.places[1], f.filters[1])
+	}
+}
+
+func TestCancellations_PassesErrorsOn(t *testing.T) {
+	t.Parallel()
+	for err, status := range map[error]int{&weir.Error{Kind: weir.Unavailable, Message: "no"}: 503, errors.New("odd"): 500} {
+		if w := (&waiting{err: err}).ask(`{"filter":{"all":true}}`); w.Code != status {
+			t.Errorf("got %d %s, want %d", w.Code, w.Body, status)
+		}
+	}
+}

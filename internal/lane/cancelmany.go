@@ -1,0 +1,259 @@
+package lane
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// WaitingFilter selects messages that are not final. A zero field selects all.
+type WaitingFilter struct {
+	Key       string
+	KeyPrefix string
+	Contract  string
+	Stage     weir.Stage // scheduled, queued or retrying
+	Lane      *int
+	From, To  time.Time // accepted at or after From, and before To
+}
+
+// lanes returns the lanes that can hold selected messages.
+func (f *WaitingFilter) lanes(n int) []int {
+	var lanes []int
+	for i := range n {
+		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || Of(f.Key, n) == i) {
+			lanes = append(lanes, i)
+		}
+	}
+	return lanes
+}
+
+// selects reports whether a message that waits is one of those.
+func (f *WaitingFilter) selects(e *Entry) bool {
+	m := &e.Message
+	switch {
+	case e.Stage.Final(),
+		f.Key != "" && m.Key != f.Key,
+		!strings.HasPrefix(m.Key, f.KeyPrefix),
+		f.Contract != "" && m.Contract != f.Contract,
+		f.Stage != "" && e.Stage != f.Stage,
+		m.AcceptedAt.Before(f.From),
+		!f.To.IsZero() && !m.AcceptedAt.Before(f.To):
+		return false
+	}
+	return true
+}
+
+// WaitingPlace is the point that a walk over waiting messages has reached. The zero value is
+// its beginning.
+type WaitingPlace struct {
+	Lane  int         `json:"l"` // index among the lanes that the filter selects
+	Part  waitingPart `json:"p"`
+	After string      `json:"a"` // the last row read of that part; "" = none
+}
+
+// Valid reports whether a place can have come from a walk.
+func (p WaitingPlace) Valid() bool {
+	prefix := map[waitingPart]string{partScheduled: prefixDue, partLog: prefixMessage, partHeld: prefixHeld}[p.Part]
+	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
+}
+
+// waitingPart is one of the three places in which a lane keeps messages that wait. A release
+// moves a message from the first to the last, a block from the second to the last: the walk
+// reads them in this order, and so overlooks none that moves meanwhile.
+type waitingPart int
+
+const (
+	partScheduled waitingPart = iota
+	partLog
+	partHeld
+	partEnd
+)
+
+// Cancelled counts the messages that CancelMany has selected.
+type Cancelled struct {
+	Selected  int64 // waiting and selected
+	Cancelled int64 // of those: scheduled, and cancelled on return
+	Asked     int64 // of those: the holder cancels them, unless it is sending them already
+	TooLate   int64 // of those: final by the time of the write
+	Lanes     []int // in which something was asked for, rising
+}
+
+// waitingPage is the number of rows that one step of the walk reads.
+const waitingPage = 500
+
+// CancelMany cancels all waiting messages that a filter selects, in steps: it returns the
+// place to go on from when limit messages were looked at or ctx ends, and done when none is
+// left. With dryRun it only counts. Calling it again from the same place is harmless.
+func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPlace, limit int, dryRun bool) (counts Cancelled, at WaitingPlace, done bool, err error) {
+	lanes := f.lanes(s.Lanes)
+	at = from
+	for looked := 0; at.Lane < len(lanes); {
+		if looked >= limit || ctx.Err() != nil {
+			return counts, at, false, nil
+		}
+		number := lanes[at.Lane]
+		entries, next, err := s.readWaiting(ctx, number, at)
+		if err == nil {
+			looked += len(entries)
+			entries = slices.DeleteFunc(entries, func(e *Entry) bool { return !f.selects(e) })
+			counts.Selected += int64(len(entries))
+			if !dryRun && len(entries) > 0 {
+				err = s.cancelEach(ctx, number, entries, &counts)
+			}
+		}
+		if err != nil {
+			return counts, at, false, unavailable("cancel", err)
+		}
+		at = next
+	}
+	return counts, at, true, nil
+}
+
+// readWaiting reads one page of messages at a place, and returns the place behind it.
+func (s *Store) readWaiting(ctx context.Context, lane int, at WaitingPlace) ([]*Entry, WaitingPlace, error) {
+	if at.Part == partLog {
+		return s.readWaitingLog(ctx, lane, at)
+	}
+	prefix := prefixDue
+	if at.Part == partHeld {
+		prefix = prefixHeld
+	}
+	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), prefix, at.After, standingColumns))
+	if err != nil {
+		return nil, at, err
+	}
+	var seqs []int64
+	for _, r := range page.Rows {
+		seq := heldFromRow(r).Seq
+		if at.Part == partScheduled {
+			d, err := parseDue(r.Key)
+			if err != nil {
+				return nil, at, err
+			}
+			seq = d.Seq
+		}
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	seqs = slices.Compact(seqs)
+	slices.Reverse(seqs)
+	entries, _, err := s.ReadMany(ctx, lane, seqs)
+	return entries, at.behind(page), err
+}
+
+// readWaitingLog reads one page of the log from the cursor on.
+func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPlace) ([]*Entry, WaitingPlace, error) {
+	behind := at.After
+	if behind == "" {
+		c, err := s.Control(ctx, lane)
+		if err != nil {
+			return nil, at, err
+		}
+		behind = messageKey(max(c.Tail.Cursor-1, 0))
+	}
+	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), prefixMessage, behind, pastColumns))
+	if err != nil {
+		return nil, at, err
+	}
+	entries, err := s.entriesFrom(ctx, lane, page.Rows)
+	// What is scheduled or held is read in its own part, and was or will be selected there.
+	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.Held || e.Stage == weir.Scheduled })
+	return entries, at.behind(page), err
+}
+
+func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
+	q := storage.Query{Partition: partition, From: prefix, To: after(prefix), Limit: waitingPage, Columns: columns}
+	if behind != "" {
+		q.From, q.After = "", behind
+	}
+	return q
+}
+
+// behind returns the place behind a page.
+func (p WaitingPlace) behind(page storage.Page) WaitingPlace {
+	if page.More || len(page.Rows) == waitingPage {
+		p.After = page.Rows[len(page.Rows)-1].Key
+		return p
+	}
+	if p.Part, p.After = p.Part+1, ""; p.Part == partEnd {
+		p = WaitingPlace{Lane: p.Lane + 1}
+	}
+	return p
+}
+
+// cancelEach asks for the cancellation of messages of one lane, many to a transaction.
+func (s *Store) cancelEach(ctx context.Context, lane int, entries []*Entry, counts *Cancelled) error {
+	if !slices.Contains(counts.Lanes, lane) {
+		counts.Lanes = append(counts.Lanes, lane)
+	}
+	for len(entries) > 0 {
+		nonce, at := newNonce(), s.Now().UTC().Truncate(time.Microsecond)
+		n, ops := s.cancelGroup(entries, at, nonce)
+		if err := s.cancelTogether(ctx, lane, entries[:n], ops, nonce, counts); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// cancelGroup returns the operations that cancel the first n messages in one transaction.
+func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []storage.Op) {
+	for _, e := range entries {
+		more := []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}
+		if e.Stage == weir.Scheduled {
+			more = cancelOps(e, at, nonce)
+		}
+		if len(ops)+len(more) >= storage.MaxOps { // head takes one
+			break
+		}
+		ops, n = append(ops, more...), n+1
+	}
+	return n, ops
+}
+
+// cancelTogether writes the cancellation of a group. If one of its messages has changed since it
+// was read, or the answer was lost, each is cancelled by itself.
+func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string, counts *Cancelled) error {
+	err := s.touched(ctx, lane, ops)
+	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
+		if err = s.again(ctx, err); err == nil { // an append came first
+			err = s.touched(ctx, lane, ops)
+		}
+	}
+	if err == nil {
+		for _, e := range group {
+			counts.add(e.Stage == weir.Scheduled)
+		}
+		if slices.ContainsFunc(group, func(e *Entry) bool { return e.Stage == weir.Scheduled && e.Message.Callback != "" }) && s.Mailer != nil {
+			s.Mailer.Nudge(lane)
+		}
+		return nil
+	}
+	for _, e := range group {
+		st, err := s.cancel(ctx, e.Message.ID, nonce)
+		switch weir.KindOf(err) {
+		case weir.Conflict, weir.NotFound:
+			counts.TooLate++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		counts.add(st.Stage == weir.Cancelled)
+	}
+	return nil
+}
+
+// add counts one message that was cancelled at once, or is to be cancelled by its holder.
+func (c *Cancelled) add(atOnce bool) {
+	if atOnce {
+		c.Cancelled++
+		return
+	}
+	c.Asked++
+}
