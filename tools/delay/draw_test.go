@@ -1,0 +1,119 @@
+package delay
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestConfig_DealsLogNormally(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	for seed := range uint64(3) {
+		c := Config{Median: Median, Sigma: Sigma, BusyShare: BusyShare, Seed: seed}
+		logs, busy, sum := make([]float64, n), 0, 0.0
+		for i := range logs {
+			f := c.deal(uint64(i))
+			logs[i] = math.Log(f.delay.Seconds() / Median.Seconds())
+			sum += logs[i] * logs[i]
+			if f.busy {
+				busy++
+			}
+		}
+		slices.Sort(logs)
+		for p, z := range map[float64]float64{0.1: -1.2816, 0.5: 0, 0.9: 1.2816, 0.99: 2.3263, 0.999: 3.0902} {
+			if got, want := logs[int(p*n)], z*Sigma; math.Abs(got-want) > 0.05 {
+				t.Errorf("seed %d: quantile %g of the logarithm is %.3f, want %.3f", seed, p, got, want)
+			}
+		}
+		if got := math.Sqrt(sum / n); math.Abs(got-Sigma) > 0.005 {
+			t.Errorf("seed %d: sigma is %.4f, want %g", seed, got, Sigma)
+		}
+		if want := BusyShare * n; math.Abs(float64(busy)-want) > 4*math.Sqrt(want) {
+			t.Errorf("seed %d: %d of %d are refused, want about %g", seed, busy, n, want)
+		}
+	}
+}
+
+func TestConfig_DealsBySeed(t *testing.T) {
+	t.Parallel()
+	one, other := Config{Median: Median, Sigma: Sigma}, Config{Median: Median, Sigma: Sigma, Seed: 1}
+	same := 0
+	for i := range uint64(100) {
+		if again := (Config{Median: Median, Sigma: Sigma}); one.deal(i) != again.deal(i) {
+			t.Errorf("request %d was dealt two fates", i)
+		}
+		if one.deal(i) == other.deal(i) {
+			same++
+		}
+	}
+	if same > 0 {
+		t.Errorf("two seeds dealt %d of 100 the same fate", same)
+	}
+}
+
+func TestConfig_DealsWithoutSpread(t *testing.T) {
+	t.Parallel()
+	if f := (Config{Median: time.Second}).deal(7); f != (fate{delay: time.Second}) {
+		t.Errorf("got %+v, want a second", f)
+	}
+	if f := (Config{BusyShare: 1}).deal(7); f != (fate{busy: true}) {
+		t.Errorf("got %+v, want a refusal without delay", f)
+	}
+}
+
+// answered is storage that takes a time of its own.
+type answered time.Duration
+
+func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(time.Duration(a))
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+}
+
+// TestFar_Delays holds each answer's moment against its fate, in virtual time.
+func TestFar_Delays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const own = 2 * time.Millisecond
+		f := &far{&Proxy{config: Config{Median: Median, Sigma: Sigma, BusyShare: 0.2}}, queue, answered(own)}
+		for i := range uint64(100) {
+			dealt, began := f.config.deal(i), time.Now()
+			resp, err := f.RoundTrip(newRequest(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := own + dealt.delay
+			if dealt.busy {
+				want = dealt.delay
+			}
+			if got := time.Since(began); got != want || (resp.StatusCode == http.StatusServiceUnavailable) != dealt.busy {
+				t.Errorf("request %d: %d after %s, want it after %s, refused %t", i, resp.StatusCode, got, want, dealt.busy)
+			}
+		}
+	})
+}
+
+func TestFar_CallerLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &far{&Proxy{config: Config{Median: time.Hour}}, blob, answered(0)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := f.RoundTrip(newRequest(ctx)); err == nil || time.Since(began) != time.Second {
+			t.Errorf("got %v after %s, want an error after 1s", err, time.Since(began))
+		}
+	})
+}
+
+func newRequest(ctx context.Context) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1/a", nil)
+	if err != nil {
+		panic(err)
+	}
+	return req
+}

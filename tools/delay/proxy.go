@@ -1,0 +1,251 @@
+package delay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// The services of an account.
+const (
+	blob  = "blob"
+	queue = "queue"
+	table = "table"
+)
+
+// endpoints are their names in a connection string.
+var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue, "TableEndpoint": table}
+
+// A storage account in the caller's region, as measured.
+const (
+	Median    = 10 * time.Millisecond
+	Sigma     = 0.45
+	BusyShare = 0.002
+)
+
+// Config says what stands behind the proxy and how far away it is. Zero is no distance at all.
+type Config struct {
+	Target    string        // connection string of what stands behind; its endpoints are http
+	Median    time.Duration // of the delay of answers, which is log-normal
+	Sigma     float64       // of the delay's logarithm
+	BusyShare float64       // of requests that get 503 ServerBusy, 0 to 1
+	BusyAfter bool          // and are done all the same; otherwise storage never sees them
+	Seed      uint64        // of delays and refusals
+}
+
+// Far is a storage account's distance in front of target.
+func Far(target string) Config {
+	return Config{Target: target, Median: Median, Sigma: Sigma, BusyShare: BusyShare}
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Median < 0:
+		return fmt.Errorf("median %s is negative", c.Median)
+	case c.Sigma < 0:
+		return fmt.Errorf("sigma %g is negative", c.Sigma)
+	case c.BusyShare < 0 || c.BusyShare > 1:
+		return fmt.Errorf("busy share %g is not between 0 and 1", c.BusyShare)
+	}
+	return nil
+}
+
+// Proxy stands in front of an account. Safe for concurrent use.
+type Proxy struct {
+	config    Config
+	transport *http.Transport   // to the account
+	addresses map[string]string // host:port of the account's endpoints → ours
+	servers   []*http.Server
+	serving   errgroup.Group
+	cut       context.CancelFunc // ends what is under way
+
+	number  atomic.Uint64 // of the next request
+	busy    atomic.Int64
+	hanging atomic.Int64
+	hang    atomic.Pointer[hang]
+}
+
+// Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the
+// proxy answers no more requests; Close ends it.
+func Start(ctx context.Context, c Config) (*Proxy, error) {
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	targets, err := readTargets(c.Target)
+	if err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	p := &Proxy{config: c, transport: newTransport(), addresses: map[string]string{}}
+	ctx, p.cut = context.WithCancel(ctx)
+	for service, target := range targets {
+		if err := p.listen(ctx, service, target); err != nil {
+			return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.Close())
+		}
+	}
+	return p, nil
+}
+
+// readTargets returns host:port of each service in a connection string.
+func readTargets(connection string) (map[string]string, error) {
+	targets := map[string]string{}
+	for _, part := range strings.Split(connection, ";") {
+		name, value, _ := strings.Cut(part, "=")
+		service, ok := endpoints[name]
+		if !ok {
+			continue
+		}
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme != "http" || u.Port() == "" {
+			return nil, fmt.Errorf("%s: want http and a port", name)
+		}
+		targets[service] = u.Host
+	}
+	if len(targets) < len(endpoints) {
+		return nil, fmt.Errorf("the connection string has %d of %d endpoints", len(targets), len(endpoints))
+	}
+	return targets, nil
+}
+
+// newTransport keeps a connection for everything that may be under way at once, for shorter
+// than Azurite does, and changes no request.
+func newTransport() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
+}
+
+func (p *Proxy) listen(ctx context.Context, service, target string) error {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	quiet := log.New(io.Discard, "", 0)
+	server := &http.Server{ErrorLog: quiet, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = "http", target, r.In.URL.RawQuery
+			},
+			Transport:    &far{p, service, p.transport},
+			ErrorLog:     quiet,
+			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		}}
+	p.addresses[target] = socket.Addr().String()
+	p.servers = append(p.servers, server)
+	p.serving.Go(func() error { return server.Serve(socket) })
+	return nil
+}
+
+// ConnectionString returns cs with the target's addresses replaced by the proxy's.
+func (p *Proxy) ConnectionString(cs string) string {
+	parts := strings.Split(cs, ";")
+	for i, part := range parts {
+		name, value, _ := strings.Cut(part, "=")
+		u, err := url.Parse(value)
+		if endpoints[name] == "" || err != nil {
+			continue
+		}
+		if ours, ok := p.addresses[u.Host]; ok {
+			u.Host = ours
+			parts[i] = name + "=" + u.String()
+		}
+	}
+	return strings.Join(parts, ";")
+}
+
+// Requests returns how many requests came so far.
+func (p *Proxy) Requests() int { return int(p.number.Load()) }
+
+// Refused returns how many of them got 503 ServerBusy.
+func (p *Proxy) Refused() int { return int(p.busy.Load()) }
+
+// Close ends the proxy and cuts what is under way. Closing twice is allowed.
+func (p *Proxy) Close() error {
+	p.cut()
+	var errs []error
+	for _, s := range p.servers {
+		errs = append(errs, s.Close())
+	}
+	if err := p.serving.Wait(); !errors.Is(err, http.ErrServerClosed) {
+		errs = append(errs, err)
+	}
+	p.transport.CloseIdleConnections()
+	return errors.Join(errs...)
+}
+
+// far is the way to one service.
+type far struct {
+	*Proxy
+	service string
+	storage http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper: the answer comes the request's delay after storage
+// has given it.
+func (f *far) RoundTrip(req *http.Request) (*http.Response, error) {
+	dealt := f.config.deal(f.number.Add(1) - 1)
+	if err := f.hold(req); err != nil {
+		return nil, err
+	}
+	resp, err := f.answer(req, dealt.busy)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(req.Context(), dealt.delay); err != nil {
+		return nil, errors.Join(err, resp.Body.Close())
+	}
+	return resp, nil
+}
+
+func (f *far) answer(req *http.Request, busy bool) (*http.Response, error) {
+	if !busy {
+		return f.storage.RoundTrip(req)
+	}
+	f.busy.Add(1)
+	if err := f.skip(req); err != nil {
+		return nil, err
+	}
+	return refuse(f.service, req), nil
+}
+
+// skip reads a refused request to its end, so that its connection can be kept, and lets
+// storage do it, if it is to be done all the same.
+func (f *far) skip(req *http.Request) error {
+	if f.config.BusyAfter {
+		resp, err := f.storage.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return errors.Join(err, resp.Body.Close())
+	}
+	if req.Body == nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, req.Body)
+	return errors.Join(err, req.Body.Close())
+}
+
+// pause waits for d, or returns ctx's error if it ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

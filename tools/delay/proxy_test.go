@@ -1,0 +1,378 @@
+package delay_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+	"weir/internal/storage/storagetest"
+	"weir/tools/azurite"
+	"weir/tools/delay"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+// behind starts a proxy in front of the connection string in c.
+func behind(t *testing.T, c delay.Config) *delay.Proxy {
+	t.Helper()
+	p, err := delay.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// open gives an account of the test's own; the proxy may be nil.
+func open(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
+	t.Helper()
+	cs := azurite.Shared(t)
+	if p != nil {
+		cs = p.ConnectionString(cs)
+	}
+	a, err := azure.Open(azure.Config{ConnectionString: cs, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+func newPrefix() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return "t" + hex.EncodeToString(b[:])
+}
+
+// ensured gives an account whose table, queues and containers are there.
+func ensured(t *testing.T, p *delay.Proxy) *azure.Account {
+	t.Helper()
+	prefix := newPrefix()
+	if err := open(t, nil, prefix).Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, p, prefix)
+}
+
+// TestProxy_PassesThrough runs the ports' conformance suites through it: signatures hold,
+// transactions and their answers stay whole.
+func TestProxy_PassesThrough(t *testing.T) {
+	t.Parallel()
+	p := behind(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
+	t.Run("Table", func(t *testing.T) {
+		t.Parallel()
+		storagetest.Table(t, func(t *testing.T) storage.Table { return ensured(t, p).Table() })
+	})
+	t.Run("Blobs", func(t *testing.T) {
+		t.Parallel()
+		storagetest.Blobs(t, func(t *testing.T) interface {
+			storage.Blobs
+			storage.BlobMarks
+		} {
+			return ensured(t, p).Bodies()
+		})
+	})
+	t.Run("QueueAndLeases", func(t *testing.T) {
+		t.Parallel()
+		a, ctx, id := ensured(t, p), t.Context(), "11111111-2222-3333-4444-555555555555"
+		put := a.Tickets().Put(ctx, "lane 1", 0)
+		got, get := a.Tickets().Get(ctx, 1, time.Minute)
+		if put != nil || get != nil || len(got) != 1 || got[0].Text != "lane 1" {
+			t.Fatalf("got %v, %v, %v, want lane 1", got, put, get)
+		}
+		deleted, acquired := a.Tickets().Delete(ctx, got[0]), a.Leases().Acquire(ctx, "l", id, 15*time.Second)
+		if err := errors.Join(deleted, acquired, a.Leases().Renew(ctx, "l", id), a.Leases().Release(ctx, "l", id)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestProxy_ServerBusy holds the refusal against what the adapter makes of storage's own: an
+// operation that is tried again, of which nothing was done.
+func TestProxy_ServerBusy(t *testing.T) {
+	t.Parallel()
+	p := behind(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
+	a, ctx := ensured(t, p), t.Context()
+	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
+	_, get := a.Table().Get(ctx, "p", "k")
+	_, length := a.Tickets().Length(ctx)
+	for name, err := range map[string]error{
+		"transact": transact, "get": get, "length": length,
+		"put":   a.Tickets().Put(ctx, "lane 1", 0),
+		"body":  a.Bodies().Put(ctx, "b", bytes.Repeat([]byte("b"), 500_000)),
+		"lease": a.Leases().Acquire(ctx, "l", "11111111-2222-3333-4444-555555555555", 15*time.Second),
+	} {
+		var answer *azcore.ResponseError
+		if !errors.As(err, &answer) || answer.StatusCode != 503 || answer.ErrorCode != "ServerBusy" || storage.KindOf(err) != storage.Throttled {
+			t.Errorf("%s: got %v of kind %q, want 503 ServerBusy, throttled", name, err, storage.KindOf(err))
+		}
+	}
+	if p.Refused() == 0 || p.Refused() != p.Requests() {
+		t.Errorf("%d of %d requests were refused, want all", p.Refused(), p.Requests())
+	}
+}
+
+// TestProxy_BusyDone tells a refusal before from one after: whether the row is there.
+func TestProxy_BusyDone(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
+		p := behind(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1, BusyAfter: after})
+		prefix := newPrefix()
+		straight := open(t, nil, prefix)
+		if err := straight.Ensure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		insert := []storage.Op{{Kind: storage.Insert, Key: "k"}}
+		if _, err := open(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err, storage.Throttled) {
+			t.Errorf("busy after %t: got %v, want throttled", after, err)
+		}
+		_, err := straight.Table().Get(t.Context(), "p", "k")
+		if after {
+			_, err = straight.Table().Transact(t.Context(), "p", insert)
+		}
+		if !storage.Is(err, want) {
+			t.Errorf("busy after %t: got %v, want %q", after, err, want)
+		}
+	}
+}
+
+func TestProxy_Hang(t *testing.T) {
+	t.Parallel()
+	p := behind(t, delay.Config{Target: azurite.Shared(t)})
+	a := ensured(t, p)
+	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // of a body, not of a ticket
+	t.Cleanup(release)
+	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
+		t.Errorf("what does not match: %v", err)
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	left, stayed := make(chan error, 1), make(chan error, 1)
+	go func() { left <- a.Bodies().Put(leaving, "left", []byte("b")) }()
+	waitFor(t, func() bool { return p.Hanging() == 1 })
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who left got %v, want cancelled", err)
+	}
+	waitFor(t, func() bool { return p.Hanging() == 0 })
+	go func() { stayed <- a.Bodies().Put(t.Context(), "stayed", []byte("b")) }()
+	waitFor(t, func() bool { return p.Hanging() == 1 })
+	release()
+	if err := <-stayed; err != nil {
+		t.Errorf("who stayed: %v", err)
+	}
+	if _, err := a.Bodies().Get(t.Context(), "left"); !storage.Is(err, storage.NotFound) {
+		t.Errorf("of who left: got %v, want not found", err)
+	}
+}
+
+// TestProxy_CloseCuts ends a proxy while a request hangs in it.
+func TestProxy_CloseCuts(t *testing.T) {
+	t.Parallel()
+	p, err := delay.Start(t.Context(), delay.Config{Target: azurite.Shared(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := ensured(t, p)
+	p.Hang(nil)
+	put := make(chan error, 1)
+	go func() { put <- a.Tickets().Put(t.Context(), "lane 1", 0) }()
+	waitFor(t, func() bool { return p.Hanging() == 1 })
+	if err := errors.Join(p.Close(), p.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := <-put; !storage.Is(err, storage.Ambiguous) {
+		t.Errorf("got %v, want ambiguous: storage may have done it", err)
+	}
+}
+
+// waitFor looks until something holds, or fails when the test's time is over.
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-t.Context().Done():
+			t.Fatal("the test ended before")
+		}
+	}
+}
+
+// TestProxy_LeavesRequestsAlone compares what comes out with what went in.
+func TestProxy_LeavesRequestsAlone(t *testing.T) {
+	t.Parallel()
+	const target = "/devstoreaccount1/lanes(PartitionKey='a%2Fb',RowKey='%21head')?$filter=RowKey%20ge%20'm_'&a;b"
+	var got []string
+	p, web := inFrontOf(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.Method, r.RequestURI, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Forwarded-For"), r.Header.Get("Accept-Encoding"), string(body))
+		w.Header().Set("ETag", `W/"1"`)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "--batchresponse")
+	})
+	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader("--batch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := req.URL.Host
+	req.URL.Opaque = "//" + host + target
+	req.Header.Set("Authorization", "SharedKey a:b")
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := web.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusAccepted || resp.Header.Get("ETag") != `W/"1"` || string(body) != "--batchresponse" {
+		t.Errorf("answer %s, %v: %s, %v", resp.Status, resp.Header, body, err)
+	}
+	want := []string{http.MethodPost, target, host, "SharedKey a:b", "", "identity", "--batch"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestProxy_KeepsConnections counts those made on both sides by requests one after the
+// other, refused ones with bodies among them.
+func TestProxy_KeepsConnections(t *testing.T) {
+	t.Parallel()
+	var behindIt, beforeIt atomic.Int64
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			behindIt.Add(1)
+		}
+	}
+	web.Start()
+	t.Cleanup(web.Close)
+	p := behind(t, delay.Config{Target: connectTo(web.URL), BusyShare: 0.5})
+	dialer := &net.Dialer{}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		beforeIt.Add(1)
+		return dialer.DialContext(ctx, network, address)
+	}}}
+	t.Cleanup(client.CloseIdleConnections)
+	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	for range 50 {
+		resp, err := client.Post(address, "text/plain", bytes.NewReader(make([]byte, 1<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	if behindIt.Load() != 1 || beforeIt.Load() != 1 {
+		t.Errorf("%d connections to storage and %d to the proxy, want 1 and 1", behindIt.Load(), beforeIt.Load())
+	}
+	if n := p.Refused(); n == 0 || n == 50 {
+		t.Errorf("%d of 50 were refused, want some", n)
+	}
+}
+
+// TestProxy_Concurrent holds many requests at once in storage: none waits for another.
+func TestProxy_Concurrent(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	var arrived sync.WaitGroup
+	arrived.Add(n)
+	p, web := inFrontOf(t, func(http.ResponseWriter, *http.Request) { arrived.Done(); arrived.Wait() })
+	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	var clients sync.WaitGroup
+	for range n {
+		clients.Go(func() {
+			resp, err := web.Client().Get(address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = resp.Body.Close()
+		})
+	}
+	clients.Wait()
+}
+
+// TestProxy_StorageAway expects a lost connection, as without the proxy, and no answer of its own.
+func TestProxy_StorageAway(t *testing.T) {
+	t.Parallel()
+	p, web := inFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	resp, err := web.Client().Get(endpointOf(t, p.ConnectionString(connectTo(web.URL))))
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("got %s, want a lost connection", resp.Status)
+	}
+}
+
+func TestStart_Refuses(t *testing.T) {
+	t.Parallel()
+	good := connectTo("http://127.0.0.1:1")
+	for want, c := range map[string]delay.Config{
+		"has 0 of 3 endpoints":     {Target: "UseDevelopmentStorage=true"},
+		"has 1 of 3 endpoints":     {Target: "BlobEndpoint=http://127.0.0.1:1/a"},
+		"want http and a port":     {Target: connectTo("https://127.0.0.1:1")},
+		"is negative":              {Target: good, Median: -1},
+		"sigma -1 is negative":     {Target: good, Sigma: -1},
+		"is not between 0 and 1":   {Target: good, BusyShare: 2},
+		"-0.1 is not between 0 an": {Target: good, BusyShare: -0.1},
+	} {
+		if _, err := delay.Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestProxy_ConnectionString(t *testing.T) {
+	t.Parallel()
+	const cs = "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;TableEndpoint=http://127.0.0.1:3/a"
+	p := behind(t, delay.Config{Target: cs})
+	got := p.ConnectionString(cs + ";")
+	if !strings.HasPrefix(got, "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:") || !strings.HasSuffix(got, "/a;") || strings.Contains(got, ":1/a") {
+		t.Errorf("got %s", got)
+	}
+	if other := strings.ReplaceAll(cs, "127.0.0.1", "127.0.0.2"); p.ConnectionString(other) != other {
+		t.Errorf("got %s, want it unchanged: another account's", p.ConnectionString(other))
+	}
+}
+
+// inFrontOf starts a proxy in front of a server that stands for all three services.
+func inFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server) {
+	t.Helper()
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	return behind(t, delay.Config{Target: connectTo(web.URL)}), web
+}
+
+func connectTo(url string) string {
+	return strings.ReplaceAll("AccountName=a;AccountKey=a2V5;BlobEndpoint=URL/a;QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
+}
+
+// endpointOf gives the address of the table service.
+func endpointOf(t *testing.T, cs string) string {
+	t.Helper()
+	_, address, ok := strings.Cut(cs, "TableEndpoint=")
+	if !ok {
+		t.Fatalf("no table in %s", cs)
+	}
+	return strings.TrimSuffix(address, ";")
+}
