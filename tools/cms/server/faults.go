@@ -11,15 +11,17 @@ import (
 
 // Faults says how the CMS misbehaves. Zero is a CMS that works.
 type Faults struct {
-	Down       bool   `json:"down"`       // 503
-	Drop       bool   `json:"drop"`       // the connection is closed without an answer
-	Hang       bool   `json:"hang"`       // no answer until the fault is cleared
-	Slow       string `json:"slow"`       // this much later
-	TooMany    string `json:"tooMany"`    // 429 with this Retry-After (a duration)
-	FailEvery  int    `json:"failEvery"`  // 500 for every nth
-	FailPath   string `json:"failPath"`   // 500 for this path
-	FailFirst  string `json:"failFirst"`  // 500 for first attempts under this path and those below
-	RejectText string `json:"rejectText"` // 400 for bodies with this text in them
+	Down        bool   `json:"down"`        // 503
+	Drop        bool   `json:"drop"`        // the connection is closed without an answer
+	Hang        bool   `json:"hang"`        // no answer until the fault is cleared
+	Slow        string `json:"slow"`        // this much later
+	TooMany     string `json:"tooMany"`     // 429 with this Retry-After (a duration)
+	FailEvery   int    `json:"failEvery"`   // 500 for every nth
+	FailPath    string `json:"failPath"`    // 500 for this path
+	FailFirst   string `json:"failFirst"`   // 500 for first attempts at paths that begin with this
+	FailUnder   string `json:"failUnder"`   // 500 for paths that begin with this
+	RefuseUnder string `json:"refuseUnder"` // 403 for paths that begin with this
+	RejectText  string `json:"rejectText"`  // 400 for bodies with this text in them
 }
 
 // aborted is the status recorded of a request that got no answer.
@@ -86,7 +88,9 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body
 		return http.StatusTooManyRequests, "too many writes"
 	case f.RejectText != "" && strings.Contains(string(body), f.RejectText):
 		return http.StatusBadRequest, fmt.Sprintf("%q is not allowed here", f.RejectText)
-	case f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0, f.failsFirst(r, path):
+	case begins(path, f.RefuseUnder):
+		return http.StatusForbidden, "this writer may not write here"
+	case begins(path, f.FailUnder), f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0, f.failsFirst(r, path):
 		return http.StatusInternalServerError, "internal error: the index is locked"
 	}
 	return 0, ""
@@ -94,5 +98,8 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body
 
 // failsFirst says of a request whether it is a first attempt that is to fail.
 func (f Faults) failsFirst(r *http.Request, path string) bool {
-	return f.FailFirst != "" && strings.HasPrefix(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
+	return begins(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
 }
+
+// begins reports whether a path begins with the prefix of a fault; an empty one is no fault.
+func begins(path, prefix string) bool { return prefix != "" && strings.HasPrefix(path, prefix) }
