@@ -29,10 +29,11 @@ import (
 
 // Limits bound what parsing one body, and all at once, may cost.
 type Limits struct {
-	MaxBody       int64 // bytes
-	Depth         int   // nested elements; 0 = 256
-	Elements      int   // in all; 0 = 100,000
-	ParallelBytes int64 // of bodies being parsed at once, at least one of them; a tree can take 30 times that in memory; 0 = 8 MiB
+	MaxBody    int64 // bytes
+	Depth      int   // nested elements; 0 = 256
+	Elements   int   // in all; 0 = 100,000
+	Attributes int   // of one element; 0 = 100,000
+	Memory     int64 // bytes that all bodies being parsed at once may take; a body that weighs more is parsed alone; 0 = 64 MiB
 }
 
 // Set is the contracts in force. Safe for concurrent use.
@@ -45,9 +46,9 @@ type Set struct {
 // New compiles the definitions. The error names every problem, one a line.
 func New(defs []Definition, limits Limits) (*Set, error) {
 	s := &Set{limits: limits.orDefaults()}
-	s.parsing = semaphore.NewWeighted(max(s.limits.ParallelBytes, limits.MaxBody))
+	s.parsing = semaphore.NewWeighted(s.limits.Memory)
 	var problems []error
-	if limits.MaxBody <= 0 || limits.Depth < 0 || limits.Elements < 0 || limits.ParallelBytes < 0 {
+	if limits.MaxBody <= 0 || min(limits.Depth, limits.Elements, limits.Attributes) < 0 || limits.Memory < 0 {
 		problems = append(problems, errors.New("limits: none may be negative, and the largest body must be above 0"))
 	}
 	if len(defs) == 0 {
@@ -81,8 +82,11 @@ func (l Limits) orDefaults() Limits {
 	if l.Elements == 0 {
 		l.Elements = 100_000
 	}
-	if l.ParallelBytes == 0 {
-		l.ParallelBytes = 8 << 20
+	if l.Attributes == 0 {
+		l.Attributes = 100_000
+	}
+	if l.Memory == 0 {
+		l.Memory = 64 << 20
 	}
 	return l
 }
@@ -115,10 +119,11 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	if err != nil {
 		return weir.Message{}, err
 	}
-	if err := s.parsing.Acquire(ctx, int64(len(body))); err != nil {
+	weight := min(weigh(body), s.limits.Memory)
+	if err := s.parsing.Acquire(ctx, weight); err != nil {
 		return weir.Message{}, &weir.Error{Kind: weir.Unavailable, Op: "accept", Message: "too much is being read at the moment", RetryAfter: time.Second, Err: err}
 	}
-	defer s.parsing.Release(int64(len(body)))
+	defer s.parsing.Release(weight)
 	m, err := s.parse(charset, body)
 	if err != nil {
 		return weir.Message{}, err
@@ -133,11 +138,16 @@ func (s *Set) parse(charset string, body []byte) (weir.Message, error) {
 	if err != nil {
 		return weir.Message{}, err
 	}
-	root, doc, err := scan(text, s.limits.Depth, s.limits.Elements)
+	var c *compiled
+	root, doc, err := scan(text, s.limits, func(root name) needs {
+		if c = s.match(root); c == nil {
+			return needs{}
+		}
+		return c.needs
+	})
 	if err != nil {
 		return weir.Message{}, err
 	}
-	c := s.match(root)
 	if c == nil {
 		return weir.Message{}, invalid(weir.Problem{Path: "/", Rule: "contract", Message: fmt.Sprintf("no contract accepts the root element %s", short(root.String()))})
 	}

@@ -49,6 +49,7 @@ type compiled struct {
 	skip    bool
 	success *regexp.Regexp
 	fields  []rule
+	needs   needs // of all paths
 }
 
 var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
@@ -101,7 +102,20 @@ func compile(def Definition) (*compiled, []string) {
 		}
 		c.fields = append(c.fields, r)
 	}
+	c.gatherNeeds()
 	return c, problems
+}
+
+func (c *compiled) gatherNeeds() {
+	paths := []*path{c.key, c.version, c.due}
+	for _, f := range c.fields {
+		paths = append(paths, f.path)
+	}
+	for _, p := range paths {
+		if p != nil {
+			c.needs.add(p.needs)
+		}
+	}
 }
 
 // apply makes the message, or lists every problem.

@@ -14,15 +14,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// New makes room for one body of the largest size at least; the tests fill it themselves.
+// busySet has room for ten bytes, which are taken.
 func busySet(t *testing.T) *Set {
 	t.Helper()
-	s, err := New([]Definition{{Name: "a", Root: "a"}}, Limits{MaxBody: 100, ParallelBytes: 10})
+	s, err := New([]Definition{{Name: "a", Root: "a"}}, Limits{MaxBody: 100, Memory: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.parsing.TryAcquire(100) || s.parsing.TryAcquire(1) {
-		t.Fatal("there is not room for 100 bytes")
+	if !s.parsing.TryAcquire(10) || s.parsing.TryAcquire(1) {
+		t.Fatal("there is not room for 10 bytes")
 	}
 	return s
 }
@@ -57,7 +57,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		if len(answers) != 0 {
 			t.Fatal("it did not wait")
 		}
-		s.parsing.Release(100)
+		s.parsing.Release(10)
 		kinds := map[weir.Kind]int{}
 		for range bodies {
 			if err := <-answers; err != nil {
@@ -67,7 +67,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		if kinds[weir.Malformed] != 2 || kinds[weir.Invalid] != 1 || len(kinds) != 2 {
 			t.Errorf("%v", kinds)
 		}
-		if !s.parsing.TryAcquire(100) {
+		if !s.parsing.TryAcquire(10) {
 			t.Error("not all was given back")
 		}
 	})

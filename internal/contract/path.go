@@ -19,6 +19,7 @@ type path struct {
 	steps    []step
 	space    string // prefix of attr
 	attr     string // name of the attribute the last step selects; empty = the element's text
+	needs    needs
 }
 
 type step struct {
@@ -66,6 +67,7 @@ func compilePath(given string) (*path, error) {
 func (p *path) add(name, filters string, more bool) error {
 	if a := attribute.FindStringSubmatch(name); a != nil && filters == "" && !more {
 		p.space, p.attr = a[1], a[2]
+		p.needs.addAttribute(p.attr)
 		p.absolute = p.absolute && len(p.steps) > 0 // the document has none: /@a is the root's
 		return nil
 	}
@@ -75,6 +77,7 @@ func (p *path) add(name, filters string, more bool) error {
 	if name == "" && (!more || filters != "") {
 		return errors.New("a step is empty")
 	}
+	p.needs.addStep(name)
 	s := step{descends: name == ""}
 	var err error
 	if !s.descends {
@@ -86,6 +89,9 @@ func (p *path) add(name, filters string, more bool) error {
 		f, err := compileFilter(m[1])
 		if err != nil {
 			return err
+		}
+		if f.place == 0 {
+			p.needs.addCondition(m[1])
 		}
 		s.filters = append(s.filters, f)
 	}

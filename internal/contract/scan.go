@@ -23,33 +23,42 @@ func (n name) String() string {
 
 // scanner walks a document as a stream of tokens and refuses what must not become a
 // tree, and what encoding/xml lets pass though it is not well-formed (wellformed.go). What
-// has passed goes into the tree at once, so a document is read only once.
+// has passed goes into the tree at once, as far as the root's contract needs it, so a
+// document is read only once.
 type scanner struct {
 	text     string
 	decoder  *xml.Decoder
-	depth    int // allowed
-	elements int // allowed, less those seen
+	limits   Limits
+	elements int  // allowed, less those seen
+	crowded  bool // an element may have more attributes than are allowed
 	open     []element
 	scope    scope
 	root     name
 	rooted   bool
+	choose   func(root name) needs
+	needs    needs // known with the root
 	doc      *etree.Document
 }
 
 type element struct {
 	raw      xml.Name
-	tree     *etree.Element
-	declared []string // namespace prefixes, which end with the element
+	tree     *etree.Element // nil = not kept
+	declared []string       // namespace prefixes, which end with the element
 }
 
-// scan gives the root element's name and the document.
-func scan(text string, depth, elements int) (name, *etree.Document, error) {
-	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), depth: depth, elements: elements, scope: newScope(), doc: &etree.Document{}}
+// scan returns the root element's name and the document, without what is not needed: choose
+// is asked for that when the root is known.
+func scan(text string, limits Limits, choose func(root name) needs) (name, *etree.Document, error) {
+	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), limits: limits, elements: limits.Elements,
+		crowded: strings.Count(text, "=") > limits.Attributes, scope: newScope(), choose: choose, doc: &etree.Document{}}
 	if at, r := badCharacter(text); at >= 0 {
 		return name{}, nil, s.notXML(at, fmt.Sprintf("the character %U is not allowed in XML", r))
 	}
 	for {
 		start := int(s.decoder.InputOffset())
+		if s.crowded && countAttributes(text[start:]) > limits.Attributes {
+			return name{}, nil, s.notXML(start, fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
+		}
 		token, err := s.decoder.RawToken()
 		end := int(s.decoder.InputOffset())
 		if errors.Is(err, io.EOF) {
@@ -82,19 +91,23 @@ func (s *scanner) take(token xml.Token, raw string) string {
 		if words := s.data(raw); words != "" {
 			return words
 		}
-		s.parent().AddChild(etree.NewText(string(t)))
+		if parent := s.parent(); parent != nil {
+			parent.AddChild(etree.NewText(string(t)))
+		}
 	case xml.Directive:
 		return "document type and entity declarations are not accepted"
 	case xml.ProcInst:
 		if words := instructionWords(t.Target, raw); words != "" {
 			return words
 		}
-		s.parent().AddChild(etree.NewProcInst(t.Target, string(t.Inst)))
+		if parent := s.parent(); parent != nil && s.needs.all {
+			parent.AddChild(etree.NewProcInst(t.Target, "")) // it ends what etree takes for an element's text
+		}
 	}
 	return ""
 }
 
-// parent is the element whose content comes next.
+// parent is the element whose content comes next; nil = its content is not kept.
 func (s *scanner) parent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element
@@ -102,16 +115,19 @@ func (s *scanner) parent() *etree.Element {
 	return s.open[len(s.open)-1].tree
 }
 
-// grow adds an element to the tree.
+// grow adds an element to the tree, and returns nil where it is not needed.
 func (s *scanner) grow(t xml.StartElement) *etree.Element {
+	parent := s.parent()
+	if parent == nil || len(s.open) > 0 && !s.needs.element(t.Name.Local) {
+		return nil
+	}
 	e := &etree.Element{Space: t.Name.Space, Tag: t.Name.Local}
-	if len(t.Attr) > 0 {
-		e.Attr = make([]etree.Attr, len(t.Attr))
+	for _, a := range t.Attr {
+		if s.needs.attribute(a.Name) {
+			e.Attr = append(e.Attr, etree.Attr{Space: a.Name.Space, Key: a.Name.Local, Value: a.Value})
+		}
 	}
-	for i, a := range t.Attr {
-		e.Attr[i] = etree.Attr{Space: a.Name.Space, Key: a.Name.Local, Value: a.Value}
-	}
-	s.parent().AddChild(e)
+	parent.AddChild(e)
 	return e
 }
 
@@ -131,8 +147,8 @@ func (s *scanner) start(t xml.StartElement) string {
 	if len(s.open) == 0 && s.rooted {
 		return "there is more than one root element"
 	}
-	if len(s.open)+1 > s.depth {
-		return fmt.Sprintf("elements are nested more than %d deep", s.depth)
+	if len(s.open)+1 > s.limits.Depth {
+		return fmt.Sprintf("elements are nested more than %d deep", s.limits.Depth)
 	}
 	if s.elements--; s.elements < 0 {
 		return "there are too many elements"
@@ -147,6 +163,7 @@ func (s *scanner) start(t xml.StartElement) string {
 	}
 	if !s.rooted {
 		s.root, s.rooted = name{uri, t.Name.Local}, true
+		s.needs = s.choose(s.root)
 	}
 	s.open = append(s.open, element{t.Name, s.grow(t), declared})
 	return s.scope.attributeWords(t.Attr)

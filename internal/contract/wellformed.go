@@ -43,6 +43,29 @@ func tagWords(raw string) string {
 	return referenceWords(raw)
 }
 
+// countAttributes counts the attributes of a start tag that text may begin with, or more. The
+// decoder holds all of them at once, so a tag with too many must not get that far.
+func countAttributes(text string) (count int) {
+	if len(text) < 2 || text[0] != '<' || text[1] == '!' || text[1] == '?' {
+		return 0
+	}
+	quote := byte(0)
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '=':
+			count++
+		case c == '>':
+			return count
+		}
+	}
+	return count
+}
+
 var reference = regexp.MustCompile(`&#(x?)([0-9a-fA-F]+);`)
 
 // referenceWords refuses references to surrogates, which encoding/xml turns into U+FFFD.
@@ -140,7 +163,10 @@ func startsName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode
 
 // attributeWords refuses undeclared prefixes, and names that stand twice, be it under two prefixes.
 func (s scope) attributeWords(attrs []xml.Attr) string {
-	seen := make(map[name]bool, len(attrs))
+	var seen map[name]bool
+	if len(attrs) > 1 {
+		seen = make(map[name]bool, len(attrs))
+	}
 	for _, a := range attrs {
 		n := name{"", a.Name.Local}
 		if a.Name.Space == "xmlns" {
@@ -157,7 +183,9 @@ func (s scope) attributeWords(attrs []xml.Attr) string {
 		if seen[n] {
 			return fmt.Sprintf("the attribute %q stands twice", rawName(a.Name))
 		}
-		seen[n] = true
+		if seen != nil {
+			seen[n] = true
+		}
 	}
 	return ""
 }

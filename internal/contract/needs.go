@@ -1,0 +1,74 @@
+package contract
+
+import (
+	"encoding/xml"
+	"maps"
+	"strings"
+)
+
+// needs are the parts of a document that a contract's paths can lead to, or look at on their
+// way. The rest is checked and not kept: a tree of all of it takes up to 30 times the body.
+// The zero value needs the root element alone.
+type needs struct {
+	all          bool            // elements, because a path can pass ones it does not name
+	elements     map[string]bool // by local name
+	attributes   map[string]bool // by local name
+	declarations bool            // of namespaces
+}
+
+func (n *needs) element(local string) bool { return n.all || n.elements[local] }
+
+func (n *needs) attribute(given xml.Name) bool {
+	if given.Space == "xmlns" || given.Space == "" && given.Local == "xmlns" {
+		return n.declarations || n.attributes[given.Local]
+	}
+	return n.attributes[given.Local]
+}
+
+// addStep takes in a step by its selector. One that goes through unnamed elements, down or to
+// all children, needs every element.
+func (n *needs) addStep(selector string) {
+	switch selector {
+	case "", "*":
+		n.all = true
+	case ".", "..":
+	default:
+		if n.elements == nil {
+			n.elements = map[string]bool{}
+		}
+		n.elements[localName(selector)] = true
+	}
+}
+
+func (n *needs) addAttribute(given string) {
+	if n.attributes == nil {
+		n.attributes = map[string]bool{}
+	}
+	n.attributes[localName(given)] = true
+}
+
+// addCondition takes in a filter's condition. Those about an element's text or children need
+// every element: etree takes for an element's text the one before its first child.
+func (n *needs) addCondition(condition string) {
+	if attr, ok := strings.CutPrefix(condition, "@"); ok {
+		attr, _, _ = strings.Cut(attr, "=")
+		n.addAttribute(attr)
+		return
+	}
+	n.all, n.declarations = true, true
+}
+
+func (n *needs) add(more needs) {
+	n.all = n.all || more.all
+	n.declarations = n.declarations || more.declarations
+	if n.elements == nil {
+		n.elements = map[string]bool{}
+	}
+	if n.attributes == nil {
+		n.attributes = map[string]bool{}
+	}
+	maps.Copy(n.elements, more.elements)
+	maps.Copy(n.attributes, more.attributes)
+}
+
+func localName(given string) string { return given[strings.IndexByte(given, ':')+1:] }

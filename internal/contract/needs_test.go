@@ -1,0 +1,99 @@
+package contract
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func needAll(name) needs {
+	return needs{all: true, declarations: true, attributes: map[string]bool{"a": true, "b": true, "c": true, "xmlns": true}}
+}
+
+// What is left out of the tree must not change what any path finds in it.
+func TestNeeds_PathsFindTheSame(t *testing.T) {
+	t.Parallel()
+	var paths []*path
+	for _, given := range []string{"./@a", "/a/@b", "./a", "./a/b", "./p:a/@b", "./a/../@a", "./a[2]/b", "./a[-1]", "./a[@b]/c", "./b[@a='1']", "./.", "/a/a/a",
+		"./*/b", ".//c", ".//b/../@a", "./a[b]", "./a[b='t']", "./a[text()='t']", "./a[local-name()='a']", "./a[namespace-uri()='u']/@c", "./*[2]/@p:b"} {
+		p, err := compilePath(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, p)
+	}
+	random, found := rand.New(rand.NewPCG(1, 2)), 0
+	for range 300 {
+		text := randomXML(random, 0)
+		_, whole, err := scan(text, Limits{}.orDefaults(), needAll)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		for _, p := range paths {
+			_, doc, err := scan(text, Limits{}.orDefaults(), func(name) needs { return p.needs })
+			if err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			got, want := p.values(doc), p.values(whole)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s in %s: got %q, want %q", p.given, text, got, want)
+			}
+			found += len(want)
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d values were compared", found)
+	}
+}
+
+// randomXML returns an element of few names, so that paths find much.
+func randomXML(random *rand.Rand, depth int) string {
+	names := []string{"a", "a", "b", "c", "d", "p:a"}
+	n := names[random.IntN(len(names))]
+	if depth == 0 {
+		n = "a"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<%s xmlns:p="u"`, n)
+	for _, attr := range []string{"a", "b", "c", "d", "p:b", "xmlns"} {
+		if random.IntN(3) == 0 {
+			fmt.Fprintf(&b, ` %s="%d"`, attr, random.IntN(3))
+		}
+	}
+	b.WriteString(">")
+	for range random.IntN(5) {
+		switch random.IntN(6) {
+		case 0:
+			b.WriteString("t")
+		case 1:
+			b.WriteString("<?x y?>")
+		case 2:
+			b.WriteString("<!-- x --><![CDATA[<]]>")
+		default:
+			if depth < 4 {
+				b.WriteString(randomXML(random, depth+1))
+			}
+		}
+	}
+	return b.String() + "</" + n + ">"
+}
+
+// A contract that names what it wants keeps no more of a document.
+func TestNeeds_TheRestIsNotKept(t *testing.T) {
+	t.Parallel()
+	c, problems := compile(Definition{Name: "r", Root: "r", Key: "./@id", Fields: []Field{{Path: "./title", Rule: "required"}}})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	text := `<r id="1" x="2"><title y="3">T<i>u</i></title>` + strings.Repeat("<p>x</p>", 1000) + `</r>`
+	_, doc, err := scan(text, Limits{}.orDefaults(), func(name) needs { return c.needs })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := doc.WriteToString()
+	if want := `<r id="1"><title>T</title></r>`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}

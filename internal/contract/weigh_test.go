@@ -1,0 +1,77 @@
+package contract
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// heavyBodies take as much memory for their size as the limits let them.
+func heavyBodies() map[string]string {
+	var attributes strings.Builder
+	for i := range 99_999 {
+		fmt.Fprintf(&attributes, " a%05x=''", i)
+	}
+	wrap := func(text string, count int) string { return "<a>" + strings.Repeat(text, count) + "</a>" }
+	return map[string]string{
+		"Elements":               wrap("<b>xxxx</b>", 90_000),
+		"EmptyElements":          wrap("<b/>", 99_999),
+		"ElementsWithAttributes": wrap("<b a='' b=''/>x", 70_000),
+		"Attributes":             "<a" + attributes.String() + "/>",
+		"Instructions":           wrap("<?a?>", 200_000),
+		"Pieces":                 wrap("<![CDATA[]]>", 85_000),
+		"Text":                   wrap("xxxxxxxxx€", 90_000),
+	}
+}
+
+// Not parallel: it measures the heap.
+func TestWeigh(t *testing.T) {
+	for name, body := range heavyBodies() {
+		before := heapAlive()
+		text, err := decode([]byte(body), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, doc, err := scan(text, Limits{}.orDefaults(), needAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alive, weight := heapAlive()-before, weigh([]byte(body))
+		if alive > weight || weight > 60*int64(len(body)) {
+			t.Errorf("%s: %d bytes take %d bytes of memory and weigh %d, wanted at least that and at most 60 a byte", name, len(body), alive, weight)
+		}
+		runtime.KeepAlive(doc)
+		runtime.KeepAlive(text)
+	}
+}
+
+func heapAlive() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// The decoder holds all attributes of a tag at once; a body of 100 MiB can have 16 million.
+func TestScan_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
+	t.Parallel()
+	limits := Limits{Attributes: 3}.orDefaults()
+	for text, want := range map[string]string{
+		`<a b="=====" c='=">=' d=""/>`:                                   "",
+		`<a><!-- = = = = = --><?p = = = = =?><![CDATA[=====]]>=====</a>`: "",
+		`<a b="1"><c b="1" d="2"/><c b="1" d="2"/></a>`:                  "",
+		"<a>\n<b c='' d='' e='' f=''/></a>":                              "line 2, column 1: an element has more than 3 attributes",
+		`<a b="" c="" d="" e=""`:                                         "line 1, column 1: an element has more than 3 attributes",
+		"<a b='>' c='>' d='' e='' f=''></a>":                             "line 1, column 1: an element has more than 3 attributes",
+	} {
+		_, _, err := scan(text, limits, needAll)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
