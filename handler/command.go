@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -121,6 +122,7 @@ func (s *shell) root() *cobra.Command {
 // command has to say. Flush it at the end.
 func (s *shell) program(ctx context.Context, verbose bool) (*Program, error) {
 	collectLess(s.env)
+	limitMemory(s.env, os.DirFS("/"))
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelInfo

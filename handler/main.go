@@ -31,6 +31,7 @@ func main() {
 // would not start us again, and never 200, for it would not count it.
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
+	limitMemory(s.env, os.DirFS("/"))
 	local := slog.NewJSONHandler(s.stdout, nil)
 	export := telemetry.Open(ctx, s.env, buildOf(), local)
 	defer flush(ctx, export)

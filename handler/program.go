@@ -38,6 +38,7 @@ type Program struct {
 	settings  Settings
 	log       *slog.Logger
 	account   *azure.Account
+	memory    budgets
 	contracts *contract.Set
 	client    *cms.Client
 	counter   *azure.Counter
@@ -74,12 +75,12 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepare makes a Program as far as the settings allow.
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
-	p := &Program{settings: settings, log: log, counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
-	wrong := problems{settings: err}
+	wrong := problems{settings: errors.Join(err, p.memory.check(int64(settings.MaxBody)))}
 	if len(settings.Contracts) > 0 || err == nil {
-		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody)})
+		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody), Memory: p.memory.parse})
 	}
 	p.metrics = p.newMetrics()
 	p.notified = notify.NewMetrics(p.metrics.Registry, p.eventsWaiting)

@@ -35,6 +35,11 @@ type Observer interface{ Refused(err error) }
 // Callbacks says whether an address may be called back; Invalid, with the reason, if not.
 type Callbacks interface{ Check(address string) error }
 
+// Intake reads bodies while there is room for them; see httpio.Intake.
+type Intake interface {
+	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
+}
+
 // Function takes messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
@@ -44,6 +49,7 @@ type Function struct {
 	Finals    Finals
 	States    States
 	Observer  Observer
+	Intake    Intake
 	MaxBody   int64
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -133,7 +139,8 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	body, err := httpio.ReadBody(w, r, f.MaxBody)
+	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	defer release()
 	if err != nil {
 		return lane.Receipt{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/functions/receive"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -67,7 +68,7 @@ func (f *fake) Check(address string) error {
 func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Callbacks: f, Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)

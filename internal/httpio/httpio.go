@@ -84,15 +84,33 @@ func write(w http.ResponseWriter, contentType string, status int, v any) {
 
 // ReadBody reads a request's body of up to limit bytes.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return nil, &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
+	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return nil, tooLarge(limit)
 	}
 	if err != nil {
 		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body broke off", Err: err}
 	}
 	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
+}
+
+// readAll is io.ReadAll for what says its length, without the copies that growing takes.
+func readAll(body io.Reader, length int64) ([]byte, error) {
+	if length <= 0 {
+		return io.ReadAll(body)
+	}
+	data := make([]byte, length)
+	n, err := io.ReadFull(body, data)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	rest, err := io.ReadAll(body)
+	return append(data[:n], rest...), err
 }
 
 // InvocationID is the host's name of this invocation, for the log and for the user's call

@@ -12,6 +12,7 @@ import (
 
 	"weir/functions/receive"
 	"weir/internal/contract"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/storage/memory"
 	"weir/internal/telemetry"
@@ -73,5 +74,5 @@ func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Observer: silent{}, MaxBody: 1 << 20, Now: time.Now, Logger: log}
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }
