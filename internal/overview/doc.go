@@ -40,6 +40,8 @@ type Overview struct {
 	Rates    Rates    // nil = not known
 	Calendar Calendar // nil = always open
 	Now      func() time.Time
+
+	texts turns
 }
 
 // rate gives a rate, where there is any.

@@ -18,6 +18,8 @@ const (
 	// leastBodies is a lane's share at least.
 	searchBodies = 8 << 20
 	leastBodies  = 64 << 10
+	// batchBodies bounds how much of that is in memory at a time, over all lanes.
+	batchBodies = 2 << 20
 )
 
 // Found is one answer to a search.
@@ -32,6 +34,13 @@ type Found struct {
 // Search gives the newest messages that the filter takes, up to limit. token is a Found's
 // Continue, of the same filter; empty = from the newest on.
 func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (Found, error) {
+	if f.Text != "" {
+		done, err := o.texts.take(ctx)
+		if err != nil {
+			return Found{}, err
+		}
+		defer done()
+	}
 	s := &search{filter: f, limit: limit, needle: newNeedle(f.Text)}
 	more, err := s.run(ctx, o, token)
 	if err != nil {
@@ -149,7 +158,7 @@ func (s *search) open(ctx context.Context, store *lane.Store, earlier bool, befo
 	}
 	s.sources = make([]*source, len(lanes))
 	for i, n := range lanes {
-		s.sources[i] = &source{search: s, store: store, lane: n, earlier: earlier, share: max(searchBodies/len(lanes), leastBodies), span: s.span(len(lanes))}
+		s.sources[i] = &source{search: s, store: store, lane: n, earlier: earlier, share: max(searchBodies/len(lanes), leastBodies), batch: max(batchBodies/len(lanes), leastBodies), span: s.span(len(lanes))}
 	}
 	return lane.Each(len(s.sources), func(i int) error {
 		if len(before) > 0 {

@@ -18,6 +18,7 @@ type source struct {
 	lane    int
 	earlier bool  // of an epoch that is over
 	share   int   // of the bodies to be looked through
+	batch   int   // and of those, at a time
 	span    int64 // of the log, to be read first
 
 	past  *lane.Past // nil = an index alone tells
@@ -216,6 +217,7 @@ func (s *source) keep(ctx context.Context, entries []*lane.Entry) error {
 func (s *source) lookThrough(ctx context.Context, found []*lane.Entry) error {
 	hits := map[*lane.Entry]bool{}
 	var closed []*lane.Entry // whose bodies have to be opened
+	held := 0
 	for i, e := range found {
 		size := e.Message.Size
 		switch {
@@ -226,13 +228,28 @@ func (s *source) lookThrough(ctx context.Context, found []*lane.Entry) error {
 		case s.opened > 0 && s.opened+size > s.share:
 			s.full, s.resume, found = true, e.Seq()+1, found[:i]
 		default:
-			s.opened += size
+			if held > 0 && held+size > s.batch {
+				if err := s.openBodies(ctx, closed, hits); err != nil {
+					return err
+				}
+				closed, held = nil, 0
+			}
+			s.opened, held = s.opened+size, held+size
 			closed = append(closed, e)
 		}
 		if s.full {
 			break
 		}
 	}
+	if err := s.openBodies(ctx, closed, hits); err != nil {
+		return err
+	}
+	s.ready = slices.DeleteFunc(found, func(e *lane.Entry) bool { return !hits[e] })
+	return nil
+}
+
+// openBodies notes which bodies have the text, and keeps none of them.
+func (s *source) openBodies(ctx context.Context, closed []*lane.Entry, hits map[*lane.Entry]bool) error {
 	looks, err := s.store.LoadInline(ctx, s.lane, closed)
 	if err != nil {
 		return err
@@ -242,6 +259,5 @@ func (s *source) lookThrough(ctx context.Context, found []*lane.Entry) error {
 		hits[e] = s.needle.inBody(e.Message.Body)
 		e.Message.Body = nil
 	}
-	s.ready = slices.DeleteFunc(found, func(e *lane.Entry) bool { return !hits[e] })
 	return nil
 }

@@ -1,0 +1,94 @@
+package overview_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/overview"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// slowTable takes its time over each page, and remembers the most that bodies of one held.
+type slowTable struct {
+	storage.Table
+	takes time.Duration
+
+	mu   sync.Mutex
+	most int
+}
+
+func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	time.Sleep(s.takes)
+	page, err := s.Table.Range(ctx, q)
+	size := 0
+	for _, r := range page.Rows {
+		b, _ := r.Values["Body"].([]byte)
+		size += len(b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = max(s.most, size)
+	return page, err
+}
+
+// Each search for a text opens megabytes of bodies: two at a time, the others wait shortly.
+func TestSearch_TwoTextsAtATime(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.post("a", body("<a>needle</a>"))
+		w.store.Table = &slowTable{Table: w.store.Table, takes: 2 * time.Second}
+		type answer struct {
+			err   error
+			after time.Duration
+		}
+		began, answers := time.Now(), make(chan answer)
+		for range 5 {
+			go func() {
+				_, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, "")
+				answers <- answer{err, time.Since(began)}
+			}()
+		}
+		refused := 0
+		for range 5 {
+			a := <-answers
+			var e *weir.Error
+			if a.err == nil {
+				continue
+			}
+			refused++
+			if !errors.As(a.err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second || a.after != 3*time.Second {
+				t.Errorf("got %#v after %s, want Unavailable after 3s", a.err, a.after)
+			}
+		}
+		if refused != 3 {
+			t.Errorf("%d of 5 were refused, want 3: a search takes longer than they wait", refused)
+		}
+		if _, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, ""); err != nil {
+			t.Errorf("when they are done: %v", err)
+		}
+	})
+}
+
+// Two megabytes of bodies are open at a time, however much a search looks through.
+func TestSearch_OpensBodiesInBatches(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		for range 200 {
+			var b strings.Builder
+			for range 40 << 10 {
+				b.WriteByte(byte('!' + rand.IntN(90)))
+			}
+			w.post("a", body(b.String()))
+		}
+		table := &slowTable{Table: w.store.Table}
+		w.store.Table = table
+		found, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, "")
+		if err != nil || found.Looked < 200 || table.most > 2<<20 || table.most < 1<<20 {
+			t.Errorf("looked at %d, and held %d bytes of bodies at a time, want 200 and 1 to 2 MiB (%v)", found.Looked, table.most, err)
+		}
+	})
+}
