@@ -25,8 +25,8 @@ func (s *settings) bulks(d *dice) {
 // bulkCarrier makes a process's runner. Its way to storage is its own.
 func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
-	store.Table, store.Rand = ports{p: p, as: "bulk "}, p.w.dice.source(p.name+" bulk store")
-	return replay.New(replay.Config{Store: &store, Log: bulkLog{&store}, Leases: leasePort{p}, Lease: p.w.lease,
+	store.Table, store.Rand = p.table("bulk "), p.w.dice.source(p.name+" bulk store")
+	return replay.New(replay.Config{Store: &store, Log: bulkLog{&store}, Leases: p.leases(), Lease: p.w.lease,
 		Call: p.drainer.Wake, Now: p.now, Logger: quietLog})
 }
 

@@ -43,9 +43,9 @@ func (s *settings) receivers(d *dice) {
 // notifier makes a process's sender. Its way to storage is its own.
 func (p *process) notifier() *notify.Sender {
 	store := *p.store
-	store.Table, store.Mailer = ports{p: p, as: "mail "}, nil
+	store.Table, store.Mailer = p.table("mail "), nil
 	cfg := notify.Config{
-		Store: &store, Leases: leasePort{p}, Transport: &hooks{p}, Now: p.now, Log: quietLog, Rand: p.w.dice.source(p.name + " notify"),
+		Store: &store, Leases: p.leases(), Transport: &hooks{p}, Now: p.now, Log: quietLog, Rand: p.w.dice.source(p.name + " notify"),
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: mailKeys},
 	}
 	if p.w.deaths {

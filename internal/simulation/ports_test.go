@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/timelimit"
 )
 
 // ports are a process's way to storage. Every operation takes its time, may be broken by
@@ -17,8 +19,28 @@ type ports struct {
 	as string
 }
 
-// hangs is how long an operation hangs: the adapter's transport gives up after a minute.
-const hangs = time.Minute
+// table, with its limits of time as the handler has it; as names what goes its own way.
+func (p *process) table(as string) storage.Table { return timelimit.Table(ports{p: p, as: as}) }
+
+func (p *process) leases() storage.Leases { return timelimit.Leases(leasePort{p}) }
+
+const (
+	// hangs is how long an operation hangs, unless its caller gives it up.
+	hangs = time.Minute
+	// hungAtMost is when its caller has given it up: with the pause before the lane is looked
+	// at again (2 s at most) a lane has lost ten seconds.
+	hungAtMost = 8 * time.Second
+)
+
+// hang waits for an answer that does not come, and reports whether one came all the same.
+func (p *process) hang(ctx context.Context, op string) bool {
+	began := time.Now()
+	answered := p.wait(ctx, hangs)
+	if took := time.Since(began); took > hungAtMost {
+		p.w.check.fail("hung", "%s waited %s for %s", p.name, took, op)
+	}
+	return answered
+}
 
 var errFault = errors.New("simulated fault")
 
@@ -76,7 +98,7 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 		p.wait(ctx, out)
 		return fault(op, storage.Throttled)
 	case hang:
-		p.wait(ctx, hangs)
+		p.hang(ctx, op)
 		return fault(op, lost)
 	case late:
 		if write {
@@ -99,10 +121,11 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	}
 	err := effect()
 	p.spring(op, afterwards)
+	wait := p.wait
 	if kind == hangAfter {
-		back = hangs
+		wait = func(ctx context.Context, _ time.Duration) bool { return p.hang(ctx, op) }
 	}
-	if answered := p.wait(ctx, back); !p.running(op) || kind != none || !answered {
+	if answered := wait(ctx, back); !p.running(op) || kind != none || !answered {
 		return fault(op, lost)
 	}
 	if p.w.mutant == "SDK-like resends" && write && p.w.dice.chance(p.name+" resend "+op, 0.3) {
@@ -233,7 +256,7 @@ func (l leasePort) Release(ctx context.Context, name, id string) error {
 
 // queuePort is the tickets' side.
 type queuePort struct {
-	storage.Queue
+	*memory.Queue
 	p *process
 }
 

@@ -22,6 +22,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/storage"
+	"weir/internal/storage/timelimit"
 	"weir/internal/ticket"
 )
 
@@ -110,15 +111,15 @@ func (s *slot) start() {
 	if err != nil {
 		panic(err) // the settings are ours
 	}
-	p.store = &lane.Store{Table: ports{p: p}, Bodies: blobPort{p}, Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
-	p.bell = ticket.New(ticket.Config{Queue: queuePort{w.account.Queue("tickets"), p}, Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
+	p.store = &lane.Store{Table: p.table(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
+	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}), Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: leasePort{p}, Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Store: p.store, Leases: p.leases(), Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Backoff: w.backoff, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
-	p.runner = runnerOf(ports{p: p}, recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
+	p.runner = runnerOf(p.table(""), recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
 	p.notify = p.notifier()

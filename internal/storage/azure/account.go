@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"weir/internal/storage"
+	"weir/internal/storage/timelimit"
 )
 
 // Config says which account to use and under which names.
@@ -69,19 +70,19 @@ func Open(c Config) (*Account, error) {
 }
 
 // Table keeps the lanes.
-func (a *Account) Table() *Table { return a.table }
+func (a *Account) Table() storage.Table { return timelimit.Table(a.table) }
 
 // Tickets is the queue whose messages trigger.
-func (a *Account) Tickets() *Queue { return a.tickets }
+func (a *Account) Tickets() timelimit.QueuePort { return timelimit.Queue(a.tickets) }
 
 // Poison is the queue where the host puts what it gave up.
-func (a *Account) Poison() *Queue { return a.poison }
+func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison) }
 
 // Bodies keeps large bodies.
-func (a *Account) Bodies() *Blobs { return a.bodies }
+func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
 // Leases are the lanes' leases.
-func (a *Account) Leases() *Leases { return a.leases }
+func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
 // Close lets go of idle connections. The account may still be used.
 func (a *Account) Close() {

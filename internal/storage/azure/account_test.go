@@ -87,7 +87,7 @@ func TestAccount_Ensure(t *testing.T) {
 	if _, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"}); err != nil {
 		t.Error(err)
 	}
-	for _, q := range []*azure.Queue{a.Tickets(), a.Poison()} {
+	for _, q := range []storage.QueueLength{a.Tickets(), a.Poison()} {
 		if n, err := q.Length(t.Context()); err != nil || n != 0 {
 			t.Errorf("length = %d, %v", n, err)
 		}

@@ -6,10 +6,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"weir/internal/storage"
+	"weir/internal/storage/timelimit"
 )
 
 // markName is the metadata that marks a blob; storage may give names back in another case.
@@ -30,7 +30,7 @@ var (
 // Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return rewrite(ctx, "blob put", func(ctx context.Context) error {
-		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), nil)
+		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, upload{bytes.NewReader(data), ctx}, nil)
 		return err
 	})
 }
@@ -44,13 +44,43 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 		}
 		body := r.NewRetryReader(ctx, nil)
 		defer body.Close()
-		data, err = io.ReadAll(body)
+		data, err = io.ReadAll(download{body, ctx})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return data, nil
+}
+
+// upload is a body whose sending keeps the call from being taken for one that hangs.
+type upload struct {
+	io.ReadSeeker
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (u upload) Read(p []byte) (int, error) {
+	timelimit.Moved(u.ctx)
+	return u.ReadSeeker.Read(p)
+}
+
+// Close implements io.Closer.
+func (u upload) Close() error { return nil }
+
+// download is the same for a body that comes in.
+type download struct {
+	io.Reader
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (d download) Read(p []byte) (int, error) {
+	n, err := d.Reader.Read(p)
+	if n > 0 {
+		timelimit.Moved(d.ctx)
+	}
+	return n, err
 }
 
 // Delete implements storage.Blobs. It is sent once: a repeat would find nothing and say so.
@@ -82,6 +112,7 @@ func (b *Blobs) List(ctx context.Context, prefix, after string) (found []storage
 			if err != nil {
 				return err
 			}
+			timelimit.Moved(ctx)
 			found = infosAfter(r.Segment, after)
 		}
 		return nil

@@ -76,7 +76,7 @@ func newTransport() *http.Transport {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   5 * time.Second,
-		ResponseHeaderTimeout: time.Minute,
+		ResponseHeaderTimeout: 10 * time.Second, // of calls beside the ports, which have limits of their own: Ensure, Skew
 		MaxIdleConnsPerHost:   256,
 		IdleConnTimeout:       time.Minute,
 		Protocols:             new(http.Protocols),

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"weir/internal/storage/timelimit"
 )
 
 // Counter counts the requests sent to storage, by service and operation. The zero value
@@ -66,10 +68,10 @@ func (c *Counter) watch(service string, req *policy.Request) (*http.Response, er
 }
 
 // failure says what is wrong with an answer; empty = nothing. What we cut off ourselves is
-// not storage's fault.
+// not storage's fault, except where it hung.
 func failure(ctx context.Context, resp *http.Response, err error) string {
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):
 		return ""
 	case err != nil:
 		return "unreached"

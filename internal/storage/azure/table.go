@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"weir/internal/storage"
+	"weir/internal/storage/timelimit"
 )
 
 const maxRows = 1000 // of one answer, by storage's limits
@@ -47,6 +48,7 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 			if err != nil {
 				return err
 			}
+			timelimit.Moved(ctx)
 			page.More = pager.More()
 			if page.Rows, err = decodeRows(r.Entities); err != nil || len(page.Rows) > 0 || !page.More {
 				return malformed("table query", err)

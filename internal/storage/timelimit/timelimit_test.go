@@ -1,0 +1,140 @@
+package timelimit_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/storage/timelimit"
+)
+
+// bound is the most that one call that hangs may cost, with room for the pause of two
+// seconds after which a lane is looked at again.
+const bound = 8 * time.Second
+
+const leaseID = "00000000-0000-4000-8000-000000000001"
+
+// ports are limited ports whose every call hangs.
+type ports struct {
+	table  storage.Table
+	queue  timelimit.QueuePort
+	blobs  timelimit.BlobPort
+	leases storage.Leases
+}
+
+func hanging() ports {
+	f, account := storagetest.NewFaults(), memory.New(time.Now)
+	f.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.Hang} })
+	return ports{
+		table: timelimit.Table(f.Table(account.Table())), queue: timelimit.Queue(f.Queue(account.Queue("q")).(timelimit.QueuePort)),
+		blobs: timelimit.Blobs(f.Blobs(account.Blobs())), leases: timelimit.Leases(f.Leases(account.Leases())),
+	}
+}
+
+var calls = map[string]func(ctx context.Context, p ports) error{
+	"table get": func(ctx context.Context, p ports) error { _, err := p.table.Get(ctx, "p", "k"); return err },
+	"table query": func(ctx context.Context, p ports) error {
+		_, err := p.table.Range(ctx, storage.Query{Partition: "p"})
+		return err
+	},
+	"table transact": func(ctx context.Context, p ports) error {
+		_, err := p.table.Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
+		return err
+	},
+	"queue put": func(ctx context.Context, p ports) error { return p.queue.Put(ctx, "t", 0) },
+	"queue get": func(ctx context.Context, p ports) error { _, err := p.queue.Get(ctx, 1, time.Minute); return err },
+	"queue update": func(ctx context.Context, p ports) error {
+		_, err := p.queue.Update(ctx, storage.QueueMessage{}, "t", 0)
+		return err
+	},
+	"queue delete":  func(ctx context.Context, p ports) error { return p.queue.Delete(ctx, storage.QueueMessage{}) },
+	"queue length":  func(ctx context.Context, p ports) error { _, err := p.queue.Length(ctx); return err },
+	"blob put":      func(ctx context.Context, p ports) error { return p.blobs.Put(ctx, "b", []byte("x")) },
+	"blob get":      func(ctx context.Context, p ports) error { _, err := p.blobs.Get(ctx, "b"); return err },
+	"blob delete":   func(ctx context.Context, p ports) error { return p.blobs.Delete(ctx, "b") },
+	"blob mark":     func(ctx context.Context, p ports) error { return p.blobs.Mark(ctx, "b") },
+	"blob list":     func(ctx context.Context, p ports) error { _, err := p.blobs.List(ctx, "", ""); return err },
+	"lease acquire": func(ctx context.Context, p ports) error { return p.leases.Acquire(ctx, "l", leaseID, 15*time.Second) },
+	"lease renew":   func(ctx context.Context, p ports) error { return p.leases.Renew(ctx, "l", leaseID) },
+	"lease release": func(ctx context.Context, p ports) error { return p.leases.Release(ctx, "l", leaseID) },
+}
+
+func TestCalls_HangForSecondsOnly(t *testing.T) {
+	t.Parallel()
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				began := time.Now()
+				err := call(ctx, hanging())
+				if kind := storage.KindOf(err); kind != storage.Ambiguous && kind != storage.Unavailable {
+					t.Errorf("err = %v, want ambiguous or unavailable", err)
+				}
+				if took := time.Since(began); took > bound {
+					t.Errorf("the call hung for %s, want at most %s", took, bound)
+				}
+			})
+		})
+	}
+}
+
+// slowBlob is a blob that comes in pieces, one a second.
+type slowBlob struct {
+	timelimit.BlobPort
+	pieces int
+	cause  error
+}
+
+func (s *slowBlob) Get(ctx context.Context, _ string) ([]byte, error) {
+	for range s.pieces {
+		select {
+		case <-time.After(time.Second):
+			timelimit.Moved(ctx)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	<-ctx.Done()
+	s.cause = context.Cause(ctx)
+	return nil, ctx.Err()
+}
+
+func TestBlobs_EndOnlyWhenNothingMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const pieces = 100
+		inner := &slowBlob{pieces: pieces}
+		began := time.Now()
+		_, err := timelimit.Blobs(inner).Get(t.Context(), "b")
+		if took := time.Since(began) - pieces*time.Second; took < 0 || took > bound {
+			t.Errorf("ended %s after the last piece, want between 0 s and %s", took, bound)
+		}
+		if err == nil || !errors.Is(inner.cause, timelimit.ErrHung) {
+			t.Errorf("err = %v, cause %v, want the cause %v", err, inner.cause, timelimit.ErrHung)
+		}
+	})
+}
+
+func TestCalls_EndWithTheirCaller(t *testing.T) {
+	t.Parallel()
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began := time.Now()
+				if err := call(ctx, hanging()); err == nil || time.Since(began) != time.Second {
+					t.Errorf("err = %v after %s, want one after 1s", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
