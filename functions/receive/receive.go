@@ -130,6 +130,10 @@ func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
+// fileLimit is what a post may take once its body is here: to be read, stored and filed behind
+// what waits already. Storage that hangs is then a 503 that comes within ten seconds.
+const fileLimit = 9 * time.Second
+
 func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *options) (lane.Receipt, error) {
 	idempotencyKey, err := idempotency(r)
 	if err != nil {
@@ -144,7 +148,9 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
+	ctx, cancel := context.WithTimeout(r.Context(), fileLimit)
+	defer cancel()
+	m, err := f.Contracts.Accept(ctx, r.Header.Get("Content-Type"), body)
 	if err != nil {
 		return lane.Receipt{}, err
 	}
@@ -155,7 +161,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	}
 	m.Callback = callback
 	m.TraceParent, m.TraceState = traceContext(r.Header)
-	return f.Log.Append(r.Context(), m, idempotencyKey)
+	return f.Log.Append(ctx, m, idempotencyKey)
 }
 
 // visible is what an idempotency key may be: RFC 9110's visible characters.

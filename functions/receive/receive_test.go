@@ -27,6 +27,7 @@ type fake struct {
 	embargo time.Time     // as the message says
 	final   chan struct{} // of Await; once closed the message is delivered
 	looks   int
+	hangs   bool // Append waits for as long as it may
 	refused error
 }
 
@@ -49,7 +50,11 @@ func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
 }
 
-func (f *fake) Append(_ context.Context, m weir.Message, idem string) (lane.Receipt, error) {
+func (f *fake) Append(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
+	if f.hangs {
+		<-ctx.Done()
+		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
+	}
 	f.message, f.idem = m, idem
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 	r := lane.Receipt{Message: m, Stage: weir.Queued}
@@ -104,6 +109,16 @@ func TestFunction(t *testing.T) {
 		if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung || strings.Contains(w.Header().Get("Location"), "s3cret") {
 			t.Errorf("%+v", f)
 		}
+	})
+	t.Run("StorageHangs", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			w := serve(&fake{hangs: true}, nil)
+			if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" || took > 10*time.Second {
+				t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code, w.Header().Get("Retry-After"), took)
+			}
+		})
 	})
 	t.Run("StorageDown", func(t *testing.T) {
 		t.Parallel()

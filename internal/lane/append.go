@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/storage"
@@ -34,6 +35,7 @@ type Appender struct {
 
 	store *Store
 	log   *slog.Logger
+	held  atomic.Int64 // bytes of the submissions that are not answered yet
 
 	mu    sync.Mutex
 	lanes map[int]*gather
@@ -56,6 +58,8 @@ type submission struct {
 	nonce    string
 	columns  map[string]any // of its body
 	size     int            // bytes it adds to a transaction, about
+	weight   int64          // bytes it keeps in memory, about
+	held     *atomic.Int64  // the Appender's, of which weight is a part until it is answered
 	done     chan result
 
 	followers []*submission // repeats of it in the same gather
@@ -74,13 +78,19 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // Append files a message under its key's lane and returns when it is durable. The same
 // idempotency key (scope: the ordering key) with the same body names the earlier message;
 // with another body it is Invalid. An Unavailable error means that it may or may not have
-// been filed. When ctx ends early the message may still be filed.
+// been filed. When ctx ends early the message may still be filed, unless nothing of it was
+// sent by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.repeated(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
 	}
-	sub, lane, err := a.prepare(ctx, m, idempotencyKey)
+	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), held: &a.held, done: make(chan result, 1)}
+	if err := sub.reserve(); err != nil {
+		return Receipt{}, err
+	}
+	lane, err := a.prepare(ctx, sub, idempotencyKey)
 	if err != nil {
+		sub.finish(result{err: err})
 		return Receipt{}, err
 	}
 	a.submit(lane, sub)
@@ -91,13 +101,41 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 		}
 		return r.receipt, r.err
 	case <-ctx.Done():
-		return Receipt{}, &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
+		return Receipt{}, errAbandoned(ctx)
 	}
 }
 
-func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey string) (*submission, int, error) {
+func errAbandoned(ctx context.Context) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
+}
+
+// maxHeld bounds what all submissions keep in memory that wait for storage: the line in front
+// of storage that hangs would otherwise grow with every post.
+const maxHeld = 64 << 20
+
+// ownWeight is what a submission takes beside its body.
+const ownWeight = 4 << 10
+
+// reserve takes the submission's share of memory, unless too much of it is taken.
+func (sub *submission) reserve() error {
+	sub.weight = int64(len(sub.message.Body)) + ownWeight
+	if held := sub.held.Add(sub.weight); held > maxHeld && held > sub.weight {
+		sub.held.Add(-sub.weight)
+		return &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
+	}
+	return nil
+}
+
+// finish answers the submission, once.
+func (sub *submission) finish(r result) {
+	sub.held.Add(-sub.weight)
+	sub.done <- r
+}
+
+// prepare completes the submission, all but its place in the log, and returns its lane.
+func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
+	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
-	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), done: make(chan result, 1)}
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
 		sub.idem, sub.bodyHash = idemKey(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
@@ -105,16 +143,16 @@ func (a *Appender) prepare(ctx context.Context, m weir.Message, idempotencyKey s
 	var err error
 	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce), acceptedBody)
 	if err != nil {
-		return nil, 0, unavailable("append: store body", err)
+		return 0, unavailable("append: store body", err)
 	}
 	inline, _ := sub.columns["Body"].([]byte)
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
 	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
-	sub.message.Size = len(m.Body)
+	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
-		sub.message.DueAt = RoundDue(m.DueAt)
+		m.DueAt = RoundDue(m.DueAt)
 	}
-	return sub, lane, nil
+	return lane, nil
 }
 
 // submit adds to the lane's gather, and starts the lane's flusher if none is at work.
@@ -179,6 +217,21 @@ func (a *Appender) take(g *gather) []*submission {
 	return group
 }
 
+// refuseWaiting answers all that wait in a lane: storage has just been out of reach for
+// longer than they should wait for their turn at it.
+func (a *Appender) refuseWaiting(g *gather, err error) {
+	a.mu.Lock()
+	waiting := g.waiting
+	g.waiting = nil
+	a.mu.Unlock()
+	for _, sub := range waiting {
+		sub.finish(result{err: err})
+	}
+}
+
+// markLimit bounds the one thing that keeps a message waiting that is filed already.
+const markLimit = time.Second
+
 // mark says of large bodies that their message is filed. One that stays unmarked by a
 // failure here is looked up in the log before it would be removed, so nothing is lost.
 func (a *Appender) mark(sub *submission) {
@@ -186,7 +239,7 @@ func (a *Appender) mark(sub *submission) {
 	if name == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), markLimit)
 	defer cancel()
 	if err := a.store.Bodies.Mark(ctx, name); err != nil {
 		a.log.Warn("append: body not marked", "err", err)

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// appendPatience bounds what one group waits for storage or for its turn at head.
+	// appendPatience bounds how long one group asks for storage or for its turn at head.
 	appendPatience = 5 * time.Second
+	// appendLimit is when the last request ends that was sent within it.
+	appendLimit = 9 * time.Second
 	// readFirst is how long after a conflict head is read before it is written.
 	readFirst = 2 * time.Second
 	// conflictPause is the longest pause after a lost race, drawn anew each time.
@@ -38,9 +40,9 @@ type try struct {
 func (t *try) run() {
 	store := t.a.store
 	t.deadline = store.Now().Add(appendPatience)
-	// A transaction may be sent at the last moment, and is then waited for.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*appendPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), appendLimit)
 	defer cancel()
+	t.leaveOutAbandoned()
 	t.settleRepeats()
 	var err error
 	for len(t.group) > 0 && store.Now().Before(t.deadline) {
@@ -62,6 +64,9 @@ func (t *try) once(ctx context.Context) error {
 			t.sealed()
 			return nil
 		}
+		if t.leaveOutAbandoned(); len(t.group) == 0 {
+			return nil
+		}
 		t.build()
 	}
 	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partition(t.lane), t.ops)
@@ -69,7 +74,8 @@ func (t *try) once(ctx context.Context) error {
 	case err == nil:
 		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), Touched: t.gather.head.Touched})
 		return nil
-	case storage.FailedAt(err) == 0 && (storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound)):
+	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
+		// Head's, whether or not storage names the operation: no other row has a condition.
 		return t.headMoved(ctx)
 	case storage.Is(err, storage.Conflict):
 		return t.repeatsFiled(ctx, err)
@@ -95,6 +101,34 @@ func (t *try) knowHead(ctx context.Context) error {
 	}
 	g.head = c.Head
 	return nil
+}
+
+// leaveOutAbandoned drops the submissions whose callers are gone or were told to come again.
+// Nothing of the group is under way at that moment; to file it later would be to file twice
+// what was posted again meanwhile.
+func (t *try) leaveOutAbandoned() {
+	awaited := t.group[:0:0]
+	for _, sub := range t.group {
+		if sub = sub.firstAwaited(); sub != nil {
+			awaited = append(awaited, sub)
+		}
+	}
+	t.group = awaited
+}
+
+// firstAwaited returns the first of a submission and its repeats whose caller still waits, with
+// the rest behind it; nil = none does.
+func (sub *submission) firstAwaited() *submission {
+	for sub.ctx.Err() != nil {
+		sub.finish(result{err: errAbandoned(sub.ctx)})
+		if len(sub.followers) == 0 {
+			return nil
+		}
+		next := sub.followers[0]
+		next.followers = sub.followers[1:]
+		sub = next
+	}
+	return sub
 }
 
 // build makes the transaction: head first, then each message's rows.
@@ -239,7 +273,7 @@ func (t *try) settleRepeats() {
 			firsts[sub.idem] = sub
 			group = append(group, sub)
 		case first.bodyHash != sub.bodyHash:
-			sub.done <- result{err: errOtherBody()}
+			sub.finish(result{err: errOtherBody()})
 		default:
 			first.followers = append(first.followers, sub)
 		}
@@ -290,13 +324,16 @@ func (t *try) fail(cause error) {
 		sub.answer(result{err: err})
 	}
 	t.group = nil
+	if cause != nil && weir.KindOf(err) == weir.Unavailable {
+		t.a.refuseWaiting(t.gather, err)
+	}
 }
 
 // answer passes a result to the submission and to its repeats in the same gather.
 func (sub *submission) answer(r result) {
-	sub.done <- r
+	sub.finish(r)
 	r.receipt.Duplicate = true
 	for _, f := range sub.followers {
-		f.done <- r
+		f.finish(r)
 	}
 }

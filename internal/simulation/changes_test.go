@@ -162,6 +162,11 @@ const patience = 12345 * time.Millisecond
 
 // ask is one HTTP request of an upstream.
 func ask[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T, error) {
+	return askFor(ctx, p, name, patience, handle)
+}
+
+// askFor is one with a patience of its own.
+func askFor[T any](ctx context.Context, p *process, name string, patience time.Duration, handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		t   T
 		err error

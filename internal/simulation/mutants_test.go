@@ -28,6 +28,7 @@ var mutants = []mutant{
 	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:", "case false:", "order|repeat|books", ""},
 	{"closed keys off", "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
 	{"settle off", "drain/gate.go", "if r.Unanswered {", "if false {", "overlap", ""},
+	{"what was given up filed", "lane/append_try.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
 	{"calls that hang not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},
 	{"requests sent again by themselves", "", "", "", "overlap", ""},
 	{"a lost answer taken for a failure", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "twice", ""},

@@ -197,6 +197,9 @@ func (t ports) cut(name string, q storage.Query, got *storage.Page) {
 func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	answer := make(chan []storage.ETag, 2)
 	kept := copyOps(ops)
+	if name := t.p.w.posts.send(ops); name != "" && !t.p.isDead() {
+		t.p.w.check.fail("given up", "%s files %s, which was given up before anything of it was sent", t.p.name, name)
+	}
 	err := t.p.do(ctx, "transact "+t.as+partition+ops[0].Key, true, func() error {
 		etags, err := t.p.w.check.transact(t.p, partition, kept)
 		if err == nil {

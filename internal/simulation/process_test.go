@@ -180,6 +180,12 @@ func (p *process) running(name string) bool {
 	}
 }
 
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
 // kill ends the process as SIGKILL does.
 func (p *process) kill() {
 	p.mu.Lock()

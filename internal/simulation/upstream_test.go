@@ -119,5 +119,11 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 
 // call is one HTTP request that files a message.
 func (w *world) call(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
-	return ask(ctx, p, name, func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, s.message, s.idem) })
+	m := s.message
+	m.TraceState = w.posts.begin(name)
+	r, err := askFor(ctx, p, name, w.patienceFor(name), func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, m, s.idem) })
+	if err != nil {
+		w.posts.giveUp(m.TraceState)
+	}
+	return r, err
 }

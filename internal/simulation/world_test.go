@@ -106,6 +106,7 @@ type world struct {
 	cms      *fakeCMS
 	check    *checker
 	trace    *trace
+	posts    *posts
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
 	over     chan struct{}  // closed at the end: whoever stands still for good lets go
@@ -147,7 +148,7 @@ type outcome struct {
 func run(t *testing.T, seed uint64, mutant string) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDice(seed)
-		w := &world{settings: draw(d), dice: d, account: memory.New(time.Now), over: make(chan struct{}), started: time.Now()}
+		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now), over: make(chan struct{}), started: time.Now()}
 		w.mutant = mutant
 		w.trace = &trace{began: w.started}
 		w.check = newChecker(w)

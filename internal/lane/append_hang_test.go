@@ -1,0 +1,205 @@
+package lane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/storage/timelimit"
+	"weir/internal/weir"
+)
+
+// answers counts what posts came to.
+type answers struct {
+	sync.WaitGroup
+	accepted, refused atomic.Int64
+	mu                sync.Mutex
+	slowest           time.Duration
+}
+
+// post files a message with a patience, in a goroutine of its own.
+func (c *answers) post(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message, idempotencyKey string) {
+	c.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		began := time.Now()
+		_, err := a.Append(ctx, m, idempotencyKey)
+		c.mu.Lock()
+		c.slowest = max(c.slowest, time.Since(began))
+		c.mu.Unlock()
+		if err == nil {
+			c.accepted.Add(1)
+		} else {
+			c.refused.Add(1)
+		}
+	})
+}
+
+func (b *bench) limited() *lane.Appender {
+	b.store.Table, b.store.Bodies = timelimit.Table(b.store.Table), timelimit.Blobs(b.store.Bodies)
+	return lane.NewAppender(b.store, quiet)
+}
+
+// hangAll has every call of one method hang.
+func (b *bench) hangAll(op string) {
+	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if c.Op == op {
+			return storagetest.Fault{Kind: storagetest.Hang}
+		}
+		return storagetest.Fault{}
+	})
+}
+
+func TestAppender_StorageHangs(t *testing.T) {
+	t.Run("OneTransactionIsSentAgain", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a, c := b.limited(), &answers{}
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
+			for i := range 300 { // thirty a second
+				c.post(t.Context(), a, time.Minute, message(fmt.Sprint(i), "x"), "")
+				time.Sleep(time.Second / 30)
+			}
+			c.Wait()
+			if c.refused.Load() != 0 || c.slowest > 6*time.Second || len(b.log()) != 300 {
+				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300", c.refused.Load(), c.slowest, len(b.log()))
+			}
+		})
+	})
+	for _, op := range []string{"Transact", "Range"} {
+		t.Run("AllThatWaitAreAnswered"+op, func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				a, c := b.limited(), &answers{}
+				b.hangAll(op)
+				for i := range 1500 { // fifty a second for half a minute
+					c.post(t.Context(), a, time.Hour, message(fmt.Sprint(i), "x"), "")
+					time.Sleep(time.Second / 50)
+				}
+				c.Wait()
+				if c.slowest > 10*time.Second || c.accepted.Load() != 0 {
+					t.Errorf("slowest answer %s, %d accepted, want 10s at most and 0", c.slowest, c.accepted.Load())
+				}
+			})
+		})
+	}
+	t.Run("TheLineIsBounded", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a, c := lane.NewAppender(b.store, quiet), &answers{}
+			b.hangAll("Range")
+			for i := range 200 {
+				c.post(t.Context(), a, time.Minute, message(fmt.Sprint(i), string(make([]byte, 1<<20))), "")
+			}
+			synctest.Wait()
+			if got := c.refused.Load(); got < 130 || got > 140 {
+				t.Errorf("%d of 200 posts of 1 MiB were refused at once, want 136 or so: 64 MiB may wait", got)
+			}
+			b.faults.Set(nil)
+			c.Wait()
+			c = &answers{}
+			c.post(t.Context(), a, time.Minute, message("a", string(make([]byte, 65<<20))), "")
+			if c.Wait(); c.accepted.Load() != 1 {
+				t.Error("a message larger than the bound was refused with nothing in front of it")
+			}
+		})
+	})
+}
+
+func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
+	t.Run("WhileStorageIsAway", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a, c := lane.NewAppender(b.store, quiet), &answers{}
+			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+				if c.Op == "Transact" {
+					return storagetest.Fault{Kind: storagetest.FailBefore}
+				}
+				return storagetest.Fault{}
+			})
+			for i := range 65 * 50 { // fifty a second for a minute, and for five seconds more
+				if i == 60*50 {
+					b.faults.Set(nil)
+				}
+				c.post(t.Context(), a, 10*time.Second, message(fmt.Sprint(i), "x"), "")
+				time.Sleep(time.Second / 50)
+			}
+			c.Wait()
+			time.Sleep(10 * time.Minute)
+			if got, want := int64(b.length()), c.accepted.Load(); got != want || want < 240 {
+				t.Errorf("%d are in the log, want the %d (at least 240) that were answered by 202", got, want)
+			}
+		})
+	})
+	t.Run("BeforeItsGroupWasSent", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a, c := lane.NewAppender(b.store, quiet), &answers{}
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" }, storagetest.Fault{Kind: storagetest.FailBefore})
+			c.post(t.Context(), a, 50*time.Millisecond, message("a", "given up"), "") // head is read again after 100 ms
+			c.post(t.Context(), a, time.Minute, message("a", "awaited"), "")
+			c.Wait()
+			if log := b.log(); c.refused.Load() != 1 || len(log) != 1 {
+				t.Errorf("%d refused, %d in the log, want 1 and 1", c.refused.Load(), len(log))
+			}
+		})
+	})
+	t.Run("ButARepeatOfItThatIsAwaited", func(t *testing.T) {
+		simulate(t, func(t *testing.T, b *bench) {
+			a, c := lane.NewAppender(b.store, quiet), &answers{}
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" }, storagetest.Fault{Kind: storagetest.FailBefore})
+			c.post(t.Context(), a, time.Minute, message("a", "first"), "") // in flight, while the next ones gather
+			synctest.Wait()
+			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
+			for i := range 5 {
+				c.post(t.Context(), a, time.Duration(1+i)*20*time.Millisecond, message("a", "x"), "k")
+				synctest.Wait()
+			}
+			c.post(t.Context(), a, time.Minute, message("a", "x"), "k")
+			c.Wait()
+			if c.accepted.Load() != 2 || b.length() != 2 {
+				t.Errorf("%d accepted, %d in the log, want 2 and 2", c.accepted.Load(), b.length())
+			}
+		})
+	})
+}
+
+// length is how many messages head says are in the log.
+func (b *bench) length() int {
+	c, err := b.eyes.Control(b.t.Context(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return int(c.Head.Next - 1)
+}
+
+// nameless is a table that does not say which operation failed.
+type nameless struct{ storage.Table }
+
+func (n nameless) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+	tags, err := n.Table.Transact(ctx, p, ops)
+	var e *storage.Error
+	if errors.As(err, &e) {
+		e.Index = -1
+	}
+	return tags, err
+}
+
+func TestAppender_HeadMovedAndStorageNamesNoOperation(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.store.Table = nameless{b.store.Table}
+		mine, other := lane.NewAppender(b.store, quiet), lane.NewAppender(b.eyes, quiet)
+		for i := range 6 { // in turns: each finds head moved
+			a := []*lane.Appender{mine, other}[i%2]
+			if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), ""); err != nil {
+				t.Errorf("append %d: err = %v, want none", i, err)
+			}
+		}
+		if got := len(b.log()); got != 6 {
+			t.Errorf("%d in the log, want 6", got)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package simulation_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// posts knows of each request that files a message whether anything of it was sent to
+// storage, and when its upstream gave it up or was refused. What was given up first may not
+// be sent any more: the upstream posts again, and without an Idempotency-Key that is another
+// message.
+type posts struct {
+	mu      sync.Mutex
+	begun   map[string]int // by what is posted
+	sent    map[string]bool
+	givenUp map[string]time.Time
+}
+
+func newPosts() *posts {
+	return &posts{begun: map[string]int{}, sent: map[string]bool{}, givenUp: map[string]time.Time{}}
+}
+
+// begin names a request. The name goes into the row as the message's trace state.
+func (p *posts) begin(message string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun[message]++
+	return fmt.Sprintf("post=%s-%d", strings.ReplaceAll(message, " ", "-"), p.begun[message])
+}
+
+// giveUp notes that nobody waits for the request any more.
+func (p *posts) giveUp(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.givenUp[name] = time.Now()
+}
+
+// send notes what a transaction files, and returns the name of a request in it that was
+// given up before anything of it was sent.
+func (p *posts) send(ops []storage.Op) (abandoned string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, op := range ops {
+		name, _ := op.Values["TraceState"].(string)
+		if op.Kind != storage.Insert || name == "" {
+			continue
+		}
+		if at, gone := p.givenUp[name]; gone && !p.sent[name] && time.Now().After(at) {
+			abandoned = name
+		}
+		p.sent[name] = true
+	}
+	return abandoned
+}
+
+// patienceFor is how long an upstream waits for the answer to a post.
+func (w *world) patienceFor(name string) time.Duration {
+	if w.dice.chance("impatient "+name, 0.3) {
+		return w.dice.between("patience "+name, 5*time.Millisecond, 3*time.Second)
+	}
+	return patience
+}
