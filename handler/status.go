@@ -93,8 +93,9 @@ func (a *away) status(ctx context.Context, id string, wait time.Duration) error 
 	var err error
 	if wait > 0 {
 		m, err = a.awaitFinal(ctx, id, wait)
-	} else {
-		m, err = a.client.Message(ctx, id)
+	}
+	if err == nil && !m.Value.Stage.Final() {
+		m, err = a.client.Outlook(ctx, id)
 	}
 	if err != nil {
 		return err

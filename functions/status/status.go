@@ -35,6 +35,11 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+	outlook, err := asksOutlook(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
 	st, err := f.Log.Status(r.Context(), id)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -43,14 +48,26 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if httpio.NotModified(w, r, st.Version) {
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, f.describe(r, st))
+	httpio.WriteJSON(w, http.StatusOK, f.describe(r, st, outlook))
 }
 
-// describe adds what a waiting message waits for. Where that cannot be read, its state is
-// told all the same.
-func (f *Function) describe(r *http.Request, st weir.Status) httpio.Message {
+// asksOutlook reports whether the caller wants to know what the message waits for, which
+// costs up to a thousand rows of the lane: upstreams poll when there is a backlog.
+func asksOutlook(r *http.Request) (bool, error) {
+	switch r.URL.Query().Get("outlook") {
+	case "", "0", "false":
+		return false, nil
+	case "1", "true":
+		return true, nil
+	}
+	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
+}
+
+// describe adds what a waiting message waits for, if that was asked for. Where it cannot be
+// read, the state is told all the same.
+func (f *Function) describe(r *http.Request, st weir.Status, outlook bool) httpio.Message {
 	m := httpio.DescribeStatus(st)
-	if st.Stage.Final() {
+	if !outlook || st.Stage.Final() {
 		return m
 	}
 	o, err := f.Outlook.Outlook(r.Context(), st)

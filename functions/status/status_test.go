@@ -19,6 +19,8 @@ import (
 type reader struct {
 	st    weir.Status
 	fails error
+
+	unasked *testing.T // fails when the outlook is asked for
 }
 
 func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
@@ -29,6 +31,9 @@ func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 }
 
 func (r reader) Outlook(context.Context, weir.Status) (overview.Outlook, error) {
+	if r.unasked != nil {
+		r.unasked.Error("the outlook was read")
+	}
 	return overview.Outlook{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"}, r.fails
 }
 
@@ -61,6 +66,9 @@ func TestFunction(t *testing.T) {
 	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
 		t.Errorf("with its ETag: %d %s", w.Code, w.Body)
 	}
+	if w := get(id.String()+"?outlook=perhaps", ""); w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("a wrong outlook: %d %s", w.Code, w.Body)
+	}
 	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
 		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", wrong, w.Code, w.Body)
@@ -72,24 +80,29 @@ func TestFunction_Outlook(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 	st := weir.Status{Message: weir.Message{ID: id, Key: "/a", AcceptedAt: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, Stage: weir.Queued, Version: `W/"7"`}
-	ask := func(r reader) map[string]any {
+	ask := func(r reader, query string) map[string]any {
 		mux, w := http.NewServeMux(), httptest.NewRecorder()
 		mux.Handle("/api/messages/{id}", &status.Function{Log: r, Outlook: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String(), nil))
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String()+query, nil))
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 			t.Fatalf("%d %s, %v", w.Code, w.Body, err)
 		}
 		return got
 	}
-	if got := ask(reader{st: st}); got["position"] != 3.0 || got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
+	if got := ask(reader{st: st}, "?outlook=1"); got["position"] != 3.0 || got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
 		t.Errorf("%v", got)
 	}
-	if got := ask(reader{st: st, fails: errors.New("storage is away")}); got["stage"] != "queued" || got["position"] != nil || got["waitsFor"] != nil {
+	if got := ask(reader{st: st, fails: errors.New("storage is away")}, "?outlook=true"); got["stage"] != "queued" || got["position"] != nil || got["waitsFor"] != nil {
 		t.Errorf("where the outlook cannot be read: %v", got)
 	}
+	for _, query := range []string{"", "?outlook=0", "?outlook=false"} {
+		if got := ask(reader{st: st, unasked: t}, query); got["stage"] != "queued" || got["waitsFor"] != nil {
+			t.Errorf("%q: %v", query, got)
+		}
+	}
 	st.Stage = weir.Delivered
-	if got := ask(reader{st: st}); got["position"] != nil || got["expectedAt"] != nil || got["waitsFor"] != nil {
+	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil || got["waitsFor"] != nil {
 		t.Errorf("of a final message: %v", got)
 	}
 }

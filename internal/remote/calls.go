@@ -25,6 +25,11 @@ func (c *Client) Message(ctx context.Context, id string) (Answer[Message], error
 	return get[Message](ctx, c, message(id), nil)
 }
 
+// Outlook tells where a message is and, while it waits, what for.
+func (c *Client) Outlook(ctx context.Context, id string) (Answer[Message], error) {
+	return get[Message](ctx, c, message(id), url.Values{"outlook": {"1"}})
+}
+
 // Body gives a message's body as it was accepted, or as it was corrected.
 func (c *Client) Body(ctx context.Context, id string, edited bool) ([]byte, error) {
 	r := request{method: http.MethodGet, path: message(id) + "/body"}

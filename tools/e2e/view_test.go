@@ -39,11 +39,11 @@ func TestView(t *testing.T) {
 		paused: {"queued", "its key is paused: legal", 1, nil}, sent: {"delivered", "", 0, nil},
 	} {
 		s.eventually("the outlook of "+address, 20*time.Second, func() bool {
-			got := get[outlook](s, address)
+			got := get[outlook](s, address+"?outlook=1")
 			return got.Stage == want.Stage && strings.HasPrefix(got.WaitsFor, want.WaitsFor) && got.Position == want.Position
 		})
 	}
-	if got := get[outlook](s, head).ExpectedAt; got == nil || time.Until(*got) <= 0 {
+	if got := get[outlook](s, head+"?outlook=1").ExpectedAt; got == nil || time.Until(*got) <= 0 {
 		t.Errorf("the retry is expected at %v", got)
 	}
 	l := get[struct {
