@@ -1,26 +1,13 @@
 package receive
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"weir/internal/lane"
 	"weir/internal/weir"
 )
-
-// Finals tells when this process has made a message final. The channel is closed then, or
-// when the process stops; the function ends the waiting.
-type Finals interface {
-	Await(id weir.ID) (<-chan struct{}, func())
-}
-
-// States reads a message's state.
-type States interface {
-	Status(ctx context.Context, id weir.ID) (weir.Status, error)
-}
 
 // options are what a request asks for beside its body.
 type options struct {
@@ -82,48 +69,4 @@ func prefersWait(headers []string) time.Duration {
 		return min(time.Duration(seconds)*time.Second, maxWait)
 	}
 	return 0
-}
-
-const (
-	// Storage is asked for a message that another process may deliver after firstLook, and
-	// then after pauses twice as long each, up to lastLook.
-	firstLook = 200 * time.Millisecond
-	lastLook  = 5 * time.Second
-)
-
-// await waits until the message is final. What this process commits it hears of at once;
-// what others do it has to look for. A message that is not due within the time is not
-// waited for.
-func (f *Function) await(ctx context.Context, filed lane.Receipt, wait time.Duration) (weir.Status, bool) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	id := filed.Message.ID
-	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) {
-		return weir.Status{}, false
-	}
-	final, stop := f.Finals.Await(id)
-	defer stop()
-	pause := firstLook
-	if filed.Duplicate {
-		pause = 0 // it may have been final for long
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	for over := false; ; {
-		select {
-		case <-ctx.Done():
-			return weir.Status{}, false
-		case <-final:
-			over = true
-		case <-timer.C:
-		}
-		if st, err := f.States.Status(ctx, id); err == nil && st.Stage.Final() {
-			return st, true
-		}
-		if over {
-			return weir.Status{}, false // the process stops
-		}
-		pause = min(max(2*pause, firstLook), lastLook)
-		timer.Reset(pause)
-	}
 }

@@ -40,14 +40,18 @@ type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
 
+// Waiter holds an answer until a message is final; see Waits.
+type Waiter interface {
+	Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
+}
+
 // Function takes messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
 	Callbacks Callbacks
 	Log       Appender
 	Bell      Bell
-	Finals    Finals
-	States    States
+	Waits     Waiter
 	Observer  Observer
 	Intake    Intake
 	MaxBody   int64
@@ -83,9 +87,12 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := filed.Message
 	w.Header().Set("Location", location(r, m.Public().String()))
 	if asked.wait > 0 {
-		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
 		f.ring(filed)
-		if st, final := f.await(r.Context(), filed, asked.wait); final {
+		st, held, final := f.Waits.Await(r.Context(), filed, asked.wait)
+		if held {
+			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
+		}
+		if final {
 			httpio.SetVersion(w, st.Version)
 			httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
 			f.accepted(r, filed)

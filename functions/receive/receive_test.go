@@ -24,27 +24,13 @@ type fake struct {
 	idem    string
 	err     error // of Append
 	rung    bool
-	embargo time.Time     // as the message says
-	final   chan struct{} // of Await; once closed the message is delivered
-	looks   int
-	hangs   bool // Append waits for as long as it may
+	embargo time.Time // as the message says
+	hangs   bool      // Append waits for as long as it may
+	waits   *receive.Waits
 	refused error
 }
 
 func (f *fake) Refused(err error) { f.refused = err }
-
-func (f *fake) Await(weir.ID) (<-chan struct{}, func()) { return f.final, func() {} }
-
-func (f *fake) Status(_ context.Context, id weir.ID) (weir.Status, error) {
-	f.looks++
-	st := weir.Status{Message: weir.Message{ID: id}, Stage: weir.Queued, Version: `W/"3"`}
-	select {
-	case <-f.final:
-		st.Stage = weir.Delivered
-	default:
-	}
-	return st, nil
-}
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
@@ -73,7 +59,7 @@ func (f *fake) Check(address string) error {
 func (f *fake) RingSoon(int) { f.rung = true }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Finals: f, States: f, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -245,44 +231,6 @@ func TestFunction_Due(t *testing.T) {
 			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) || got.DeliverAt.IsZero() != (c.from == "") {
 				t.Errorf("%+v", got)
 			}
-		})
-	}
-}
-
-func TestFunction_Wait(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		prefer string
-		after  time.Duration // until it is final here
-		due    time.Duration
-		status int
-		took   time.Duration
-		looks  int // at most
-	}{
-		"final in time":       {"wait=10", 3 * time.Second, 0, 200, 3 * time.Second, 7},
-		"at once":             {"respond-async, Wait=10", 0, 0, 200, 0, 1},
-		"not in time":         {"wait=10", time.Hour, 0, 202, 10 * time.Second, 8},
-		"at most a minute":    {"wait=3600", time.Hour, 0, 202, time.Minute, 20},
-		"not due in time":     {"wait=10", time.Hour, time.Minute, 202, 0, 0},
-		"not to be read":      {"wait=long", time.Hour, 0, 202, 0, 0},
-		"asks for no wait":    {"return=minimal", time.Hour, 0, 202, 0, 0},
-		"negative is no wait": {"wait=-1", time.Hour, 0, 202, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := &fake{final: make(chan struct{})}
-				if c.due > 0 {
-					f.embargo = time.Now().Add(c.due)
-				}
-				timer := time.AfterFunc(c.after, func() { close(f.final) })
-				defer timer.Stop()
-				began := time.Now()
-				w := serve(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
-				if w.Code != c.status || time.Since(began) != c.took || f.looks > c.looks || !f.rung {
-					t.Errorf("%d after %s and %d looks: %s", w.Code, time.Since(began), f.looks, w.Body)
-				}
-			})
 		})
 	}
 }

@@ -1,0 +1,256 @@
+package receive_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/functions/receive"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is storage and the drain of this process, as Waits sees them.
+type world struct {
+	mu      sync.Mutex
+	stages  map[int64]weir.Stage
+	control lane.Control
+	fails   bool
+	here    map[int64][]chan struct{} // that this process is asked to tell of
+
+	asked
+}
+
+// asked counts what was asked of storage.
+type asked struct{ looks, queries, rows, states int }
+
+func (w *world) counts() asked {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+func newWorld() *world {
+	return &world{stages: map[int64]weir.Stage{}, here: map[int64][]chan struct{}{}}
+}
+
+func (w *world) Await(id weir.ID) (<-chan struct{}, func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ch := make(chan struct{})
+	w.here[id.Seq] = append(w.here[id.Seq], ch)
+	return ch, func() {}
+}
+
+func (w *world) Status(_ context.Context, id weir.ID) (weir.Status, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states++
+	st := weir.Status{Message: weir.Message{ID: id}, Stage: weir.Queued, Version: `W/"3"`}
+	if stage := w.stages[id.Seq]; stage != "" {
+		st.Stage = stage
+	}
+	return st, nil
+}
+
+func (w *world) Control(context.Context, int) (lane.Control, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks++
+	if w.fails {
+		return lane.Control{}, errors.New("storage is away")
+	}
+	return w.control, nil
+}
+
+func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lane.Entry, looks int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queries++
+	w.rows += len(seqs)
+	for i, seq := range seqs {
+		if i > 0 && seqs[i-1] <= seq {
+			return nil, 0, errors.New("the numbers do not fall")
+		}
+		stage := w.stages[seq]
+		if stage == "" {
+			stage = weir.Queued
+		}
+		entries = append(entries, &lane.Entry{Message: weir.Message{ID: weir.ID{Seq: seq}}, Stage: stage})
+	}
+	return entries, 1, nil
+}
+
+// commit makes messages final; elsewhere, or here.
+func (w *world) commit(here bool, stage weir.Stage, seqs ...int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, seq := range seqs {
+		w.stages[seq] = stage
+		w.control.Tail.Cursor = max(w.control.Tail.Cursor, seq+1)
+		for _, ch := range w.here[seq] {
+			if here {
+				close(ch)
+			}
+		}
+	}
+	version, _ := strconv.Atoi(string(w.control.Tail.ETag))
+	w.control.Tail.ETag = storage.ETag(strconv.Itoa(version + 1))
+}
+
+func receipt(seq int64) lane.Receipt {
+	return lane.Receipt{Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: seq, Nonce: "00112233445566778899"}}, Stage: weir.Queued}
+}
+
+func TestFunction_Wait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prefer string
+		after  time.Duration // until it is final here
+		due    time.Duration
+		most   int
+		status int
+		took   time.Duration
+		says   string
+	}{
+		"final in time":       {"wait=10", 3 * time.Second, 0, 1, 200, 3 * time.Second, "wait=10"},
+		"at once":             {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
+		"not in time":         {"wait=10", time.Hour, 0, 1, 202, 10 * time.Second, "wait=10"},
+		"at most a minute":    {"wait=3600", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
+		"not due in time":     {"wait=10", time.Hour, time.Minute, 1, 202, 0, ""},
+		"one too many":        {"wait=10", time.Hour, 0, 0, 202, 0, ""},
+		"not to be read":      {"wait=long", time.Hour, 0, 1, 202, 0, ""},
+		"asks for no wait":    {"return=minimal", time.Hour, 0, 1, 202, 0, ""},
+		"negative is no wait": {"wait=-1", time.Hour, 0, 1, 202, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				far := newWorld()
+				f := &fake{waits: &receive.Waits{Finals: far, States: far, Most: c.most}}
+				if c.due > 0 {
+					f.embargo = time.Now().Add(c.due)
+				}
+				timer := time.AfterFunc(c.after, func() {
+					synctest.Wait()
+					far.commit(true, weir.Delivered, 3)
+				})
+				defer timer.Stop()
+				began := time.Now()
+				w := serve(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
+				if says := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took || says != c.says || !f.rung {
+					t.Errorf("%d after %s, Preference-Applied %q: %s", w.Code, time.Since(began), says, w.Body)
+				}
+				synctest.Wait() // no look is left over
+			})
+		})
+	}
+}
+
+// However many wait, a lane is looked at once a second; messages are read when something was
+// committed, and none above the cursor.
+func TestWaits_OneLookASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		far := newWorld()
+		waits := &receive.Waits{Finals: far, States: far, Most: 3000}
+		type answer struct {
+			seq   int64
+			after time.Duration
+			final bool
+		}
+		began, answers := time.Now(), make(chan answer, 3000)
+		for seq := range int64(3000) {
+			go func() {
+				_, _, final := waits.Await(t.Context(), receipt(seq), 20*time.Second)
+				answers <- answer{seq, time.Since(began), final}
+			}()
+		}
+		time.Sleep(4500 * time.Millisecond)
+		if got, want := far.counts(), (asked{looks: 5}); got != want {
+			t.Errorf("while nothing happens: got %+v, want %+v", got, want)
+		}
+		far.commit(false, weir.Delivered, 0, 1, 2, 3)
+		time.Sleep(time.Second)
+		if got, want := far.counts(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 || got != want {
+			t.Errorf("4 final elsewhere: %d answers, got %+v, want %+v", len(answers), got, want)
+		}
+		far.commit(true, weir.Dead, 10, 11)
+		synctest.Wait()
+		if len(answers) != 6 {
+			t.Errorf("2 final here: %d answers, want 6 at once", len(answers))
+		}
+		for range 3000 {
+			a := <-answers
+			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early || early == (a.after == 20*time.Second) {
+				t.Errorf("%+v", a)
+			}
+		}
+		synctest.Wait()
+		looks := far.counts().looks
+		if looks > 21 {
+			t.Errorf("%d looks in 20 s, want 21 at most", looks)
+		}
+		time.Sleep(time.Minute)
+		if more := far.counts().looks - looks; more != 0 {
+			t.Errorf("%d looks while nothing waits", more)
+		}
+	})
+}
+
+func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		filed  lane.Receipt
+		happen func(*world)
+		within time.Duration
+	}{
+		"CommittedBeforeItWaits": {receipt(5), func(w *world) { w.commit(false, weir.Delivered, 5) }, 200 * time.Millisecond},
+		"Repeat":                 {lane.Receipt{Message: receipt(5).Message, Duplicate: true}, func(w *world) { w.commit(false, weir.Delivered, 5) }, 0},
+		"CancelledAboveTheCursor": {receipt(5), func(w *world) {
+			time.AfterFunc(3*time.Second, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.stages[5] = weir.Cancelled
+				w.control.Head.Touched++
+			})
+		}, 4 * time.Second},
+		"HeldBelowTheCursor": {receipt(5), func(w *world) {
+			w.commit(false, weir.Delivered, 9)
+			time.AfterFunc(3*time.Second, func() { w.commit(false, weir.Delivered, 5) })
+		}, 4 * time.Second},
+		"StorageWasAway": {receipt(5), func(w *world) {
+			w.fails = true
+			w.commit(false, weir.Delivered, 5)
+			time.AfterFunc(3*time.Second, func() { w.mu.Lock(); w.fails = false; w.mu.Unlock() })
+		}, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				far := newWorld()
+				c.happen(far)
+				began := time.Now()
+				waits := &receive.Waits{Finals: far, States: far, Most: 1}
+				st, held, final := waits.Await(t.Context(), c.filed, 30*time.Second)
+				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
+					t.Errorf("got %v, %v, %q after %s, want it final within %s", held, final, st.Stage, took, c.within)
+				}
+				if _, held, _ := waits.Await(t.Context(), receipt(99), time.Second); !held {
+					t.Error("its place was not given back")
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
