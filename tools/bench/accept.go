@@ -24,7 +24,7 @@ type bare struct {
 const barePartition = "bare"
 
 func (r *rig) newBare(ctx context.Context) (*bare, error) {
-	account, err := azure.Open(azure.Config{ConnectionString: r.storage.ConnectionString(), Prefix: r.prefix + "bare"})
+	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "bare"})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,9 @@
 //
 // A target that is missed is a row that says so; the exit code is 1 only when something
 // did not work: a message lost or doubled, an order broken, an error.
+//
+// With -storage-delay it runs the scenarios once for each delay, with package delay between
+// Azurite and everything measured, yardsticks included.
 package main
 
 import (
@@ -22,42 +25,65 @@ import (
 	"time"
 
 	"weir/tools/azurite"
+	"weir/tools/delay"
 )
 
-// scenario measures one thing, which may give several rows.
+// scenario measures one thing, which may give several rows. A new one is a file with its
+// function, a line in scenarios, and a line in the smoke test.
 type scenario struct {
 	name  string
 	about string
 	run   func(context.Context, *bench) ([]result, error)
+	when  when
 }
+
+// when says in which pass of a run over several delays a scenario is measured.
+type when int
+
+const (
+	always when = iota // in each: the delay is what the figures hang on
+	last               // in the last alone: what it counts or bounds is the same nearer by
+)
 
 // scenarios in the order in which they run and are shown.
 func scenarios() []scenario {
 	return []scenario{
-		{"serial", "a burst on one lane, and its storage transactions", serial},
-		{"lanes", "the same burst on eight lanes", lanes},
-		{"fast", "what one lane delivers to a CMS that takes no time", fast},
-		{"accept", "how soon and how often a message is accepted", accept},
-		{"trickle", "one message a second: cost, and time to the CMS", trickle},
-		{"two", "the same with two instances in turn", two},
-		{"idle", "what a system at rest costs, and how soon it wakes", idle},
-		{"backlog", "a long backlog against a short one", backlog},
-		{"takeover", "a holder ends while another instance lives", takeover},
-		{"due", "messages that were told a moment: how late they come", due},
-		{"retry", "first attempts that fail: how late the second ones come", retry},
-		{"scheduled", "a lane's other traffic beside many scheduled messages", scheduled},
-		{"recurring", "four instances over the same schedules: none missed, none doubled", recurring},
-		{"supersede", "bursts of edits, newer replacing older", supersede},
-		{"recipe", "the usual recipe, as the baseline to point at", recipe},
+		{"serial", "a burst on one lane, and its storage transactions", serial, always},
+		{"lanes", "the same burst on eight lanes", lanes, always},
+		{"fast", "what one lane delivers to a CMS that takes no time", fast, always},
+		{"accept", "how soon and how often a message is accepted", accept, always},
+		{"trickle", "one message a second: cost, and time to the CMS", trickle, always},
+		{"two", "the same with two instances in turn", two, always},
+		{"idle", "what a system at rest costs, and how soon it wakes", idle, always},
+		{"backlog", "a long backlog against a short one", backlog, always},
+		{"takeover", "a holder ends while another instance lives", takeover, always},
+		{"due", "messages that were told a moment: how late they come", due, always},
+		{"retry", "first attempts that fail: how late the second ones come", retry, always},
+		{"scheduled", "a lane's other traffic beside many scheduled messages", scheduled, always},
+		{"recurring", "four instances over the same schedules: none missed, none doubled", recurring, always},
+		{"supersede", "bursts of edits, newer replacing older", supersede, always},
+		{"duelane", "one lane with 10, then 20 due a second: how late they come", dueLane, always},
+		{"duemoment", "1,000, then 2,000 due at one moment, with plain messages beside", dueMoment, always},
+		{"everysecond", "300 schedules of one second: the lane goes on", everySecond, last},
+		{"refused", "400 messages that the CMS refuses, in front of 50 good ones", refused, last},
+		{"aside", "memory: 20,000 messages behind a blocked key, 1,000 of 200 KiB due at once", aside, last},
+		{"retention", "how fast old messages are removed, and how many transactions that takes", retention, last},
+		{"sweep", "one sweep over 256 lanes", sweepLanes, last},
+		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", tickets, last},
+		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", hang, last},
+		{"recipe", "the usual recipe, as the baseline to point at", recipe, always},
 	}
 }
 
 // bench is what all scenarios share.
 type bench struct {
 	storage *azurite.Process
-	app     string    // script root
-	log     io.Writer // of hosts and handlers
-	out     io.Writer // progress
+	delay   time.Duration // of storage's answers, in this pass; 0 = Azurite itself
+	far     *delay.Proxy  // what handlers and hosts see; nil = Azurite itself
+	calm    *delay.Proxy  // what yardsticks see: the same delay, and no refusals, which they could not bear
+	app     string        // script root
+	log     io.Writer     // of hosts and handlers
+	out     io.Writer     // progress
 	temp    string
 	sizes   sizes
 	results []result
@@ -94,6 +120,7 @@ type sizes struct {
 	retries              int
 	retryGap             time.Duration // between two of them
 	recipe               int           // messages
+	crowds               crowdSizes
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
@@ -101,7 +128,16 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
-	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4}
+	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4, crowds: fullCrowds}
+
+// farther is as much as needs to be measured again where storage is far away: less of what
+// only counts, and nothing of what runs on memory storage.
+func (s sizes) farther() sizes {
+	s.trickle, s.idleMinutes, s.wakes = min(s.trickle, 60), min(s.idleMinutes, 1), min(s.wakes, 5)
+	s.long, s.takeovers, s.recipe = min(s.long, 5000), min(s.takeovers, 1), min(s.recipe, 20)
+	s.scheduled = min(s.scheduled, 2000)
+	return s
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -117,23 +153,28 @@ func main() {
 	list := flag.Bool("list", false, "list the scenarios and end")
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
 	file := flag.String("json", filepath.Join("build", "bench.json"), "where the rows are written")
+	delays := flag.String("storage-delay", "0s", "median delay of storage's answers; several, with commas between, are so many passes")
 	sizes := fullSizes
 	flag.IntVar(&sizes.long, "long", sizes.long, "messages of the long backlog on Azurite")
 	flag.Parse()
 	if *list {
 		for _, s := range scenarios() {
-			fmt.Printf("%-10s %s\n", s.name, s.about)
+			fmt.Printf("%-11s %s\n", s.name, s.about)
 		}
 		return
 	}
-	if err := run(ctx, *only, *app, *file, sizes); err != nil {
+	if err := run(ctx, *only, *delays, *app, *file, sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only, app, file string, sizes sizes) error {
+func run(ctx context.Context, only, delays, app, file string, sizes sizes) error {
 	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	passes, err := readDelays(delays)
 	if err != nil {
 		return err
 	}
@@ -141,8 +182,7 @@ func run(ctx context.Context, only, app, file string, sizes sizes) error {
 	if err != nil {
 		return err
 	}
-	err = b.runAll(ctx, chosen)
-	compare(b.results)
+	err = b.runPasses(ctx, chosen, passes)
 	printTable(os.Stdout, b.results)
 	return errors.Join(err, writeJSON(file, b.results), stop())
 }
@@ -198,7 +238,7 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 func (b *bench) runAll(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {
-		fmt.Fprintf(b.out, "%-10s %s\n", s.name, s.about)
+		fmt.Fprintf(b.out, "%-11s %s\n", s.name, s.about)
 		began := time.Now()
 		rows, err := s.run(ctx, b)
 		if ctx.Err() != nil {
@@ -210,9 +250,9 @@ func (b *bench) runAll(ctx context.Context, chosen []scenario) error {
 		}
 		b.results = append(b.results, rows...)
 		for _, r := range rows {
-			fmt.Fprintf(b.out, "           %s\n", r.line())
+			fmt.Fprintf(b.out, "            %s\n", r.line())
 		}
-		fmt.Fprintf(b.out, "           (%s)\n", time.Since(began).Round(100*time.Millisecond))
+		fmt.Fprintf(b.out, "            (%s)\n", time.Since(began).Round(100*time.Millisecond))
 	}
 	return errors.Join(failed...)
 }

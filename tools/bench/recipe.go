@@ -65,7 +65,7 @@ func recipe(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	u := &usual{client: r.client, url: r.cmsURL}
-	if u.account, err = azure.Open(azure.Config{ConnectionString: b.storage.ConnectionString(), Prefix: r.prefix + "recipe", Counter: &u.counter}); err != nil {
+	if u.account, err = azure.Open(azure.Config{ConnectionString: b.yardstickStorage(), Prefix: r.prefix + "recipe", Counter: &u.counter}); err != nil {
 		return nil, err
 	}
 	defer u.account.Close()

@@ -83,24 +83,32 @@ func (b *bench) recur(ctx context.Context, name string, kills int) ([]result, er
 // schedule puts schedules that are due each second.
 func (r *rig) schedule(ctx context.Context, from, until time.Time) error {
 	for i := range recurringSchedules {
-		text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
-			"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, occurrence(i, "{{.DueAt}}"))})
-		if err != nil {
+		if err := r.putSchedule(ctx, fmt.Sprint("tick", i), occurrence(i, "{{.DueAt}}"), from, until); err != nil {
 			return err
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, fmt.Sprintf("%s/api/schedules/tick%d", r.host.URL(), i), bytes.NewReader(text))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := r.client.Do(req)
-		if err != nil {
-			return err
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusCreated {
-			return fmt.Errorf("put a schedule: %s", resp.Status)
-		}
+	}
+	return nil
+}
+
+// putSchedule puts one that is due each second, and whose message has this path.
+func (r *rig) putSchedule(ctx context.Context, name, path string, from, until time.Time) error {
+	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
+		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.host.URL()+"/api/schedules/"+name, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("put a schedule: %s", resp.Status)
 	}
 	return nil
 }

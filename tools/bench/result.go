@@ -18,6 +18,7 @@ type result struct {
 	Rule     string   `json:"rule"`     // what is held against the target, and how: "ratio >= 0.97"
 	OK       *bool    `json:"ok"`       // the target is reached; null = there is none
 	Note     string   `json:"note"`
+	Delay    float64  `json:"delay"`           // ms by which storage answered later; 0 = Azurite itself
 	Error    string   `json:"error,omitempty"` // something did not work: the figures mean nothing
 }
 
@@ -62,6 +63,19 @@ func (r result) judged(ok bool, target float64, rule string, args ...any) result
 
 func (r result) noted(format string, args ...any) result {
 	r.Note = fmt.Sprintf(format, args...)
+	return r
+}
+
+// valueAtLeast bounds the value from below.
+func (r result) valueAtLeast(least float64) result {
+	return r.judged(r.Value >= least, least, "value >= %g", least)
+}
+
+// at says how far away storage was.
+func (r result) at(d time.Duration) result {
+	if d > 0 {
+		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), ms(d)
+	}
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage/azure"
 	"weir/tools/cms/server"
+	"weir/tools/delay"
 	"weir/tools/funchost/host"
 )
 
@@ -26,6 +27,7 @@ type setup struct {
 	supersede bool
 	wait      time.Duration                     // before each retry; 0 = the project's own
 	hostless  bool                              // CMS and storage only
+	hangs     bool                              // handlers and host reach storage through a proxy of their own, which can hang
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
 
@@ -37,8 +39,9 @@ type rig struct {
 	cms     *server.Server
 	cmsURL  string
 	site    *http.Server
-	account *azure.Account // the bench's own: what it sends is not counted
+	account *azure.Account // the bench's own: what it sends is neither counted nor delayed
 	store   *lane.Store
+	hung    *delay.Proxy // where setup.hangs
 	host    *host.Host
 	client  *http.Client
 }
@@ -78,6 +81,12 @@ func (r *rig) start(ctx context.Context) error {
 	}
 	if r.hostless {
 		return nil
+	}
+	if r.hangs {
+		var err error
+		if r.hung, err = delay.Start(ctx, distance(r.storage.ConnectionString(), r.delay)); err != nil {
+			return err
+		}
 	}
 	if err := r.startHost(); err != nil {
 		return err
@@ -127,10 +136,18 @@ func (r *rig) startHost() (err error) {
 	}
 	r.host, err = host.Start(host.Config{
 		ScriptRoot: r.app, Instances: r.instances, Out: r.log, Quiet: true, GiveUpAfter: -1, StateDir: filepath.Join(r.temp, r.prefix),
-		Env: append(os.Environ(), "AzureWebJobsStorage="+r.storage.ConnectionString(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
+		Env: append(os.Environ(), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
 			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL),
 	})
 	return err
+}
+
+// connection is the account as this rig's handlers and host see it.
+func (r *rig) connection() string {
+	if r.hung != nil {
+		return r.hung.ConnectionString(r.storage.ConnectionString())
+	}
+	return r.measuredStorage()
 }
 
 // settings is the weir.yaml of this rig: the project's own but for what the setup says.
@@ -162,6 +179,9 @@ func (r *rig) close() error {
 	}
 	if r.account != nil {
 		r.account.Close()
+	}
+	if r.hung != nil {
+		err = errors.Join(err, r.hung.Close())
 	}
 	r.client.CloseIdleConnections()
 	return err

@@ -99,13 +99,17 @@ func trickle(ctx context.Context, b *bench) ([]result, error) {
 	}
 	used = minus(after, used)
 	latency, answered := f.latencies()
-	base := median(appends)
+	base, tail := median(appends), "p50"
+	if b.delay > 0 { // storage has a tail of its own there
+		base, tail = percentile(appends, 0.99), "p99"
+	}
 	return []result{
 		measured("transactions per message, trickle", "", total(used)/float64(f.number)).atMost(6).noted("%s", shares(used, f.number)),
-		measured("accept to CMS p50, trickle, one instance", "ms", median(latency)).against(base).beyond(5).
+		measured("accept to CMS p50, trickle, one instance", "ms", median(latency)).against(median(appends)).beyond(5).
 			noted("from the sending: %s; from the 202: %s; bare append transaction: %s", spread(latency), spread(answered), spread(appends)),
+		measured("accept to CMS p95, trickle, one instance", "ms", percentile(latency, 0.95)).against(percentile(appends, 0.95)),
 		measured("accept to CMS p99, trickle, one instance", "ms", percentile(latency, 0.99)).against(base).beyond(20).
-			noted("the yardstick is the append's p50"),
+			noted("the yardstick is the append's %s", tail),
 	}, nil
 }
 

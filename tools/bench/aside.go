@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"weir/internal/weir"
+	"weir/tools/cms/server"
+)
+
+const (
+	residentLimit = 256 // MiB, of a handler on an instance of 512
+	largeBody     = 200 << 10
+	asideLimit    = 10 * time.Minute
+)
+
+// aside measures the handler's memory where much is put aside: behind a blocked key, and when
+// large bodies fall due at one moment.
+func aside(ctx context.Context, b *bench) ([]result, error) {
+	behind, err := b.behindBlocked(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("behind a blocked key: %w", err)
+	}
+	large, err := b.largeDue(ctx)
+	if err != nil {
+		return []result{behind}, fmt.Errorf("large bodies: %w", err)
+	}
+	return []result{behind, large}, nil
+}
+
+// behindBlocked fills a lane with messages of one key, of which the first fails and comes again
+// only when all is over, and waits until the holder has read them all.
+func (b *bench) behindBlocked(ctx context.Context) (result, error) {
+	n := b.sizes.crowds.behind
+	r, err := b.newRig(ctx, setup{wait: 2 * asideLimit, filled: func(ctx context.Context, r *rig) error {
+		r.cms.SetFaults(server.Faults{FailUnder: "/blocked/"})
+		return fillAtOnce(ctx, r.store, messages("blocked", n, 1), 200, nil)
+	}})
+	if err != nil {
+		return result{}, err
+	}
+	defer r.close()
+	began := time.Now()
+	err = r.until(ctx, asideLimit, "the holder has passed over all", func() bool {
+		c, err := r.store.Control(ctx, 0)
+		return err == nil && c.Tail.Cursor >= c.Head.Next
+	})
+	peak, err2 := peakMemory(r.host.Status().Instances[0].PID)
+	return measured(fmt.Sprintf("memory, %d messages behind a blocked key: peak resident set", n), "MiB", peak).atMost(residentLimit).
+		noted("all put aside after %.1f s", time.Since(began).Seconds()), errors.Join(err, err2)
+}
+
+// largeDue files large bodies, which do not compress, for one moment.
+func (b *bench) largeDue(ctx context.Context) (result, error) {
+	n, moment := b.sizes.crowds.large, time.Now().Add(b.sizes.crowds.largeLead)
+	r, err := b.newRig(ctx, setup{latency: dueLatency, filled: func(ctx context.Context, r *rig) error {
+		return fillAtOnce(ctx, r.store, messages("large", n, n), 16, func(_ int, m *weir.Message) string {
+			m.DueAt, m.Body = moment, []byte(largeArticle(m.Key, largeBody))
+			return ""
+		})
+	}})
+	if err != nil {
+		return result{}, err
+	}
+	defer r.close()
+	if late := time.Since(moment); late > 0 {
+		return result{}, fmt.Errorf("the handler was ready %s after they were due", late)
+	}
+	if err := r.until(ctx, asideLimit, "all are written", func() bool { return r.cms.Stats().Writes >= n }); err != nil {
+		return result{}, err
+	}
+	took := time.Since(moment)
+	if err := errors.Join(r.atRest(ctx, burstLimit), r.clean(n)); err != nil {
+		return result{}, err
+	}
+	peak, err := peakMemory(r.host.Status().Instances[0].PID)
+	return measured(fmt.Sprintf("memory, %d messages of %d KiB due at one moment: peak resident set", n, largeBody>>10), "MiB", peak).atMost(residentLimit).
+		noted("all written %.1f s after the moment", took.Seconds()), err
+}
+
+// largeArticle is a message of a size whose text is random, so that it stays as large in storage.
+func largeArticle(path string, size int) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	var text strings.Builder
+	fmt.Fprintf(&text, `<article path="%s" version="1"><title>Large</title><text>`, path)
+	for text.Len() < size {
+		text.WriteByte(letters[rand.N(len(letters))])
+	}
+	text.WriteString("</text></article>")
+	return text.String()
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/tools/cms/server"
+)
+
+const (
+	badSpace  = "/bad/"
+	goodSpace = "/good/"
+	// refusedLimit is until good messages that do not come are no longer waited for.
+	refusedLimit = 90 * time.Second
+)
+
+// refused measures how long good messages wait behind many that the CMS refuses, each of
+// another key.
+func refused(ctx context.Context, b *bench) ([]result, error) {
+	var rows []result
+	for _, c := range []struct {
+		status int
+		faults server.Faults
+	}{{403, server.Faults{RefuseUnder: badSpace}}, {500, server.Faults{FailUnder: badSpace}}} {
+		row, err := b.behindRefused(ctx, c.status, c.faults)
+		if err != nil {
+			return rows, fmt.Errorf("%d: %w", c.status, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// behindRefused fills the lane before the handler starts: first what is refused, then what is not.
+func (b *bench) behindRefused(ctx context.Context, status int, faults server.Faults) (result, error) {
+	n, good := b.sizes.crowds.refused, b.sizes.crowds.good
+	r, err := b.newRig(ctx, setup{latency: dueLatency, filled: func(ctx context.Context, r *rig) error {
+		r.cms.SetFaults(faults)
+		if err := r.fill(ctx, messages(strings.Trim(badSpace, "/"), n, n)); err != nil {
+			return err
+		}
+		return r.fill(ctx, messages(strings.Trim(goodSpace, "/"), good, good))
+	}})
+	if err != nil {
+		return result{}, err
+	}
+	defer r.close()
+	late := r.until(ctx, refusedLimit, "the good messages are written", func() bool { return r.cms.Stats().Writes >= good })
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	requests := within(r.cms.Requests(), time.Time{}, time.Now())
+	if len(requests) == 0 {
+		return result{}, fmt.Errorf("the CMS got nothing within %s", refusedLimit)
+	}
+	waited := refusedLimit
+	if late == nil {
+		waited = 0
+		for _, req := range requests {
+			if strings.HasPrefix(req.Path, goodSpace) {
+				waited = max(waited, req.EndedAt.Sub(requests[0].StartedAt))
+			}
+		}
+	}
+	return measured(fmt.Sprintf("%d messages answered %d in front of %d good ones: until these are delivered", n, status, good), "s", waited.Seconds()).atMost(10).
+		noted("%d of %d were delivered within %s; the CMS refused %d requests", r.cms.Stats().Writes, good, refusedLimit, r.cms.Stats().Failures), nil
+}

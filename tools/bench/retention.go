@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+)
+
+const (
+	// retainedTarget is what must be removed a second over all lanes: what eight of them take
+	// in at 200 a second each.
+	retainedTarget = 1600
+	retentionLimit = 5 * time.Minute
+	retentionPause = 100 * time.Millisecond
+)
+
+// retention starts a handler over lanes full of old messages, and measures how fast they go and
+// what that takes. The yardstick is bare transactions full of deletions, on as many partitions.
+func retention(ctx context.Context, b *bench) ([]result, error) {
+	lanes, each := b.sizes.crowds.oldLanes, b.sizes.crowds.old
+	r, err := b.newRig(ctx, setup{lanes: lanes, hostless: true})
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.fillAged(ctx, oldMessages(lanes, each)); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := r.startHost(); err != nil {
+		return nil, err
+	}
+	left, err := r.removed(ctx, each)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	used, err := r.transactions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(used, func(name string, _ float64) bool {
+		return !strings.HasPrefix(name, "table ") || strings.HasSuffix(name, " create")
+	})
+	bare, err := r.bareDeletes(ctx, lanes, each)
+	if err != nil {
+		return nil, err
+	}
+	n := lanes*each - left
+	return []result{
+		measured(fmt.Sprintf("retention over %d lanes: messages removed a second", lanes), "/s", float64(n)/took.Seconds()).against(bare).valueAtLeast(retainedTarget).
+			noted("%d of %d in %.1f s, two rows each and those of their commits; the yardstick is bare deletions of two rows a message", n, lanes*each, took.Seconds()),
+		measured("retention: transactions per message", "", total(used)/float64(max(n, 1))).atMost(0.05).
+			noted("all of the table's since the handler's start: %s", shares(used, max(n, 1))),
+	}, nil
+}
+
+// oldMessages are so many in each lane, each of another key.
+func oldMessages(lanes, each int) []message {
+	var all []message
+	for _, path := range pathsByLane("old", lanes, each) {
+		all = append(all, message{path, 1})
+	}
+	return all
+}
+
+// removed waits until each lane's last message is gone, and returns how many are left in all
+// when that takes too long.
+func (r *rig) removed(ctx context.Context, each int) (left int, err error) {
+	limited, cancel := context.WithTimeout(ctx, retentionLimit)
+	defer cancel()
+	for number := range r.lanes {
+		for {
+			_, err := r.account.Table().Get(ctx, r.partition(number), "m_"+lane.Place(int64(each)))
+			if storage.Is(err, storage.NotFound) {
+				break
+			}
+			if err != nil {
+				return 0, err
+			}
+			if !pause(limited, retentionPause) {
+				return r.messagesLeft(ctx)
+			}
+		}
+	}
+	return r.messagesLeft(ctx)
+}
+
+// messagesLeft counts the messages' rows.
+func (r *rig) messagesLeft(ctx context.Context) (n int, err error) {
+	for number := range r.lanes {
+		q := storage.Query{Partition: r.partition(number), From: "m_", To: "m`", Columns: []string{"Stage"}}
+		for more := true; more; {
+			page, err := r.account.Table().Range(ctx, q)
+			if err != nil {
+				return n, err
+			}
+			n, more = n+len(page.Rows), page.More
+			if more {
+				q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
+			}
+		}
+	}
+	return n, nil
+}
+
+// partition is a lane's name in the table.
+func (r *rig) partition(number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
+
+// bareDeletes returns how many messages of two rows each could be removed a second by full
+// transactions alone, one after the other on each of some partitions.
+func (r *rig) bareDeletes(ctx context.Context, partitions, each int) (float64, error) {
+	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
+	if err != nil {
+		return 0, err
+	}
+	defer account.Close()
+	if err := account.Ensure(ctx); err != nil {
+		return 0, err
+	}
+	rows := 2 * each
+	run := func(kind storage.OpKind) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for n := range partitions {
+			group.Go(func() error { return changeRows(ctx, account.Table(), fmt.Sprint(n), kind, rows) })
+		}
+		return group.Wait()
+	}
+	if err := run(storage.Insert); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err = run(storage.Delete)
+	return float64(partitions*each) / time.Since(began).Seconds(), err
+}
+
+// changeRows inserts or deletes rows, as many in a transaction as there may be.
+func changeRows(ctx context.Context, table storage.Table, partition string, kind storage.OpKind, rows int) error {
+	for from := 0; from < rows; from += storage.MaxOps {
+		var ops []storage.Op
+		for i := from; i < min(from+storage.MaxOps, rows); i++ {
+			op := storage.Op{Kind: kind, Key: lane.Place(int64(i))}
+			if kind == storage.Insert {
+				op.Values = map[string]any{"Body": []byte(message{"/gone", i}.body())}
+			}
+			ops = append(ops, op)
+		}
+		if _, err := table.Transact(ctx, partition, ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}

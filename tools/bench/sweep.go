@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	sweeps     = 3
+	sweepLimit = 5 * time.Minute // functionTimeout, at which the host would kill the handler
+)
+
+// sweepLanes measures how long a sweep takes over many lanes in which retention has something to do.
+func sweepLanes(ctx context.Context, b *bench) ([]result, error) {
+	lanes, old := b.sizes.crowds.sweptLanes, b.sizes.crowds.sweptOld
+	r, err := b.newRig(ctx, setup{lanes: lanes, filled: func(ctx context.Context, r *rig) error {
+		return r.fillAged(ctx, oldMessages(lanes, old))
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	var times []float64
+	for range sweeps {
+		began := time.Now()
+		if err := r.sweep(ctx); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began).Seconds())
+	}
+	return []result{measured(fmt.Sprintf("a sweep over %d lanes, longest of %d", lanes, sweeps), "s", slices.Max(times)).atMost(10).
+		noted("one after the other, the first at once after the start, %d old messages in each lane: %.2f s", old, times)}, nil
+}
+
+// sweep calls the timer's function as the host does.
+func (r *rig) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	const call = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"IsPastDue":false}},"Metadata":{}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/sweep", strings.NewReader(call))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: r.client.Transport}).Do(req) // without r.client's time limit
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("sweep: %s: %s", resp.Status, answer)
+	}
+	return err
+}

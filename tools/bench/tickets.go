@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	ticketsPerLane = 2  // at most, for each instance
+	batchSize      = 16 // of host.json: target-based scaling wants an instance for so many messages
+	ticketsLook    = time.Second
+)
+
+// tickets keeps many lanes busy and watches the queue: it must stay short, for its length is
+// what the platform scales by. Installations with different numbers of instances run at a time.
+func tickets(ctx context.Context, b *bench) ([]result, error) {
+	counts := b.sizes.crowds.busyInstances
+	rows := make([][]result, len(counts))
+	rigs := make([]*rig, len(counts))
+	for i, n := range counts {
+		r, err := b.newRig(ctx, setup{lanes: b.sizes.crowds.busyLanes, instances: n, latency: dueLatency})
+		if err != nil {
+			return nil, err
+		}
+		defer r.close()
+		rigs[i] = r
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, r := range rigs {
+		group.Go(func() (err error) { rows[i], err = r.ticketRows(ctx); return err })
+	}
+	err := group.Wait()
+	var all []result
+	for _, more := range rows {
+		all = append(all, more...)
+	}
+	return all, err
+}
+
+func (r *rig) ticketRows(ctx context.Context) ([]result, error) {
+	posting, stop := context.WithCancel(ctx)
+	defer stop()
+	var sent int
+	posted := make(chan error, 1)
+	go func() {
+		var err error
+		sent, err = r.keepBusy(posting)
+		posted <- err
+	}()
+	most, wanted, err := r.watchQueue(ctx, r.sizes.crowds.busySpan)
+	stop()
+	if err2 := <-posted; err == nil {
+		err = err2
+	}
+	if err == nil {
+		err = r.delivered(ctx, sent)
+	}
+	if err == nil {
+		err = r.clean(sent)
+	}
+	name := func(what string) string {
+		return fmt.Sprintf("tickets, %d busy lanes, %d instances: %s", r.lanes, r.instances, what)
+	}
+	return []result{
+		measured(name("most in the queue"), "", float64(most)).atMost(float64(ticketsPerLane*r.lanes*r.instances)).
+			noted("a message a second in each lane for %s, %d in all", r.sizes.crowds.busySpan, sent),
+		measured(name("instances the queue asks for"), "", wanted).against(float64(r.instances)).beyond(1).
+			noted("its length / %d while something in it is visible, the most at any moment", batchSize),
+	}, err
+}
+
+// keepBusy posts a message a second to each lane, evenly spaced over all, until ctx ends.
+func (r *rig) keepBusy(ctx context.Context) (sent int, err error) {
+	paths := pathsByLane("busy", r.lanes, 1)
+	group, posting := errgroup.WithContext(context.WithoutCancel(ctx))
+	tick := time.NewTicker(time.Second / time.Duration(len(paths)))
+	defer tick.Stop()
+	for ; ; sent++ {
+		select {
+		case <-tick.C:
+			m := message{paths[sent%len(paths)], sent/len(paths) + 1}
+			group.Go(func() error { return post(posting, r.client, r.receive(), m) })
+		case <-ctx.Done():
+			return sent, group.Wait()
+		case <-posting.Done():
+			return sent, group.Wait()
+		}
+	}
+}
+
+// watchQueue returns the most tickets at any moment, hidden ones included, and the most instances
+// that target-based scaling would ask for.
+func (r *rig) watchQueue(ctx context.Context, span time.Duration) (most int, wanted float64, err error) {
+	service, err := azqueue.NewServiceClientFromConnectionString(r.storage.ConnectionString(), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	queue := service.NewQueueClient(r.prefix + "-tickets")
+	for until := time.Now().Add(span); time.Now().Before(until) && pause(ctx, ticketsLook); {
+		length, err := queue.GetProperties(ctx, nil)
+		if err != nil {
+			return most, wanted, err
+		}
+		visible, err := queue.PeekMessages(ctx, nil)
+		if err != nil {
+			return most, wanted, err
+		}
+		n := int(*length.ApproximateMessagesCount)
+		most = max(most, n)
+		if len(visible.Messages) > 0 {
+			wanted = max(wanted, math.Ceil(float64(n)/batchSize))
+		}
+	}
+	return most, wanted, ctx.Err()
+}
