@@ -1,27 +1,38 @@
-// Package process is the function that answers a ticket: it starts or joins the drain of
-// the ticket's lane. The drain itself is never part of an invocation.
+// Package process is the function that answers a ticket: it has the ticket's lane looked at,
+// which starts its drain where there is something to do. The drain itself is never part of
+// an invocation.
+//
+// The host runs 16 + 8 tickets at a time. So a ticket is answered as soon as it is known how
+// its lane stands, and one invocation of the process stays with all that are drained here:
+// it shows the platform that this instance is at work.
 package process
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"weir/internal/drain"
 	"weir/internal/invoke"
+	"weir/internal/lane"
 	"weir/internal/ticket"
 )
 
 const (
-	// joinLimit is how long an invocation stays with a drain; a new ticket goes on.
-	joinLimit = time.Minute
+	// stayLimit is how long an invocation stays with drains; a new ticket goes on.
+	stayLimit = time.Minute
 	// twoSweeps: what is due later needs no ticket, the sweep sees it in tail.
 	twoSweeps = 2 * time.Minute
 )
 
 // Drainer drains lanes.
 type Drainer interface {
+	// Look returns when it is known how the lane stands, Join when nothing more of it is
+	// drained here, or when ctx ends.
+	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
 }
 
@@ -33,7 +44,7 @@ type Bell interface {
 	PutBack(ctx context.Context, lane int, about time.Duration) error
 }
 
-// Function answers tickets. All fields are needed.
+// Function answers tickets. All exported fields are needed.
 type Function struct {
 	Drainer Drainer
 	Bell    Bell
@@ -41,6 +52,9 @@ type Function struct {
 	Lease   time.Duration
 	Now     func() time.Time
 	Logger  *slog.Logger
+
+	mu      sync.Mutex
+	staying *stay // nil = no invocation stays
 }
 
 // Handler is the function as the host calls it.
@@ -52,33 +66,59 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	if err != nil {
 		return err
 	}
-	_, lane, err := ticket.Decode(text)
-	if err != nil || lane >= f.Lanes {
+	_, number, err := ticket.Decode(text)
+	if err != nil || number >= f.Lanes {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil // it will not become one by coming again
 	}
-	f.Bell.Seen(lane)
-	joined, cancel := context.WithTimeout(ctx, joinLimit)
-	defer cancel()
-	report := f.Drainer.Join(joined, lane)
-	f.Logger.Debug("process: lane looked at", "invocation_id", in.ID, "lane", lane, "stage", string(report.State))
-	if report.Err != nil {
-		return report.Err
+	f.Bell.Seen(number)
+	if number == ticket.AllLanes {
+		return f.answerAll(ctx)
 	}
-	return f.next(ctx, lane, report)
+	report := f.Drainer.Look(ctx, number)
+	f.Logger.Debug("process: lane looked at", "invocation_id", in.ID, "lane", number, "stage", string(report.State))
+	if report.State == drain.Working {
+		return f.stayWith(ctx, number)
+	}
+	return f.ring(ctx, number, report)
 }
 
-// next rings again where work is left that nobody else would come to.
-func (f *Function) next(ctx context.Context, lane int, r drain.Report) error {
-	switch r.State {
-	case drain.Working:
-		return f.Bell.Ring(ctx, lane)
-	case drain.Busy:
-		return f.Bell.PutBack(ctx, lane, f.Lease)
-	case drain.Waiting:
-		if r.Until.Sub(f.Now()) < twoSweeps {
-			return f.Bell.RingAt(ctx, lane, r.Until)
+// answerAll answers a ticket for all lanes. What it rings again is one ticket for all.
+func (f *Function) answerAll(ctx context.Context) error {
+	reports := make([]drain.Report, f.Lanes)
+	_ = lane.Each(f.Lanes, func(number int) error {
+		reports[number] = f.Drainer.Look(ctx, number)
+		return nil
+	})
+	var drained []int
+	next := map[drain.State]drain.Report{} // by state, that with the earliest moment
+	for number, r := range reports {
+		if r.Err != nil {
+			return r.Err
 		}
+		if r.State == drain.Working {
+			drained = append(drained, number)
+		} else if known, ok := next[r.State]; !ok || r.Until.Before(known.Until) {
+			next[r.State] = r
+		}
+	}
+	if err := errors.Join(f.ring(ctx, ticket.AllLanes, next[drain.Waiting]), f.ring(ctx, ticket.AllLanes, next[drain.Busy])); err != nil || len(drained) == 0 {
+		return err
+	}
+	return f.stayWith(ctx, drained...)
+}
+
+// ring rings again where work is left that no other ticket leads to.
+func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
+	switch {
+	case r.Err != nil:
+		return r.Err
+	case r.State == drain.Working:
+		return f.Bell.Ring(ctx, lane)
+	case r.State == drain.Busy:
+		return f.Bell.PutBack(ctx, lane, f.Lease)
+	case r.State == drain.Waiting && r.Until.Sub(f.Now()) < twoSweeps:
+		return f.Bell.RingAt(ctx, lane, r.Until)
 	}
 	return nil
 }

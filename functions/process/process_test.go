@@ -17,52 +17,81 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes note what was asked of them.
+// fakes note what was asked of them. Lanes without a report are idle.
 type fakes struct {
-	report drain.Report
+	looked map[int]drain.Report // how a lane stands
+	joined drain.Report         // how it stands when the drain is over
 	calls  []string
+}
+
+func (f *fakes) Look(_ context.Context, lane int) drain.Report {
+	if r, ok := f.looked[lane]; ok {
+		return r
+	}
+	return drain.Report{State: drain.Idle}
 }
 
 func (f *fakes) Join(ctx context.Context, lane int) drain.Report {
 	if _, limited := ctx.Deadline(); !limited {
 		f.calls = append(f.calls, "join without limit")
 	}
-	return f.report
+	f.calls = append(f.calls, fmt.Sprint("join ", lane))
+	return f.joined
 }
 func (f *fakes) Seen(lane int) { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
 func (f *fakes) Ring(_ context.Context, lane int) error {
-	f.calls = append(f.calls, "ring")
+	f.calls = append(f.calls, fmt.Sprint("ring ", lane))
 	return nil
 }
 func (f *fakes) RingAt(_ context.Context, lane int, at time.Time) error {
-	f.calls = append(f.calls, "ring at "+at.Sub(noon).String())
+	f.calls = append(f.calls, fmt.Sprintf("ring %d at %s", lane, at.Sub(noon)))
 	return nil
 }
 func (f *fakes) PutBack(_ context.Context, lane int, about time.Duration) error {
-	f.calls = append(f.calls, "put back "+about.String())
+	f.calls = append(f.calls, fmt.Sprintf("put back %d %s", lane, about))
 	return nil
 }
 
 func TestFunction_Process(t *testing.T) {
 	t.Parallel()
+	idle, busy, working := drain.Report{State: drain.Idle}, drain.Report{State: drain.Busy}, drain.Report{State: drain.Working}
+	waiting := func(d time.Duration) drain.Report {
+		return drain.Report{State: drain.Waiting, Until: noon.Add(d)}
+	}
+	away := drain.Report{State: drain.Waiting, Err: errors.New("away")}
+	const one, all = "weir lane 1.0", "weir lanes 1"
 	for name, c := range map[string]struct {
 		ticket string
-		report drain.Report
+		looked map[int]drain.Report
+		joined drain.Report
 		want   string
 		fails  bool
 	}{
-		"Idle":         {"weir lane 1.0", drain.Report{State: drain.Idle}, "seen 0", false},
-		"StillWorking": {"weir lane 1.0", drain.Report{State: drain.Working}, "seen 0, ring", false},
-		"Busy":         {"weir lane 1.0", drain.Report{State: drain.Busy}, "seen 0, put back 30s", false},
-		"WaitingSoon":  {"weir lane 1.0", drain.Report{State: drain.Waiting, Until: noon.Add(time.Minute)}, "seen 0, ring at 1m0s", false},
-		"WaitingLong":  {"weir lane 1.0", drain.Report{State: drain.Waiting, Until: noon.Add(time.Hour)}, "seen 0", false},
-		"StorageAway":  {"weir lane 1.0", drain.Report{State: drain.Waiting, Err: errors.New("away")}, "seen 0", true},
-		"Garbage":      {"{}", drain.Report{}, "", false},
-		"NoSuchLane":   {"weir lane 1.7", drain.Report{}, "", false},
+		"Idle":               {one, map[int]drain.Report{0: idle}, idle, "seen 0", false},
+		"Drained":            {one, map[int]drain.Report{0: working}, idle, "seen 0, join 0", false},
+		"StillDrained":       {one, map[int]drain.Report{0: working}, working, "seen 0, join 0, ring 0", false},
+		"DrainedUntilDue":    {one, map[int]drain.Report{0: working}, waiting(time.Minute), "seen 0, join 0, ring 0 at 1m0s", false},
+		"LostWhileDrained":   {one, map[int]drain.Report{0: working}, busy, "seen 0, join 0, put back 0 30s", false},
+		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away, "seen 0, join 0", true},
+		"Busy":               {one, map[int]drain.Report{0: busy}, idle, "seen 0, put back 0 30s", false},
+		"WaitingSoon":        {one, map[int]drain.Report{0: waiting(time.Minute)}, idle, "seen 0, ring 0 at 1m0s", false},
+		"WaitingLong":        {one, map[int]drain.Report{0: waiting(time.Hour)}, idle, "seen 0", false},
+		"StorageAway":        {one, map[int]drain.Report{0: away}, idle, "seen 0", true},
+		"AllIdle":            {all, nil, idle, "seen -1", false},
+		"OneOfAllDrained":    {all, map[int]drain.Report{1: working}, idle, "seen -1, join 1", false},
+		"OneOfAllStill":      {all, map[int]drain.Report{1: working}, working, "seen -1, join 1, ring 1", false},
+		"AllBusy":            {all, map[int]drain.Report{0: busy, 1: busy}, idle, "seen -1, put back -1 30s", false},
+		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)}, idle,
+			"seen -1, ring -1 at 1s", false},
+		"AllWaitingOneLong": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle, "seen -1, put back -1 30s", false},
+		"AllStorageAway":    {all, map[int]drain.Report{1: away}, idle, "seen -1", true},
+		"Garbage":           {"{}", nil, idle, "", false},
+		"NoSuchLane":        {"weir lane 1.7", nil, idle, "", false},
+		"NoSuchLaneEither":  {"weir lane 1.-1", nil, idle, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &fakes{report: c.report}
+			f := &fakes{looked: c.looked, joined: c.joined}
 			fn := &process.Function{Drainer: f, Bell: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 			in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))))
 			if err != nil {

@@ -129,6 +129,16 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 	return t.join(ctx)
 }
 
+// Look has the lane looked at, and returns as soon as it is known how it stands: Working
+// means that this process drains it, and goes on doing so.
+func (d *Drainer) Look(ctx context.Context, number int) Report {
+	t := d.tender(number)
+	if t == nil {
+		return Report{State: Idle}
+	}
+	return t.standing(ctx)
+}
+
 // flushTime is what Close keeps of its time for the last commit and the release.
 const flushTime = 3 * time.Second
 

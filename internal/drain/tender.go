@@ -41,6 +41,7 @@ type tender struct {
 	nonce   string   // under which that was
 
 	mu      sync.Mutex
+	holding bool          // this process drains the lane
 	round   int           // looks begun
 	shown   int           // the look that report is of
 	report  Report        // of the last look
@@ -71,28 +72,50 @@ func (t *tender) nudge() {
 // lane that only waits for a due time is looked at, for it may have got a message since.
 func (t *tender) join(ctx context.Context) Report {
 	t.mu.Lock()
-	known := (t.report.Paused || t.report.State == Busy) && t.d.Now().Sub(t.at) < fresh
+	known := t.shown == t.round && (t.report.Paused || t.report.State == Busy) && t.d.Now().Sub(t.at) < fresh
 	if known {
 		defer t.mu.Unlock()
 		return t.report
 	}
-	round, settled := t.round, t.settled
+	round := t.round
 	t.mu.Unlock()
-	t.nudge()
+	return t.reportAfter(ctx, round, false)
+}
+
+// standing waits until it is known how the lane stands, by a look that begins after now or
+// by what makes another look useless: this process drains the lane, and looks at it once
+// more afterwards; or it watches the lane, or the lane is paused.
+func (t *tender) standing(ctx context.Context) Report {
+	t.mu.Lock()
+	round, report := t.round, t.report
+	known := t.shown == t.round && (report.State == Busy || report.Paused && t.d.Now().Sub(t.at) < fresh)
+	t.mu.Unlock()
+	if known {
+		return report
+	}
+	return t.reportAfter(ctx, round, true)
+}
+
+// reportAfter waits for the report of a look behind the round given. With working it is
+// enough that this process drains the lane.
+func (t *tender) reportAfter(ctx context.Context, round int, working bool) Report {
+	t.nudge() // also the holder: something may just have been filed elsewhere
 	for {
+		t.mu.Lock()
+		report, shown, holding, settled := t.report, t.shown, t.holding, t.settled
+		t.mu.Unlock()
+		switch {
+		case working && holding:
+			return Report{State: Working}
+		case shown > round:
+			return report
+		}
 		select {
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
 		case <-t.d.open.Done():
 			return Report{State: Idle}
-		}
-		t.mu.Lock()
-		report, current := t.report, t.round
-		settled = t.settled
-		t.mu.Unlock()
-		if current > round {
-			return report
 		}
 	}
 }
@@ -101,6 +124,19 @@ func (t *tender) publish(r Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report, t.at, t.shown = r, t.d.Now(), t.round
+	t.tellSettled()
+}
+
+// setHolding notes whether this process drains the lane.
+func (t *tender) setHolding(holding bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holding = holding
+	t.tellSettled()
+}
+
+// tellSettled wakes those who wait for news of the lane. The caller holds mu.
+func (t *tender) tellSettled() {
 	close(t.settled)
 	t.settled = make(chan struct{})
 }
@@ -176,6 +212,8 @@ func (t *tender) look() Report {
 		return t.trouble(err)
 	}
 	t.held = true
+	t.setHolding(true)
+	defer t.setHolding(false)
 	t.d.Observer.Lease(t.number, LeaseTaken)
 	err = t.hold(l, control, asked)
 	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil

@@ -16,9 +16,15 @@ const (
 	// defaultMaxDelay spreads the rings of many instances without making anyone wait long.
 	defaultMaxDelay = 10 * time.Second
 
-	// consumedAfter is how long past its moment a ticket of ours is still believed to be
+	// defaultCounts is how long past its moment a ticket of ours is still believed to be
 	// there: the host polls at least once a minute.
-	consumedAfter = time.Minute
+	defaultCounts = time.Minute
+
+	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With
+	// those for all lanes and the one in a joined invocation's hands they stay below 16, the
+	// batch size by which target-based scaling divides the queue's length: more would ask
+	// for instances that nothing is to be done by.
+	maxLaneTickets = 8
 
 	// grain is the exactness of a moment in the queue: it counts whole seconds, by a clock
 	// that is not ours.
@@ -36,6 +42,8 @@ type Config struct {
 	Queue              storage.Queue
 	Epoch              int
 	MinDelay, MaxDelay time.Duration    // of a ring, drawn between them; MaxDelay 0 = 10 s
+	NoDelay            bool             // rings have no delay, whatever MinDelay and MaxDelay say
+	Counts             time.Duration    // how long past its moment a ticket of ours still counts; 0 = a minute
 	Now                func() time.Time // nil = time.Now
 	Rand               func() float64   // 0 to 1, called concurrently; nil = math/rand
 	Log                *slog.Logger     // nil = no logs
@@ -46,6 +54,12 @@ func (c Config) withDefaults() Config {
 		c.MaxDelay = defaultMaxDelay
 	}
 	c.MaxDelay = max(c.MaxDelay, c.MinDelay)
+	if c.NoDelay {
+		c.MinDelay, c.MaxDelay = 0, 0
+	}
+	if c.Counts == 0 {
+		c.Counts = defaultCounts
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -63,18 +77,20 @@ type Bell struct {
 	cfg Config
 
 	mu  sync.Mutex
-	own map[int][]*note // by lane
+	own []*note
 
 	putting sync.WaitGroup // rings nobody waits for
 }
 
-// note is what we know of a ticket of ours: when it becomes visible.
-type note struct{ visibleAt time.Time }
+// note is what we know of a ticket of ours: its lane, or AllLanes, and when it becomes
+// visible.
+type note struct {
+	lane      int
+	visibleAt time.Time
+}
 
 // New makes a Bell that has rung nothing yet.
-func New(cfg Config) *Bell {
-	return &Bell{cfg: cfg.withDefaults(), own: map[int][]*note{}}
-}
+func New(cfg Config) *Bell { return &Bell{cfg: cfg.withDefaults()} }
 
 // Ring wants a ticket to be visible within MinDelay to MaxDelay from now, and puts none
 // when one of our own comes by then anyway. After an error nothing is noted, so the next
@@ -96,7 +112,7 @@ func (b *Bell) RingSoon(lane int) {
 	b.putting.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), putTimeout)
 		defer cancel()
-		if err := b.put(ctx, lane, claimed, delay); err != nil {
+		if err := b.put(ctx, claimed, delay); err != nil {
 			b.cfg.Log.Warn("ticket: not put", "lane", lane, "err", err)
 		}
 	})
@@ -134,7 +150,8 @@ func (b *Bell) PutBack(ctx context.Context, lane int, about time.Duration) error
 func (b *Bell) Seen(lane int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(lane, b.cfg.Now().Add(grain))
+	by := b.cfg.Now().Add(grain)
+	b.drop(func(n *note) bool { return n.lane == lane && !n.visibleAt.After(by) })
 }
 
 // ring puts one ticket that becomes visible after delay, unless one of our own is there
@@ -145,55 +162,63 @@ func (b *Bell) ring(ctx context.Context, lane int, now time.Time, delay, latest 
 	if claimed == nil {
 		return nil
 	}
-	return b.put(ctx, lane, claimed, delay)
+	return b.put(ctx, claimed, delay)
 }
 
-func (b *Bell) put(ctx context.Context, lane int, claimed *note, delay time.Duration) error {
-	if err := b.cfg.Queue.Put(ctx, Encode(b.cfg.Epoch, lane), delay); err != nil {
+func (b *Bell) put(ctx context.Context, claimed *note, delay time.Duration) error {
+	if err := b.cfg.Queue.Put(ctx, Encode(b.cfg.Epoch, claimed.lane), delay); err != nil {
 		// Also when it may have been put: one ticket too many is cheaper than one too few.
-		b.disclaim(lane, claimed)
-		return fmt.Errorf("ring lane %d: %w", lane, err)
+		b.disclaim(claimed)
+		return fmt.Errorf("ring lane %d: %w", claimed.lane, err)
 	}
-	b.cfg.Log.Debug("ticket: put", "lane", lane, "delay", delay)
+	b.cfg.Log.Debug("ticket: put", "lane", claimed.lane, "delay", delay)
 	return nil
 }
 
 // claim notes a ticket before it is put, so that rings meanwhile put no other and wait for
-// nothing. It gives nil when one of our own is visible by the time needed.
+// nothing. It returns nil when one of our own is visible by the time needed. Beyond
+// maxLaneTickets the ticket noted is one for all lanes.
 func (b *Bell) claim(lane int, now, visibleAt, needed time.Time) *note {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(lane, now.Add(-consumedAfter))
-	for _, n := range b.own[lane] {
-		// The grain: a ticket put for this very moment was itself rounded up.
-		if !n.visibleAt.After(needed.Add(grain)) {
-			return nil
-		}
+	b.drop(func(n *note) bool { return !n.visibleAt.After(now.Add(-b.cfg.Counts)) })
+	if b.comes(lane, needed) || b.comes(AllLanes, needed) {
+		return nil
 	}
-	n := &note{visibleAt: visibleAt}
-	b.own[lane] = append(b.own[lane], n)
+	if b.laneTickets() >= maxLaneTickets {
+		lane = AllLanes
+	}
+	n := &note{lane, visibleAt}
+	b.own = append(b.own, n)
 	return n
 }
 
+// comes reports whether a ticket of ours for the lane is visible by the time needed. The
+// caller holds mu.
+func (b *Bell) comes(lane int, needed time.Time) bool {
+	// The grain: a ticket put for this very moment was itself rounded up.
+	return slices.ContainsFunc(b.own, func(n *note) bool { return n.lane == lane && !n.visibleAt.After(needed.Add(grain)) })
+}
+
+// laneTickets counts our tickets of single lanes. The caller holds mu.
+func (b *Bell) laneTickets() (count int) {
+	for _, n := range b.own {
+		if n.lane != AllLanes {
+			count++
+		}
+	}
+	return count
+}
+
 // disclaim takes back the note of a ticket that could not be put.
-func (b *Bell) disclaim(lane int, failed *note) {
+func (b *Bell) disclaim(failed *note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.drop(lane, func(n *note) bool { return n == failed })
+	b.drop(func(n *note) bool { return n == failed })
 }
 
-// forget drops the notes of tickets visible by the moment given. The caller holds mu.
-func (b *Bell) forget(lane int, by time.Time) {
-	b.drop(lane, func(n *note) bool { return !n.visibleAt.After(by) })
-}
-
-// drop removes notes of a lane. The caller holds mu.
-func (b *Bell) drop(lane int, match func(*note) bool) {
-	b.own[lane] = slices.DeleteFunc(b.own[lane], match)
-	if len(b.own[lane]) == 0 {
-		delete(b.own, lane)
-	}
-}
+// drop removes notes. The caller holds mu.
+func (b *Bell) drop(match func(*note) bool) { b.own = slices.DeleteFunc(b.own, match) }
 
 // inWholeSeconds is a delay as the queue counts it, within what it takes.
 func inWholeSeconds(d time.Duration) time.Duration {

@@ -1,6 +1,7 @@
 package ticket_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -204,6 +205,103 @@ func TestBell_Ring(t *testing.T) {
 			t.Parallel()
 			test(t, newSetup())
 		})
+	}
+}
+
+func TestBell_AllLanes(t *testing.T) {
+	t.Parallel()
+	const most = 8 // tickets of single lanes
+	tests := map[string]func(t *testing.T, s *setup){
+		"OneTicketInThePlaceOfTheNinthAndAllBehindIt": func(t *testing.T, s *setup) {
+			for lane := range 1000 {
+				s.ring(t, lane)
+			}
+			s.wantPut(t, most+1)
+			s.pass(10 * time.Second)
+			want := map[string]bool{ticket.Encode(4, ticket.AllLanes): true}
+			for lane := range most {
+				want[ticket.Encode(4, lane)] = true
+			}
+			got := map[string]bool{}
+			for _, text := range s.take(t) {
+				got[text] = true
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("tickets %v, want %v", got, want)
+			}
+		},
+		"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
+			for lane := range most + 1 {
+				if err := s.bell.PutBack(t.Context(), lane, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.wantPut(t, most+1)
+			for lane := range 1000 {
+				s.ring(t, lane)
+			}
+			s.wantPut(t, most+2)
+		},
+		"SeenMakesRoom": func(t *testing.T, s *setup) {
+			for lane := range most {
+				s.ring(t, lane)
+			}
+			s.pass(10 * time.Second)
+			s.take(t)
+			s.bell.Seen(3)
+			s.ring(t, 100)
+			s.pass(10 * time.Second)
+			if got, want := s.take(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
+				t.Errorf("tickets %q, want %q", got, want)
+			}
+		},
+		"SeenRingsAllAgain": func(t *testing.T, s *setup) {
+			for lane := range most + 1 {
+				s.ring(t, lane)
+			}
+			s.pass(10 * time.Second)
+			s.bell.Seen(ticket.AllLanes)
+			s.ring(t, 100)
+			s.wantPut(t, most+2)
+		},
+		"AFailedPutLeavesNoNote": func(t *testing.T, s *setup) {
+			for lane := range most {
+				s.ring(t, lane)
+			}
+			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
+			if err := s.bell.Ring(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
+				t.Fatalf("error %v", err)
+			}
+			s.ring(t, 101)
+			s.wantPut(t, most+1)
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newSetup())
+		})
+	}
+}
+
+func TestBell_WithoutDelay(t *testing.T) {
+	t.Parallel()
+	s := newSetup()
+	s.cfg.NoDelay, s.cfg.Counts = true, 2*time.Second
+	s.bell = ticket.New(s.cfg)
+	s.ring(t, 0)
+	if got := s.take(t); len(got) != 1 {
+		t.Fatalf("%d tickets are visible at once, want 1", len(got))
+	}
+	s.pass(2*time.Second - 1)
+	s.ring(t, 0)
+	if got := s.take(t); len(got) != 0 {
+		t.Errorf("%d tickets within two seconds, want none", len(got))
+	}
+	s.pass(1)
+	s.ring(t, 0)
+	if got := s.take(t); len(got) != 1 {
+		t.Errorf("%d tickets after two seconds, want 1", len(got))
 	}
 }
 

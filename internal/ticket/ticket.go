@@ -3,11 +3,13 @@
 // because the Functions host merges a JSON message's fields into the trigger's metadata.
 //
 // The merge rule: an instance puts a ticket for a lane only when none of its own becomes
-// visible there by the time one is needed. So about one ticket per lane and instance
-// exists, however many messages arrive.
+// visible there by the time one is needed. An instance that has tickets of eight lanes out
+// puts one for all lanes in the place of a ninth. So an instance has about ten tickets at
+// most, however many messages arrive and however many lanes there are: fewer than the 16
+// for which the platform's scaling wants an instance.
 //
 // An instance knows of its own tickets only what it has put. One counts until a ticket of
-// its lane arrives here after it became visible, or for a minute after that moment: by
+// its kind arrives here after it became visible, or for a minute after that moment: by
 // then another instance has taken it. A ring that relied on a ticket already taken, or
 // that failed, costs time and no message: the sweep looks at every lane each minute.
 package ticket
@@ -19,20 +21,34 @@ import (
 	"strings"
 )
 
-const prefix = "weir lane "
+const (
+	prefix    = "weir lane "
+	prefixAll = "weir lanes "
+)
+
+// AllLanes stands in the place of a lane's number: the ticket has every lane looked at.
+const AllLanes = -1
 
 var errNotOurs = errors.New("decode ticket: not a ticket of ours")
 
-// Encode writes the ticket of a lane.
-func Encode(epoch, lane int) string { return fmt.Sprintf("%s%d.%d", prefix, epoch, lane) }
+// Encode writes the ticket of a lane, or of AllLanes.
+func Encode(epoch, lane int) string {
+	if lane == AllLanes {
+		return prefixAll + strconv.Itoa(epoch)
+	}
+	return fmt.Sprintf("%s%d.%d", prefix, epoch, lane)
+}
 
 // Decode reads what Encode wrote, and nothing else: each ticket has one spelling. What the
 // queue holds is not trusted, and the error does not repeat it.
 func Decode(text string) (epoch, lane int, err error) {
 	e, l, _ := strings.Cut(strings.TrimPrefix(text, prefix), ".")
+	if all, ok := strings.CutPrefix(text, prefixAll); ok {
+		e, l = all, strconv.Itoa(AllLanes)
+	}
 	epoch, epochErr := strconv.Atoi(e)
 	lane, laneErr := strconv.Atoi(l)
-	if epochErr != nil || laneErr != nil || epoch < 0 || lane < 0 || Encode(epoch, lane) != text {
+	if epochErr != nil || laneErr != nil || epoch < 0 || lane < AllLanes || Encode(epoch, lane) != text {
 		return 0, 0, errNotOurs
 	}
 	return epoch, lane, nil

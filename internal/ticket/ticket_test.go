@@ -11,11 +11,14 @@ func TestEncode(t *testing.T) {
 	if got, want := ticket.Encode(2, 17), "weir lane 2.17"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got, want := ticket.Encode(2, ticket.AllLanes), "weir lanes 2"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	for _, want := range [][2]int{{0, 0}, {1, 0}, {2, 17}, {1 << 40, 1 << 30}} {
+	for _, want := range [][2]int{{0, 0}, {1, 0}, {2, 17}, {1 << 40, 1 << 30}, {0, ticket.AllLanes}, {17, ticket.AllLanes}} {
 		epoch, lane, err := ticket.Decode(ticket.Encode(want[0], want[1]))
 		if epoch != want[0] || lane != want[1] || err != nil {
 			t.Errorf("%v came back as %d, %d, %v", want, epoch, lane, err)
@@ -45,6 +48,11 @@ func TestDecode(t *testing.T) {
 		"UpperCase":     "WEIR LANE 1.2",
 		"JSON":          `{"lane":2,"epoch":1}`,
 		"Base64":        "d2VpciBsYW5lIDEuMg==",
+		"AllOfNoEpoch":  "weir lanes ",
+		"AllAndALane":   "weir lanes 1.2",
+		"AllZeroFirst":  "weir lanes 01",
+		"AllNegative":   "weir lanes -1",
+		"LaneOfAll":     "weir lane 1.-1",
 		"OtherDigits":   "weir lane 1.٢",
 	}
 	for name, text := range garbage {
@@ -59,6 +67,7 @@ func TestDecode(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add("weir lane 1.2")
+	f.Add("weir lanes 1")
 	f.Add(`{"lane":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		epoch, lane, err := ticket.Decode(text)

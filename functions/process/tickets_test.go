@@ -1,0 +1,271 @@
+package process_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/functions/process"
+	"weir/internal/drain"
+	"weir/internal/invoke"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/ticket"
+)
+
+// The host of each instance: the shipped host.json.
+const (
+	batchSize         = 16
+	newBatchThreshold = 8
+)
+
+// town is a queue, some instances that ring and answer, and the lanes they drain.
+type town struct {
+	queue     *countedQueue
+	instances int
+
+	mu    sync.Mutex
+	lanes []townLane
+	late  time.Duration // the longest that work waited for somebody to look
+}
+
+// townLane is a lane with a message a second while it has any.
+type townLane struct {
+	holder int           // instance; -1 = none
+	work   time.Time     // filed, and not looked at since; zero = none
+	until  time.Time     // its drain goes on so long
+	freed  chan struct{} // closed at the drain's end
+}
+
+// countedQueue counts the tickets there are, hidden ones included, by their text.
+type countedQueue struct {
+	*memory.Queue
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (q *countedQueue) Put(ctx context.Context, text string, delay time.Duration) error {
+	q.mu.Lock()
+	q.count[text]++
+	q.mu.Unlock()
+	return q.Queue.Put(ctx, text, delay)
+}
+
+func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error {
+	q.mu.Lock()
+	q.count[m.Text]--
+	q.mu.Unlock()
+	return q.Queue.Delete(ctx, m)
+}
+
+// most returns how many tickets the lane has that has most, and how many there are in all.
+func (q *countedQueue) most() (text string, most, all int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for t, n := range q.count {
+		all += n
+		if n > most {
+			text, most = t, n
+		}
+	}
+	return text, most, all
+}
+
+// drainer is the drains of one instance.
+type drainer struct {
+	*town
+	me int
+}
+
+// Look implements process.Drainer.
+func (d drainer) Look(_ context.Context, number int) drain.Report {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, now := &d.lanes[number], time.Now()
+	switch {
+	case l.holder == d.me:
+		return drain.Report{State: drain.Working}
+	case l.holder >= 0:
+		return drain.Report{State: drain.Busy}
+	case l.work.IsZero():
+		return drain.Report{State: drain.Idle}
+	}
+	d.late = max(d.late, now.Sub(l.work))
+	l.holder, l.work, l.freed = d.me, time.Time{}, make(chan struct{})
+	time.AfterFunc(l.until.Sub(now), func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		l.holder = -1
+		close(l.freed)
+	})
+	return drain.Report{State: drain.Working}
+}
+
+// Join implements process.Drainer.
+func (d drainer) Join(ctx context.Context, number int) drain.Report {
+	d.mu.Lock()
+	l := &d.lanes[number]
+	mine, freed := l.holder == d.me, l.freed
+	d.mu.Unlock()
+	if !mine {
+		return drain.Report{State: drain.Idle}
+	}
+	select {
+	case <-freed:
+		return drain.Report{State: drain.Idle}
+	case <-ctx.Done():
+		return drain.Report{State: drain.Working}
+	}
+}
+
+// file files a message of each lane at an instance each second. What is busy is so for good,
+// or for a time drawn.
+func (w *town) file(ctx context.Context, bell *ticket.Bell, busyFor func() time.Duration) {
+	for ctx.Err() == nil {
+		for number := range w.lanes {
+			w.mu.Lock()
+			if l := &w.lanes[number]; l.holder < 0 && l.work.IsZero() {
+				l.work, l.until = time.Now(), time.Now().Add(busyFor())
+			}
+			w.mu.Unlock()
+			bell.RingSoon(number)
+		}
+		sleep(ctx, time.Second)
+	}
+}
+
+// host takes tickets as the Functions host does: 16 at a time, and the next ones when no
+// more than 8 are left.
+func (w *town) host(ctx context.Context, f *process.Function, idle time.Duration) {
+	var running atomic.Int64
+	for ctx.Err() == nil {
+		if running.Load() > newBatchThreshold {
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		got, _ := w.queue.Get(ctx, batchSize, 10*time.Minute)
+		for _, m := range got {
+			running.Add(1)
+			go func() {
+				defer running.Add(-1)
+				text, _ := json.Marshal(m.Text)
+				sleep(ctx, 20*time.Millisecond) // of the host's and storage's
+				if f.Process(ctx, invoke.Invocation{Data: map[string]json.RawMessage{"ticket": text}}) == nil {
+					_ = w.queue.Delete(context.WithoutCancel(ctx), m)
+				}
+			}()
+		}
+		if len(got) == 0 {
+			sleep(ctx, idle)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// dice are drawn by several goroutines.
+type dice struct {
+	mu     sync.Mutex
+	source *rand.Rand
+}
+
+func newDice(seed int) *dice { return &dice{source: rand.New(rand.NewPCG(1, uint64(seed)))} }
+
+func (d *dice) draw() float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.source.Float64()
+}
+
+// settings of a town.
+type settings struct {
+	lanes, instances int
+	busyFor          func() time.Duration
+	bell             ticket.Config
+}
+
+// run lets a town live for an hour, and holds each second how many tickets there are: two a
+// lane and instance, and so many that target-based scaling (length / batchSize) wants one
+// instance more than there are at most.
+func run(t *testing.T, s settings) (w *town, most int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w = &town{queue: &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}}, instances: s.instances, lanes: make([]townLane, s.lanes)}
+	for i := range w.lanes {
+		w.lanes[i].holder = -1
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	var all sync.WaitGroup
+	for n := range s.instances {
+		s.bell.Queue, s.bell.Epoch = w.queue, 1
+		s.bell.Rand = newDice(n + 1).draw
+		bell := ticket.New(s.bell)
+		f := &process.Function{Drainer: drainer{w, n}, Bell: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
+		all.Go(func() { sleep(ctx, time.Duration(n)*137*time.Millisecond); w.file(ctx, bell, s.busyFor) })
+		all.Go(func() { w.host(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
+	}
+	for range 3600 {
+		time.Sleep(time.Second)
+		text, ofOne, tickets := w.queue.most()
+		most = max(most, tickets)
+		limit := 2 * s.instances
+		if text == ticket.Encode(1, ticket.AllLanes) {
+			limit *= 2 // rung soon, put back, in the hands of the invocation that stays
+		}
+		if ofOne > limit {
+			t.Fatalf("%d tickets %q, want %d at most", ofOne, text, limit)
+		}
+		if wanted := (tickets + batchSize - 1) / batchSize; wanted > s.instances+1 {
+			t.Fatalf("%d tickets want %d instances where there are %d, want one more at most", tickets, wanted, s.instances)
+		}
+	}
+	cancel()
+	all.Wait()
+	time.Sleep(25 * time.Hour) // the drains that go on
+	return w, most
+}
+
+// Many more lanes are busy than the host has slots, for good or in turns. Nothing but tickets
+// leads to a lane here: no process is woken by what it files, nothing watches, nothing sweeps.
+func TestFunction_TicketsAreBounded(t *testing.T) {
+	t.Parallel()
+	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
+	inTurns := func() func() time.Duration {
+		d := newDice(0)
+		return func() time.Duration { return time.Duration(d.draw() * float64(90*time.Second)) }
+	}
+	for _, lanes := range []int{1, 24, 64} {
+		for _, instances := range []int{1, 4} {
+			for name, busyFor := range map[string]func() func() time.Duration{"ForGood": forGood, "InTurns": inTurns} {
+				t.Run(fmt.Sprintf("%d lanes, %d instances, busy %s", lanes, instances, name), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						w, most := run(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
+						// A ticket comes within 10 s, and the host looks each 2 s. One of ours that another
+						// instance took is relied on for a minute.
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if limit := 75 * time.Second; w.late > limit {
+							t.Errorf("work was looked at after %s, want %s at most", w.late, limit)
+						}
+						t.Logf("%d tickets at most, work looked at after %s at most", most, w.late)
+					})
+				})
+			}
+		}
+	}
+}
