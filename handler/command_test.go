@@ -106,11 +106,11 @@ func TestLookHourly(t *testing.T) {
 	for period, want := range map[time.Duration]int{time.Minute: 4, 10 * time.Second: 4, 2 * time.Hour: 2} {
 		looks := 0
 		for at := noon.Add(2 * time.Second); at.Before(noon.Add(4 * time.Hour)); at = at.Add(period) {
-			f := &sweep.Function{}
-			if lookHourly(f, at, period); f.Forgotten.IsZero() {
+			c := &sweep.Cleaner{}
+			if lookHourly(c, at, period); !c.ForgottenAt.After(at) {
 				looks++
-			} else if at.Sub(f.Forgotten) > time.Hour {
-				t.Errorf("%s: looked last at %s", at, f.Forgotten)
+			} else if c.ForgottenAt.Sub(at) > time.Hour {
+				t.Errorf("%s: looks next at %s", at, c.ForgottenAt)
 			}
 		}
 		if looks != want {

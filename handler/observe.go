@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/functions/sweep"
 	"weir/internal/drain"
 	"weir/internal/history"
 	"weir/internal/lane"
@@ -52,7 +53,7 @@ type removal struct {
 }
 
 // Forgotten implements sweep.Retention.
-func (r removal) Forgotten(ctx context.Context) error {
+func (r removal) Forgotten(ctx context.Context) (time.Time, error) {
 	if k := r.keeper.Load(); k != nil {
 		k.Clear()
 	}
@@ -87,4 +88,17 @@ func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lan
 func (p *Program) filed(number int, messages []weir.Message) {
 	p.recorder.Accepted(number, len(messages))
 	p.metrics.Filed(messages)
+}
+
+// retentionShare is what retention spends on a lane before it is another lane's turn.
+const retentionShare = 5 * time.Second
+
+// newCleaner makes what removes old messages and bodies in the background.
+func (p *Program) newCleaner(store *lane.Store) *sweep.Cleaner {
+	s := p.settings
+	c := &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: p.log, Retention: removal{&lane.Retention{
+		Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Share: retentionShare,
+		Log: p.log, Count: p.metrics.Removed}, &p.keeper}}
+	p.cleaner.Store(c)
+	return c
 }

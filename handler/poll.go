@@ -95,11 +95,13 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config, asJSON bo
 	c := p.consumer(ctx, store, meter, cfg.NotAfter(s.started))
 	sweeper := p.sweeper(store, c.Drainer)
 	sweeper.Schedules = c.runner
-	lookHourly(sweeper, s.started, cfg.Period)
+	lookHourly(p.cleaner.Load(), s.started, cfg.Period)
 	run := &poll.Run{Config: cfg, Start: s.started, Lanes: p.settings.Lanes, Log: store, Drainer: c,
 		Sweeper: sweeper, Meter: meter, Now: time.Now, Logger: p.log}
 	summary, err := run.Do(ctx)
-	return errors.Join(err, s.tellPeriod(summary, asJSON))
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer stop()
+	return errors.Join(err, <-p.closeCleaner(limited), s.tellPeriod(summary, asJSON))
 }
 
 // period is what one came to, for programs. Times are seconds.
@@ -149,10 +151,10 @@ func (c consumer) Close(ctx context.Context) error {
 	return errors.Join(err, closeNotifier(ctx, c.sender))
 }
 
-// lookHourly keeps all but the first process of each hour from looking for forgotten
-// bodies, which means to list those of a day.
-func lookHourly(f *sweep.Function, started time.Time, period time.Duration) {
+// lookHourly keeps all but the first process of each hour from asking whether a day's bodies
+// have to be looked at.
+func lookHourly(c *sweep.Cleaner, started time.Time, period time.Duration) {
 	if hour := started.Truncate(time.Hour); !hour.After(started.Add(-period)) {
-		f.Forgotten = hour
+		c.ForgottenAt = hour.Add(time.Hour)
 	}
 }

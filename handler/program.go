@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/functions/sweep"
 	"weir/internal/calendar"
 	"weir/internal/clock"
 	"weir/internal/cms"
@@ -55,6 +56,7 @@ type Program struct {
 	keeper   atomic.Pointer[history.Keeper]
 	replays  atomic.Pointer[replay.Runner]
 	notifier atomic.Pointer[notify.Sender]
+	cleaner  atomic.Pointer[sweep.Cleaner]
 
 	recorder *history.Recorder
 
@@ -133,6 +135,7 @@ func (p *Program) fatal(opened <-chan error) <-chan error {
 func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+	cleaning := p.closeCleaner(limited)
 	var err error
 	replays := p.closeReplays(limited)
 	if r := p.runner.Load(); r != nil {
@@ -151,7 +154,20 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	if b := p.bell.Load(); b != nil {
 		b.Wait(limited)
 	}
-	return errors.Join(err, <-replays)
+	return errors.Join(err, <-replays, <-cleaning)
+}
+
+// closeCleaner ends the removal of what is old, beside all else.
+func (p *Program) closeCleaner(ctx context.Context) <-chan error {
+	closed := make(chan error, 1)
+	go func() {
+		var err error
+		if c := p.cleaner.Load(); c != nil {
+			err = c.Close(ctx)
+		}
+		closed <- err
+	}()
+	return closed
 }
 
 // open connects to storage, trying until it can be reached: meanwhile every request is
@@ -199,7 +215,7 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	drainer := drain.New(p.drainConfig(store, bell))
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)
-	routes, sweep := p.routes(store, bell, drainer)
+	routes, firstSweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
 	p.log.Info("handler: ready")
 	go func() {
@@ -207,7 +223,7 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 			p.over <- err
 		}
 	}()
-	if err := sweep(ctx); err != nil {
+	if err := firstSweep(ctx); err != nil {
 		p.log.Warn("handler: first sweep incomplete", "err", err)
 	}
 }

@@ -101,7 +101,7 @@ func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function 
 	s := p.settings
 	return &sweep.Function{
 		Log: sealWatch{store, p.lookAgain, func(ctx context.Context, number int, c lane.Control) { p.seen(ctx, store, number, c) }}, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
-		Retention: removal{&lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention), Pages: 5}, &p.keeper},
+		Cleaner: p.newCleaner(store),
 	}
 }
 

@@ -1,6 +1,7 @@
 // Package sweep is the function of the timer: each minute it looks at every lane, so that
-// whatever else was lost (a ticket, a process), no lane stands still for long; and it
-// removes what is past its retention.
+// whatever else was lost (a ticket, a process), no lane stands still for long. Each sweep also
+// begins a round of the Cleaner, which removes what is past its retention. No invocation waits
+// for that.
 package sweep
 
 import (
@@ -17,8 +18,10 @@ import (
 )
 
 const (
-	twoSweeps      = 2 * time.Minute
-	forgottenEvery = time.Hour
+	twoSweeps = 2 * time.Minute
+	// limit is what a sweep may take. The host restarts the handler, and with it every drain,
+	// when an invocation takes longer than host.json's functionTimeout of 5 min.
+	limit = time.Minute
 )
 
 // Reader reads a lane's control rows.
@@ -30,36 +33,26 @@ type Reader interface {
 // process holds it.
 type Waker interface{ Wake(lane int) }
 
-// Retention removes what is old. Run gives back the moment before which there is nothing
-// more to do in the lane, Earlier that of the lanes of earlier epochs.
-type Retention interface {
-	Run(ctx context.Context, lane int) (time.Time, error)
-	Earlier(ctx context.Context) (time.Time, error)
-	Forgotten(ctx context.Context) error
-}
+// Nudger begins a round of removal in the background, and returns at once.
+type Nudger interface{ Nudge() }
 
 // Schedules runs recurring messages in this process; Load reads anew when they are due.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
 
-// Function sweeps. All exported fields but Forgotten are needed.
+// Function sweeps. All exported fields are needed.
 type Function struct {
 	Log       Reader
 	Waker     Waker
-	Retention Retention
+	Cleaner   Nudger
 	Schedules Schedules
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	// Forgotten is when forgotten bodies were last looked for, where that is known of an
-	// earlier process; zero = look at once, and each hour from then on.
-	Forgotten time.Time
-
-	mu       sync.Mutex
-	retained map[int]time.Time // by lane: when retention has something to do again
-	earlier  time.Time         // when it has in earlier epochs
+	once sync.Once
+	turn chan struct{} // one sweep of a process at a time
 }
 
 // Handler is the function as the host calls it.
@@ -67,35 +60,33 @@ func (f *Function) Handler() http.Handler {
 	return invoke.Handler("sweep", f.Logger, func(ctx context.Context, _ invoke.Invocation) error { return f.Sweep(ctx) })
 }
 
-// Sweep passes over all lanes. One lane's failure does not keep the others from it.
+// Sweep looks at all lanes, a few at a time. One lane's failure does not keep the others from
+// it. It returns when every lane has been looked at, or when its time is over.
 func (f *Function) Sweep(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.retained == nil {
-		f.retained = map[int]time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	var errs []error
+	defer f.Cleaner.Nudge()
+	errs := make([]error, f.Lanes+1)
 	if err := f.Schedules.Load(ctx); err != nil { // first, for they are for a moment
-		errs = append(errs, fmt.Errorf("schedules: %w", err))
+		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
-	for number := range f.Lanes {
-		if err := f.lane(ctx, number); err != nil {
-			errs = append(errs, fmt.Errorf("lane %d: %w", number, err))
+	_ = lane.Each(f.Lanes, func(number int) error {
+		if err := f.look(ctx, number); err != nil {
+			errs[number] = fmt.Errorf("lane %d: %w", number, err)
 		}
-	}
-	if len(errs) == 0 && !f.earlier.After(f.Now()) {
-		var err error
-		f.earlier, err = f.Retention.Earlier(ctx)
-		errs = append(errs, err)
-	}
-	if now := f.Now(); len(errs) == 0 && now.Sub(f.Forgotten) >= forgottenEvery {
-		f.Forgotten = now
-		errs = append(errs, f.Retention.Forgotten(ctx))
-	}
+		return nil
+	})
 	return errors.Join(errs...)
 }
 
-func (f *Function) lane(ctx context.Context, number int) error {
+func (f *Function) look(ctx context.Context, number int) error {
 	control, err := f.Log.Control(ctx, number)
 	if err != nil {
 		return err
@@ -104,9 +95,5 @@ func (f *Function) lane(ctx context.Context, number int) error {
 	if at, work := control.WorkAt(now); work && at.Sub(now) < twoSweeps {
 		f.Waker.Wake(number)
 	}
-	if f.retained[number].After(now) {
-		return nil
-	}
-	f.retained[number], err = f.Retention.Run(ctx, number)
-	return err
+	return nil
 }

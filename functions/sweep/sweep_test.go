@@ -3,11 +3,11 @@ package sweep_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/functions/sweep"
@@ -16,47 +16,41 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
+// fake is what a sweep works with.
 type fake struct {
-	controls  []lane.Control
-	broken    int // lane that cannot be read; -1 = none
-	woken     []int
-	retained  []int
-	earlier   int
-	forgotten int
-	loaded    int
+	controls []lane.Control
+	broken   int           // lane that cannot be read; -1 = none
+	each     time.Duration // of a look
+	hangs    bool          // every look, until its context ends
+
+	mu     sync.Mutex
+	woken  []int
+	nudges int
+	loaded int
 }
 
-func (f *fake) Control(_ context.Context, number int) (lane.Control, error) {
+func (f *fake) Control(ctx context.Context, number int) (lane.Control, error) {
+	if f.hangs {
+		<-ctx.Done()
+		return lane.Control{}, ctx.Err()
+	}
+	time.Sleep(f.each)
 	if number == f.broken {
 		return lane.Control{}, errors.New("away")
 	}
 	return f.controls[number], nil
 }
-func (f *fake) Wake(number int) { f.woken = append(f.woken, number) }
-func (f *fake) Run(_ context.Context, number int) (time.Time, error) {
-	f.retained = append(f.retained, number)
-	return noon.Add(time.Hour), nil
-}
-func (f *fake) Earlier(context.Context) (time.Time, error) {
-	f.earlier++
-	return noon.Add(time.Hour), nil
-}
-func (f *fake) Load(context.Context) error      { f.loaded++; return nil }
-func (f *fake) Forgotten(context.Context) error { f.forgotten++; return nil }
 
-func TestFunction_ForgottenAtMostHourlyOverProcesses(t *testing.T) {
-	t.Parallel()
-	f := &fake{broken: -1}
-	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Schedules: f, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler), Forgotten: noon.Add(-59 * time.Minute)}
-	for _, want := range []int{0, 1, 1} {
-		if err := fn.Sweep(t.Context()); err != nil || f.forgotten != want {
-			t.Errorf("looked %d times, want %d; %v", f.forgotten, want, err)
-		}
-		fn.Forgotten = fn.Forgotten.Add(-time.Minute)
-		if want == 1 {
-			fn.Forgotten = noon
-		}
-	}
+func (f *fake) Wake(number int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.woken = append(f.woken, number)
+}
+func (f *fake) Nudge()                     { f.nudges++ }
+func (f *fake) Load(context.Context) error { f.loaded++; return nil }
+
+func (f *fake) function(lanes int, now func() time.Time) *sweep.Function {
+	return &sweep.Function{Log: f, Waker: f, Cleaner: f, Schedules: f, Lanes: lanes, Now: now, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func TestFunction_Sweep(t *testing.T) {
@@ -68,26 +62,69 @@ func TestFunction_Sweep(t *testing.T) {
 	later.Tail.NextDue = noon.Add(time.Hour)
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
 	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work}, broken: 3}
-	now := noon
-	fn := &sweep.Function{Log: f, Waker: f, Retention: f, Schedules: f, Lanes: 6, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-
+	fn := f.function(6, func() time.Time { return noon })
 	if err := fn.Sweep(t.Context()); err == nil {
 		t.Error("a lane that cannot be read must fail the sweep")
 	}
-	if !slices.Equal(f.woken, []int{1, 2, 5}) || len(f.retained) != 5 {
-		t.Errorf("woken %v, retained %v", f.woken, f.retained)
+	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5}) {
+		t.Errorf("woken %v, want [1 2 5]", f.woken)
 	}
 	f.broken = -1
 	for range 3 {
-		now = now.Add(time.Minute)
 		if err := fn.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f.loaded != 4 {
-		t.Errorf("schedules were read %d times in 4 sweeps", f.loaded)
+	if f.loaded != 4 || f.nudges != 4 {
+		t.Errorf("in 4 sweeps schedules were read %d times, and %d rounds of the cleaner begun", f.loaded, f.nudges)
 	}
-	if fmt.Sprint(f.retained) != "[0 1 2 4 5 3]" || f.forgotten != 1 || f.earlier != 1 {
-		t.Errorf("retained %v, forgotten %d, earlier %d: what has nothing to do before an hour must not be asked each minute", f.retained, f.forgotten, f.earlier)
-	}
+}
+
+func TestFunction_ManyLanesInSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lanes = 256
+		f := &fake{controls: make([]lane.Control, lanes), broken: -1, each: 50 * time.Millisecond} // five operations of 10 ms
+		for i := range f.controls {
+			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
+		}
+		fn := f.function(lanes, time.Now)
+		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
+		fn.Cleaner = cleaner
+		began := time.Now()
+		for range 3 { // retention is at work from the first one on
+			if err := fn.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began) / 3; took > 2*time.Second || len(f.woken) != 3*lanes {
+			t.Errorf("a sweep over %d lanes took %s, want at most 2s; %d of them were woken, want %d", lanes, took, len(f.woken), 3*lanes)
+		}
+		if err := cleaner.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A sweep ends far below functionTimeout, whatever storage does, and so does one that waits for
+// it.
+func TestFunction_StorageHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{hangs: true}
+		fn := f.function(32, time.Now)
+		began := time.Now()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if err := fn.Sweep(t.Context()); err == nil {
+					t.Error("no lane was looked at, and the sweep did not fail")
+				}
+			})
+		}
+		both.Wait()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("two sweeps at once took %s, want at most 1m", took)
+		}
+	})
 }

@@ -104,11 +104,11 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 
 func (w *world) blobs() int {
 	w.t.Helper()
-	infos, err := w.account.Blobs().List(w.t.Context(), "", "")
+	page, err := w.account.Blobs().List(w.t.Context(), "", "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return len(infos)
+	return len(page.Infos)
 }
 
 // Whatever becomes of the commit that grants a replay, it is granted once.

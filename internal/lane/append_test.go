@@ -334,9 +334,9 @@ func TestAppender_Bodies(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		infos, err := b.account.Blobs().List(t.Context(), "", "")
-		if err != nil || len(infos) != 1 || !infos[0].Marked {
-			t.Errorf("blobs %+v %v", infos, err)
+		page, err := b.account.Blobs().List(t.Context(), "", "")
+		if err != nil || len(page.Infos) != 1 || !page.Infos[0].Marked {
+			t.Errorf("blobs %+v %v", page, err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,6 +66,17 @@ func decompress(data []byte) ([]byte, error) {
 // the lane, so that it knows which rows could refer to them.
 func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
+}
+
+// editedName is the last part of an edited body's name. It holds the place of the message,
+// which may have been filed long before.
+func editedName(nonce string, seq int64) string { return nonce + "-" + Place(seq) }
+
+// seqOfEdited returns the place of the message that a body is an edit of, if it is one.
+func seqOfEdited(blob string) (int64, bool) {
+	_, place, edited := strings.Cut(blob[strings.LastIndex(blob, "/")+1:], "-")
+	seq, err := parseSeq(place)
+	return seq, edited && err == nil
 }
 
 // storeBody gives the values of the columns that keep a body. A large one is put into a

@@ -2,6 +2,8 @@ package lane
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"weir/internal/storage"
@@ -175,12 +177,12 @@ func tailFrom(r storage.Row) Tail {
 
 // Control reads both control rows of a lane in one snapshot.
 func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: headKey, To: controlAfter})
+	rows, err := s.controlRows(ctx, lane)
 	if err != nil {
 		return Control{}, err
 	}
 	c := Control{lane: lane}
-	for _, r := range page.Rows {
+	for _, r := range rows {
 		switch r.Key {
 		case headKey:
 			c.Head = headFrom(r)
@@ -194,6 +196,43 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 		return Control{}, &storage.Error{Op: "lane control", Kind: storage.NotFound, Index: -1}
 	}
 	return c, nil
+}
+
+// controlTries bounds how often controlRows reads anew.
+const controlTries = 8
+
+// controlRows reads the control rows and the notes between them in one snapshot. Storage may
+// cut any answer; taken for the whole, a cut one says that tail is not there. Pages that
+// follow each other are a snapshot only if a second reading finds the same versions.
+func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error) {
+	var before []storage.Row
+	for range controlTries {
+		rows, pages, err := s.readControlRows(ctx, lane)
+		if err != nil || pages == 1 || before != nil && slices.EqualFunc(before, rows, sameVersion) {
+			return rows, err
+		}
+		before = rows
+	}
+	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1, Err: errNoSnapshot}
+}
+
+var errNoSnapshot = errors.New("each answer is cut, and the rows change in between")
+
+func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
+
+func (s *Store) readControlRows(ctx context.Context, lane int) (rows []storage.Row, pages int, err error) {
+	q := storage.Query{Partition: s.partition(lane), From: headKey, To: controlAfter}
+	for {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, pages, err
+		}
+		rows, pages = append(rows, page.Rows...), pages+1
+		if !page.More {
+			return rows, pages, nil
+		}
+		q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
+	}
 }
 
 // Ensure makes the lane's control rows where they are missing.

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"weir/internal/clock"
@@ -9,20 +10,18 @@ import (
 )
 
 // Drop removes what an undone change has left of an epoch that never opened, or retention
-// of one that is over: all rows of the lane, its control rows last.
+// of one that is over: all rows of the lane. Its control rows go last and together, so that a
+// lane without them has nothing else.
 func (s *Store) Drop(ctx context.Context, lane int) error {
 	for {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: "a", Limit: storage.MaxOps, Columns: []string{"Seq"}})
-		if err == nil && len(page.Rows) == 0 {
-			page, err = s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), Limit: storage.MaxOps, Columns: []string{"Seq"}})
-		}
-		if err == nil && len(page.Rows) == 0 {
+		keys, err := s.nextDropped(ctx, lane)
+		if err == nil && len(keys) == 0 {
 			return nil
 		}
 		if err == nil {
-			ops := make([]storage.Op, len(page.Rows))
-			for i, row := range page.Rows {
-				ops[i] = storage.Op{Kind: storage.Delete, Key: row.Key}
+			ops := make([]storage.Op, len(keys))
+			for i, key := range keys {
+				ops[i] = storage.Op{Kind: storage.Delete, Key: key}
 			}
 			_, err = s.Table.Transact(ctx, s.partition(lane), ops)
 		}
@@ -34,6 +33,59 @@ func (s *Store) Drop(ctx context.Context, lane int) error {
 			clock.Sleep(ctx, resendPause)
 		}
 	}
+}
+
+// nextDropped returns the keys that Drop removes next: all others first, then the notes, then
+// the control rows.
+func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: controlAfter, Columns: []string{"Seq"}}, storage.MaxOps)
+	if err == nil && len(rows) == 0 {
+		rows, err = s.first(ctx, storage.Query{Partition: s.partition(lane), To: controlAfter, Columns: []string{"Seq"}}, storage.MaxOps)
+	}
+	var control, notes []string
+	for _, row := range rows {
+		if row.Key == headKey || row.Key == tailKey {
+			control = append(control, row.Key)
+		} else {
+			notes = append(notes, row.Key)
+		}
+	}
+	if err != nil || len(notes) > 0 {
+		return notes, err
+	}
+	return control, nil
+}
+
+// errHalfDropped says that a lane is neither there nor gone.
+var errHalfDropped = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
+
+// dropped returns nil if the lane was dropped, to its last rows at most. That a query did not
+// find the control rows is not enough: what is removed then is all that is known of the lane.
+func (s *Store) dropped(ctx context.Context, lane int) error {
+	for _, key := range []string{headKey, tailKey} {
+		_, err := s.Table.Get(ctx, s.partition(lane), key)
+		if storage.Is(err, storage.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// Earlier versions dropped a lane of many notes one control row before the other, and
+		// everything else before both.
+		if any, err := s.hasRows(ctx, lane, controlAfter, ""); any || err != nil {
+			return errors.Join(err, errHalfDropped)
+		}
+	}
+	if any, err := s.hasRows(ctx, lane, prefixMessage, after(prefixMessage)); any || err != nil {
+		return errors.Join(err, errHalfDropped)
+	}
+	return nil
+}
+
+// hasRows reports whether there are rows in a range of keys; no end = to the last.
+func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, error) {
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: from, To: to, Columns: []string{"Stage"}}, 1)
+	return len(rows) > 0, err
 }
 
 // atOnce is how many requests of one kind Each lets be under way.

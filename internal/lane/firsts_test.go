@@ -97,7 +97,7 @@ func TestFirsts(t *testing.T) {
 			ids, w := setup(t, b, 250)
 			b.deliver(w, 90, upTo(1, 89)...)
 			b.deliver(w, 180, upTo(90, 179)...) // over the end of retention's first page
-			r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: 2 * time.Hour, Pages: 1}
+			r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: 2 * time.Hour, Share: time.Minute}
 			time.Sleep(2 * time.Hour)
 			for range 4 {
 				if _, err := r.Run(t.Context(), 0); err != nil {

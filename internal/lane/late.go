@@ -112,6 +112,13 @@ func (s *Store) lasts(ctx context.Context, lane int) (map[string]Last, error) {
 	}
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -131,7 +131,7 @@ func (a *replayAsk) store(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
 	}
-	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partition(e.Message.ID.Lane), a.nonce), editedBody)
+	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partition(e.Message.ID.Lane), editedName(a.nonce, e.Seq())), editedBody)
 	if err != nil {
 		return unavailable("replay", err)
 	}

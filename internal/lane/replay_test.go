@@ -69,11 +69,11 @@ func (b *bench) holder() *lane.Writer {
 
 func (b *bench) blobNames() (names []string) {
 	b.t.Helper()
-	infos, err := b.account.Blobs().List(b.t.Context(), "", "")
+	page, err := b.account.Blobs().List(b.t.Context(), "", "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for _, info := range infos {
+	for _, info := range page.Infos {
 		names = append(names, info.Name)
 	}
 	return names
@@ -151,7 +151,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 		if err := w.Commit(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Pages: 3}
+		r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Share: time.Minute}
 		there := func() bool {
 			t.Helper()
 			for range 2 { // a walk ends, and the next begins
@@ -170,7 +170,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 		if !there() {
 			t.Fatal("removed while its replay waits")
 		}
-		if err := r.Forgotten(t.Context()); err != nil {
+		if _, err := r.Forgotten(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
@@ -207,10 +207,10 @@ func TestForgotten_EditedBodies(t *testing.T) {
 		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan", nil); err != nil {
 			t.Fatal(err)
 		}
-		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Pages: 1}
+		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
 		for range 4 {
 			time.Sleep(24 * time.Hour)
-			if err := r.Forgotten(t.Context()); err != nil {
+			if _, err := r.Forgotten(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -320,7 +320,7 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Pages: 3}
+				r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Share: time.Minute}
 				if _, err := r.Run(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
@@ -358,7 +358,7 @@ func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 			if c.Op != "Transact" {
 				return false
 			}
-			r := &lane.Retention{Store: &sweeper, Keep: time.Hour, Dead: time.Hour, Pages: 1}
+			r := &lane.Retention{Store: &sweeper, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
 			if _, err := r.Run(context.Background(), 0); err == nil {
 				t.Error("the sweep was to be killed")
 			}

@@ -2,308 +2,157 @@ package lane
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"errors"
+	"log/slog"
 	"time"
 
 	"weir/internal/storage"
-	"weir/internal/weir"
 )
 
-// Retention removes what is final and old, a few pages at a time. It walks the log from
-// its own place; what is old and not to be removed yet (dead ones, waiting ones) is
-// passed over, and a new walk starts each day to look at those again.
+// Retention removes messages that are final and old. It walks each lane's log from a place of
+// its own (!swept), a thousand rows a page, and removes as many messages with one transaction
+// as it can hold. The walk passes over what is old and has to stay (dead messages, waiting
+// ones, what storage refuses to remove); a new walk begins each day and looks at those again.
 type Retention struct {
 	Store *Store
 	Keep  time.Duration // for delivered, cancelled, superseded: after they became so
 	Dead  time.Duration // for dead ones
-	Pages int           // at most in one Run
+	Share time.Duration // the time after which a Run leaves the rest to the next one
+	Log   *slog.Logger  // nil = nothing is logged
 
-	next *Store // where the lane's epoch is over: the one that followed
+	// Count, unless nil, is called with the number of messages removed, and of messages and
+	// bodies that storage refused to remove. It is called concurrently.
+	Count func(removed, refused int)
+
+	next *Store // of a lane whose epoch is over: the store of the epoch that followed
 }
 
 const (
-	retentionPage = 100
 	// rewalk is the time after which a walk that has reached the young starts anew.
 	rewalk = 24 * time.Hour
-	// forgottenAfter is how old a blob without mark must be before it is looked up.
-	forgottenAfter = 24 * time.Hour
+	// removalRate is how many rows a second a Run removes of one lane: half of what a
+	// partition takes, so that appends and commits find room while removal is behind.
+	removalRate = 1000
+	// removalWait is how much too young a delivered message may be for the walk to wait for
+	// it. The walk passes over what finished later than that, and removes it a day later.
+	removalWait = time.Hour
+	// A Run has a cost of its own, which messages share: the walk comes back soon only if
+	// many messages were removed.
+	idlePause = time.Hour
+	busyPause = 5 * time.Minute
+	busyRun   = 1000
+	// movingPause is the pause where another process is at work: retention in the same lane,
+	// or a change of the number of lanes.
+	movingPause = time.Minute
 )
 
-// Run does one lane's share. It gives back the moment before which there is nothing more
-// to do; zero = call again soon.
+// errElsewhere says that another process removes messages of the same lane.
+var errElsewhere = errors.New("another process removes messages of the lane")
+
+// Run does one lane's share. It returns the moment before which there is nothing more to do;
+// zero = call again soon.
 func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
-	walk, err := r.load(ctx, lane)
-	if err != nil {
-		return time.Time{}, err
-	}
 	control, err := r.Store.Control(ctx, lane)
 	if err != nil {
 		return time.Time{}, err
 	}
+	now := r.Store.Now()
 	if control.Tail.Closed && r.next == nil {
-		return r.Store.Now().Add(time.Minute), nil // it is being copied; soon Earlier sees to it
+		return now.Add(movingPause), nil // it is being copied; soon Earlier sees to it
 	}
-	start := walk
-	var next time.Time
-	for range r.Pages {
-		if next, err = r.page(ctx, lane, &walk, control.Tail.Cursor); err != nil || !next.IsZero() {
-			break
-		}
+	walk := control.walk(now)
+	if walk.nextAt.After(now) {
+		return walk.nextAt, nil // another process was here
 	}
-	if err == nil && !next.IsZero() && walk.startedAt.Add(rewalk).Before(r.Store.Now()) {
-		walk = walkState{etag: walk.etag, startedAt: r.Store.Now()}
+	t := &turn{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
+	next, err := t.run(ctx)
+	if errors.Is(err, errElsewhere) {
+		return now.Add(movingPause), nil // its place is further than ours
 	}
-	if walk == start {
+	t.walk.nextAt = next
+	if t.walk == walk {
 		return next, err
 	}
-	if saveErr := r.save(ctx, lane, walk); err == nil {
-		err = saveErr
-	}
-	return next, err
+	return next, errors.Join(err, r.save(ctx, lane, t.walk))
 }
 
-// walkState is the row !swept.
+// walkState is the row !swept. It is a note: whoever looks at the lane reads it along.
 type walkState struct {
-	etag      storage.ETag
 	seq       int64 // looked at up to here
 	startedAt time.Time
+	nextAt    time.Time // nothing is to be done before; zero = that is not known
 }
 
-func (r *Retention) load(ctx context.Context, lane int) (walkState, error) {
-	row, err := r.Store.Table.Get(ctx, r.Store.partition(lane), sweptKey)
-	if storage.Is(err, storage.NotFound) {
-		return walkState{startedAt: r.Store.Now()}, nil
-	}
-	v := values{row.Values}
-	return walkState{etag: row.ETag, seq: v.int("Seq"), startedAt: v.time("StartedAt")}, err
-}
-
-// save keeps the place. Two sweeps at once do no harm: either's place is a true one.
-func (r *Retention) save(ctx context.Context, lane int, w walkState) error {
-	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: sweptKey,
-		Values: map[string]any{"Seq": w.seq, "StartedAt": timeValue(w.startedAt)}}})
-	return err
-}
-
-// page looks at one page behind the walk's place. It returns a moment when it has come
-// to what is too young.
-func (r *Retention) page(ctx context.Context, lane int, w *walkState, cursor int64) (time.Time, error) {
-	now := r.Store.Now()
-	page, err := r.Store.Table.Range(ctx, storage.Query{
-		Partition: r.Store.partition(lane), After: messageKey(w.seq), To: messageKey(cursor), Limit: retentionPage,
-		Columns: []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem", "Blob", "EditedBlob", "From", "Key"},
-	})
-	if err != nil {
-		return time.Time{}, err
-	}
-	packed, err := r.packed(ctx, lane, page.Rows)
-	if err != nil {
-		return time.Time{}, err
-	}
-	for _, row := range page.Rows {
-		v := values{row.Values}
-		if young := v.time("AcceptedAt").Add(min(r.Keep, r.Dead)); young.After(now) {
-			return young, nil
-		}
-		seq, err := seqOfMessageKey(row.Key)
-		if err != nil {
-			return time.Time{}, err
-		}
-		also := packed.fill(seq, v)
-		over, err := r.over(ctx, lane, seq, v, now)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if over {
-			if err := r.remove(ctx, lane, row, v, also); err != nil {
-				return time.Time{}, err
-			}
-		}
-		w.seq = seq
-	}
-	if !page.More {
-		return now.Add(min(r.Keep, r.Dead, time.Hour)), nil
-	}
-	return time.Time{}, nil
-}
-
-// over says whether a message is final and its retention has passed. One that has a copy
-// in a later epoch is kept as long as that, since its id leads there.
-func (r *Retention) over(ctx context.Context, lane int, seq int64, v values, now time.Time) (bool, error) {
-	stage, keep := weir.Stage(v.string("Stage")), r.Keep
-	if r.next != nil && moves(stage) {
-		id := weir.ID{Epoch: r.Store.Epoch, Lane: lane, Seq: seq}
-		_, err := r.next.Table.Get(ctx, r.next.partition(Of(v.string("Key"), r.next.Lanes)), prefixFrom+from(id))
-		if storage.Is(err, storage.NotFound) {
-			return true, nil
-		}
-		return false, err
-	}
-	finished := v.time("FinishedAt")
-	if stage == weir.Dead {
-		// A replay that waits for the holder must find its message: the time begins anew.
-		keep, finished = r.Dead, later(finished, v.time("ReplayAskedAt"))
-	}
-	return stage.Final() && !finished.Add(keep).After(now), nil
-}
-
-// packedFirsts are the d_ rows of a page.
-type packedFirsts []firsts
-
-// packed reads the d_ rows of a page, where a message of it may stand in one.
-func (r *Retention) packed(ctx context.Context, lane int, rows []storage.Row) (packedFirsts, error) {
-	low, high := int64(0), int64(0)
-	for _, row := range rows {
-		if v := (values{row.Values}); v.string("Stage") == string(weir.Queued) && !v.bool("Held") {
-			seq, err := seqOfMessageKey(row.Key)
-			if err != nil {
-				return nil, err
-			}
-			if low == 0 {
-				low = seq
-			}
-			high = seq
-		}
-	}
-	if low == 0 {
-		return nil, nil
-	}
-	return r.Store.readFirsts(ctx, lane, low, high)
-}
-
-// fill gives a row the stage that its d_ row knows. It names that row when the message is
-// its last, so that both are removed together.
-func (p packedFirsts) fill(seq int64, v values) (also string) {
-	for _, f := range p {
-		one, ok := f.bySeq[seq]
-		if !ok {
+// walk is how far retention has come.
+func (c Control) walk(now time.Time) walkState {
+	for _, r := range c.notes {
+		if r.Key != sweptKey {
 			continue
 		}
-		v.m["Stage"], v.m["FinishedAt"] = string(weir.Delivered), one.FinishedAt
-		if seq == f.high {
-			return firstsKey(seq)
+		v := values{r.Values}
+		w := walkState{seq: v.int("Seq"), startedAt: v.time("StartedAt"), nextAt: v.time("NextAt")}
+		if w.nextAt.After(now.Add(2 * rewalk)) { // by a clock that was ahead
+			w.nextAt = time.Time{}
 		}
+		return w
 	}
-	return ""
+	return walkState{startedAt: now}
 }
 
-// remove takes away a message's rows in one transaction, its blobs before them: a blob
-// whose row is gone would be found by nobody. A dead one says so in its row first, so that
-// no replay is asked for whose body is gone. also is one more row to remove; empty = none.
-func (r *Retention) remove(ctx context.Context, lane int, row storage.Row, v values, also string) error {
-	if weir.Stage(v.string("Stage")) == weir.Dead && v.string(acceptedBody.blob)+v.string(editedBody.blob) != "" {
-		etags, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{
-			{Kind: storage.Merge, Key: row.Key, IfMatch: row.ETag, Values: map[string]any{"Removing": true}}})
-		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
-			return nil // as below
-		}
-		if err != nil {
-			return err
-		}
-		row.ETag = etags[0]
-	}
-	for _, in := range []bodyColumns{acceptedBody, editedBody} {
-		if err := r.Store.RemoveBody(ctx, v.string(in.blob)); err != nil {
-			return err
-		}
-	}
-	ops := []storage.Op{{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag}}
-	if also != "" {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: also})
-	}
-	if idem := v.string("Idem"); idem != "" {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})
-	}
-	if old := v.string("From"); old != "" {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixFrom + old})
-	}
-	if weir.Stage(v.string("Stage")) == weir.Dead {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixDead + strings.TrimPrefix(row.Key, prefixMessage)})
-	}
-	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), ops)
-	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
-		return nil // another sweep was here, or somebody changed it: the next walk sees
-	}
+// save keeps the place. Two processes at once do no harm: either's place is a true one.
+func (r *Retention) save(ctx context.Context, lane int, w walkState) error {
+	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: sweptKey,
+		Values: sparse(map[string]any{"Seq": w.seq, "StartedAt": timeValue(w.startedAt), "NextAt": timeValue(w.nextAt)})}})
 	return err
 }
 
-// Forgotten removes the bodies of the day before yesterday that no message refers to:
-// their append never came to be. One whose mark is missing is looked up in its lane
-// first, for an append can have succeeded without a mark.
-func (r *Retention) Forgotten(ctx context.Context) error {
-	day := r.Store.Now().UTC().Add(-forgottenAfter).AddDate(0, 0, -1).Format("2006-01-02") + "/"
-	unmarked := map[string][]string{}
-	for last := ""; ; {
-		infos, err := r.Store.Bodies.List(ctx, day, last)
-		if err != nil {
-			return err
-		}
-		if len(infos) == 0 {
-			break
-		}
-		for _, info := range infos {
-			if parts := strings.Split(info.Name, "/"); !info.Marked && len(parts) == 3 {
-				unmarked[parts[1]] = append(unmarked[parts[1]], info.Name)
-			}
-			last = info.Name
-		}
-	}
-	for partition, names := range unmarked {
-		if err := r.removeForgotten(ctx, partition, names); err != nil {
-			return fmt.Errorf("lane %s: %w", partition, err)
-		}
-	}
-	return nil
+// turn is one Run in a lane.
+type turn struct {
+	*Retention
+	lane    int
+	cursor  int64 // nothing from here on is looked at
+	walk    walkState
+	began   time.Time
+	removed int
 }
 
-func (r *Retention) removeForgotten(ctx context.Context, partition string, names []string) error {
-	used, err := r.blobsOf(ctx, partition)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if used[name] {
-			err = r.Store.Bodies.Mark(ctx, name)
-		} else {
-			err = r.Store.Bodies.Delete(ctx, name)
-		}
-		if err != nil && !storage.Is(err, storage.NotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
-// blobsOf reads which blobs the messages of a partition refer to, and the wishes that wait
-// to edit one. Wishes first: where one is granted meanwhile, the message has the blob.
-func (r *Retention) blobsOf(ctx context.Context, partition string) (map[string]bool, error) {
-	used := map[string]bool{}
-	for _, prefix := range []string{prefixWish, prefixMessage} {
-		if err := r.addBlobs(ctx, partition, prefix, used); err != nil {
-			return nil, err
-		}
-	}
-	return used, nil
-}
-
-func (r *Retention) addBlobs(ctx context.Context, partition, prefix string, used map[string]bool) error {
-	q := storage.Query{Partition: partition, From: prefix, To: after(prefix), Columns: []string{acceptedBody.blob, editedBody.blob}}
+// run goes page by page until the walk has come to what is too young, or its share of time is
+// over. It returns when to go on; zero = soon.
+func (t *turn) run(ctx context.Context) (time.Time, error) {
 	for {
-		page, err := r.Store.Table.Range(ctx, q)
-		if err != nil {
-			return err
+		young, err := t.page(ctx)
+		switch now := t.Store.Now(); {
+		case err != nil || t.spent():
+			return time.Time{}, err
+		case young.IsZero():
+		case !t.walk.startedAt.Add(rewalk).After(now):
+			t.walk = walkState{startedAt: now}
+		default:
+			return earlier(later(young, now.Add(t.pause())), now.Add(rewalk)), nil
 		}
-		for _, row := range page.Rows {
-			for _, in := range []bodyColumns{acceptedBody, editedBody} {
-				if blob := (values{row.Values}).string(in.blob); blob != "" {
-					used[blob] = true
-				}
-			}
-			q.From, q.After = "", row.Key
-		}
-		if !page.More {
-			return nil
-		}
+	}
+}
+
+func (t *turn) spent() bool { return time.Since(t.began) >= t.Share }
+
+func (t *turn) pause() time.Duration {
+	if t.removed >= busyRun {
+		return busyPause
+	}
+	return idlePause
+}
+
+// refused logs and counts a message or a body that storage does not let go. It holds up no
+// other: the next walk tries again.
+func (r *Retention) refused(lane int, seq int64, err error) {
+	if r.Log != nil {
+		r.Log.Warn("retention: message kept, storage refuses to remove it", "lane", lane, "seq", seq, "err", err)
+	}
+	r.count(0, 1)
+}
+
+func (r *Retention) count(removed, refused int) {
+	if r.Count != nil {
+		r.Count(removed, refused)
 	}
 }

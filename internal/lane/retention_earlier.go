@@ -10,67 +10,67 @@ import (
 )
 
 // Earlier does a share of the lanes of epochs that are over. A lane without messages goes
-// as a whole, and an epoch without lanes is forgotten. It gives back the moment before
-// which there is nothing more to do; zero = call again soon.
+// as a whole, and an epoch without lanes is forgotten. It returns the moment before which
+// there is nothing more to do; zero = call again soon.
 func (r *Retention) Earlier(ctx context.Context) (time.Time, error) {
 	meta, err := r.Store.Meta(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	later := r.Store.Now().Add(time.Hour)
+	soonest := r.Store.Now().Add(idlePause)
 	if meta.Step != StepNone {
-		return later, nil // the last epoch's books are not closed yet
+		return soonest, nil // the last epoch's books are not closed yet
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {
 		at, gone, err := r.epoch(ctx, e, all[i+1])
 		if err != nil {
-			return time.Time{}, fmt.Errorf("epoch %d: %w", e.Epoch, err)
+			return time.Time{}, fmt.Errorf("earlier epoch %d: %w", e.Epoch, err)
 		}
 		if gone {
 			if err := r.forget(ctx, e); err != nil {
 				return time.Time{}, err
 			}
-		} else if at.Before(later) {
-			later = at
+		} else {
+			soonest = earlier(soonest, at)
 		}
 	}
-	return later, nil
+	return soonest, nil
 }
 
-// epoch does a share of one epoch's lanes.
+// epoch does a share of one epoch's lanes, a few lanes at a time.
 func (r *Retention) epoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
 	old := *r
 	old.Store, old.next = r.Store.In(e), r.Store.In(next)
-	gone = true
-	soonest = r.Store.Now().Add(24 * time.Hour)
+	at, empty := make([]time.Time, e.Lanes), make([]bool, e.Lanes)
+	err = Each(e.Lanes, func(lane int) (err error) {
+		if at[lane], empty[lane], err = old.lane(ctx, lane); err != nil {
+			return fmt.Errorf("lane %d: %w", lane, err)
+		}
+		return nil
+	})
+	gone, soonest = true, r.Store.Now().Add(rewalk)
 	for lane := range e.Lanes {
-		at, empty, err := old.lane(ctx, lane)
-		if err != nil {
-			return time.Time{}, false, fmt.Errorf("lane %d: %w", lane, err)
-		}
-		if empty {
-			continue
-		}
-		gone = false
-		if at.Before(soonest) {
-			soonest = at
+		if !empty[lane] {
+			gone, soonest = false, earlier(soonest, at[lane])
 		}
 	}
-	return soonest, gone, nil
+	return soonest, gone, err
 }
 
-// lane does one lane's share, and says whether nothing is left of it.
+// lane does one lane's share, and reports whether nothing is left of it.
 func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error) {
 	at, err := r.Run(ctx, lane)
 	if storage.Is(err, storage.NotFound) {
-		return time.Time{}, true, r.Store.Drop(ctx, lane) // no control rows: it was dropped, to their last at most
+		if err := r.Store.dropped(ctx, lane); err != nil {
+			return time.Time{}, false, err
+		}
+		return time.Time{}, true, r.Store.Drop(ctx, lane)
 	}
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	page, err := r.Store.Table.Range(ctx, storage.Query{Partition: r.Store.partition(lane), From: prefixMessage, To: after(prefixMessage), Limit: 1, Columns: []string{"Stage"}})
-	if err != nil || len(page.Rows) > 0 {
+	if any, err := r.Store.hasRows(ctx, lane, prefixMessage, after(prefixMessage)); any || err != nil {
 		return at, false, err
 	}
 	return time.Time{}, true, r.Store.Drop(ctx, lane)

@@ -375,7 +375,7 @@ func TestSearch_AfterRetention(t *testing.T) {
 		w.post("bad/older")
 		w.drain(time.Minute)
 		time.Sleep(2 * time.Hour)
-		r := &lane.Retention{Store: w.store, Keep: time.Hour, Dead: 1000 * time.Hour, Pages: 100}
+		r := &lane.Retention{Store: w.store, Keep: time.Hour, Dead: 1000 * time.Hour, Share: time.Minute}
 		if _, err := r.Run(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -105,9 +105,9 @@ func TestRunner_OnAzurite(t *testing.T) {
 	if err := b.Delete(t.Context(), "large", recur.Condition{Versions: []string{first.Version}}); err != nil {
 		t.Error(err)
 	}
-	infos, err := account.Bodies().List(t.Context(), "schedules/", "")
-	if list, listErr := b.List(t.Context()); err != nil || listErr != nil || len(list) != 1 || len(infos) != 0 {
-		t.Errorf("%d schedules and %d blobs are left, %v %v", len(list), len(infos), err, listErr)
+	page, err := account.Bodies().List(t.Context(), "schedules/", "")
+	if list, listErr := b.List(t.Context()); err != nil || listErr != nil || len(list) != 1 || len(page.Infos) != 0 {
+		t.Errorf("%d schedules and %d blobs are left, %v %v", len(list), len(page.Infos), err, listErr)
 	}
 }
 

@@ -269,11 +269,11 @@ func TestRunner_LargeMessage(t *testing.T) {
 		r := w.process("a", 0)
 		w.put(r, "s", definition("@every 1h", func(d *recur.Definition) { d.Message = []byte(large) }))
 		blobs := func() int {
-			infos, err := w.memory.Blobs().List(t.Context(), "schedules/", "")
+			page, err := w.memory.Blobs().List(t.Context(), "schedules/", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			return len(infos)
+			return len(page.Infos)
 		}
 		if got := w.get("s"); string(got.Message) != large || blobs() != 1 {
 			t.Errorf("%d bytes in %d blobs", len(got.Message), blobs())

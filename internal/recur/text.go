@@ -78,17 +78,21 @@ func (s *Store) dropText(ctx context.Context, before, now Schedule) error {
 	if err := s.Bodies.Delete(ctx, old); err != nil && !storage.Is(err, storage.NotFound) {
 		return err
 	}
-	infos, err := s.Bodies.List(ctx, blobPrefix(before.Name), "")
-	if err != nil {
-		return err
-	}
-	for _, info := range infos {
-		if info.Name == kept || s.Now().Sub(info.ModifiedAt) < forgottenAfter {
-			continue
-		}
-		if err := s.Bodies.Delete(ctx, info.Name); err != nil && !storage.Is(err, storage.NotFound) {
+	for marker := ""; ; {
+		page, err := s.Bodies.List(ctx, blobPrefix(before.Name), marker)
+		if err != nil {
 			return err
 		}
+		for _, info := range page.Infos {
+			if info.Name == kept || s.Now().Sub(info.ModifiedAt) < forgottenAfter {
+				continue
+			}
+			if err := s.Bodies.Delete(ctx, info.Name); err != nil && !storage.Is(err, storage.NotFound) {
+				return err
+			}
+		}
+		if marker = page.Next; marker == "" {
+			return nil
+		}
 	}
-	return nil
 }

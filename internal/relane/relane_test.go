@@ -212,7 +212,7 @@ func TestRetention_ForgetsEpochs(t *testing.T) {
 		h.stop(t)
 		h = w.start(1)
 		defer h.stop(t)
-		r := &lane.Retention{Store: h.store, Keep: 7 * 24 * time.Hour, Dead: 30 * 24 * time.Hour, Pages: 5}
+		r := &lane.Retention{Store: h.store, Keep: 7 * 24 * time.Hour, Dead: 30 * 24 * time.Hour, Share: time.Minute}
 		sweep := func(days int) {
 			for range days {
 				time.Sleep(24 * time.Hour)

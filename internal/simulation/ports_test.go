@@ -291,10 +291,10 @@ func (b blobPort) Mark(ctx context.Context, name string) error {
 	return b.p.do(ctx, "blob mark", true, func() error { return b.p.w.account.Blobs().Mark(context.Background(), name) })
 }
 
-func (b blobPort) List(ctx context.Context, prefix, after string) ([]storage.BlobInfo, error) {
-	var got []storage.BlobInfo
+func (b blobPort) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+	var got storage.BlobPage
 	err := b.p.do(ctx, "blob list", false, func() (err error) {
-		got, err = b.p.w.account.Blobs().List(context.Background(), prefix, after)
+		got, err = b.p.w.account.Blobs().List(context.Background(), prefix, marker)
 		return err
 	})
 	return got, err

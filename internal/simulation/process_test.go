@@ -86,14 +86,7 @@ type standing struct {
 // nothing stands for retention, which nothing here is old enough for.
 type nothing struct{}
 
-func (nothing) Run(context.Context, int) (time.Time, error) {
-	return time.Now().Add(24 * time.Hour), nil
-}
-func (nothing) Earlier(context.Context) (time.Time, error) {
-	return time.Now().Add(24 * time.Hour), nil
-}
-func (nothing) Forgotten(context.Context) error { return nil }
-func (nothing) Load(context.Context) error      { return nil }
+func (nothing) Nudge() {}
 
 func (w *world) newSlot(number int) *slot {
 	s := &slot{w: w, number: number, turn: make(chan struct{}, 1), offset: w.dice.between(fmt.Sprint("clock ", number), -time.Second, time.Second)}
@@ -125,7 +118,7 @@ func (s *slot) start() {
 	p.notify = p.notifier()
 	p.store.Mailer = p.notify
 	p.carrier = p.bulkCarrier()
-	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Retention: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Cleaner: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()

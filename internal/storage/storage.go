@@ -134,14 +134,21 @@ type BlobInfo struct {
 	Marked     bool
 }
 
+// BlobPage is one answer to a List. It may be short, or empty, before the end: Next continues
+// the listing, and is empty at its end. What Next holds is storage's own affair.
+type BlobPage struct {
+	Infos []BlobInfo
+	Next  string
+}
+
 // BlobMarks marks blobs and lists them, to find those that nothing refers to.
 type BlobMarks interface {
 	// Mark sets the blob's mark; NotFound when there is none. Idempotent. A Put clears it.
 	Mark(ctx context.Context, name string) error
-	// List gives up to 1000 blobs whose name begins with prefix and comes after the name
-	// given, in the order of their names; fewer than 1000 does not mean the end: an empty
-	// answer does.
-	List(ctx context.Context, prefix, after string) ([]BlobInfo, error)
+	// List returns one page of the blobs whose name begins with prefix, at most 1000, in the
+	// order of their names: the first page for an empty marker, else the page that the marker
+	// continues with.
+	List(ctx context.Context, prefix, marker string) (BlobPage, error)
 }
 
 // Leases are blob leases on blobs made on demand. The id is the caller's, a UUID.

@@ -23,6 +23,7 @@ type Metrics struct {
 	duration prometheus.Histogram
 	lag      prometheus.Histogram
 	leases   *prometheus.CounterVec
+	removed  *prometheus.CounterVec
 
 	contracts map[string]bool
 	lanes     *lanes
@@ -65,6 +66,7 @@ func NewMetrics(cfg Config) *Metrics {
 		finished: counter("messages_finished_total", "Messages that became final, by their last stage.", "stage", "contract"),
 		attempts: counter("delivery_attempts_total", "Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
 		leases:   counter("lease_events_total", "What became of the leases of lanes.", "event"),
+		removed:  counter("retention_removals_total", "What retention removed, and what storage refused to let it remove.", "outcome"),
 		duration: histogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
 		lag:      histogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.", lagBuckets),
 	}
@@ -72,7 +74,7 @@ func NewMetrics(cfg Config) *Metrics {
 		m.contracts[name] = true
 	}
 	m.prime()
-	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.lanes, buildInfo(cfg.Build),
+	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed, m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Storage != nil {
 		m.Registry.MustRegister(transactions{cfg.Storage})
@@ -91,6 +93,7 @@ func (m *Metrics) prime() {
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(reason)
 	}
+	m.Removed(0, 0)
 	for _, event := range []drain.LeaseEvent{drain.LeaseTaken, drain.LeaseBusy, drain.LeaseReleased, drain.LeaseLost} {
 		m.leases.WithLabelValues(string(event))
 	}
@@ -132,6 +135,13 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 	if f.Stage == weir.Delivered {
 		m.lag.Observe(f.At.Sub(f.Since).Seconds())
 	}
+}
+
+// Removed counts messages that retention removed, and messages and bodies that storage refused
+// to remove. It is for lane.Retention.Count.
+func (m *Metrics) Removed(removed, refused int) {
+	m.removed.WithLabelValues("removed").Add(float64(removed))
+	m.removed.WithLabelValues("refused").Add(float64(refused))
 }
 
 // Lease implements drain.Observer.

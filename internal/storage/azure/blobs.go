@@ -99,37 +99,29 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	})
 }
 
-// List implements storage.BlobMarks. Storage's markers are opaque and a place to start
-// from is not known everywhere, so what comes before is left out here as well.
-func (b *Blobs) List(ctx context.Context, prefix, after string) (found []storage.BlobInfo, err error) {
+// List implements storage.BlobMarks. A page costs one request, however far the listing has come.
+func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
 	o := &container.ListBlobsFlatOptions{
 		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)), Prefix: &prefix,
 	}
+	if marker != "" {
+		o.Marker = &marker
+	}
 	err = read(ctx, "blob list", func(ctx context.Context) error {
-		pager := b.container.NewListBlobsFlatPager(o)
-		for pager.More() && len(found) == 0 {
-			r, err := pager.NextPage(ctx)
-			if err != nil {
-				return err
-			}
-			timelimit.Moved(ctx)
-			found = infosAfter(r.Segment, after)
+		r, err := b.container.NewListBlobsFlatPager(o).NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		page = storage.BlobPage{Next: value(r.NextMarker)}
+		if r.Segment == nil {
+			return nil
+		}
+		for _, item := range r.Segment.BlobItems {
+			page.Infos = append(page.Infos, infoOf(value(item.Name), item))
 		}
 		return nil
 	})
-	return found, err
-}
-
-func infosAfter(s *container.BlobFlatListSegment, after string) (found []storage.BlobInfo) {
-	if s == nil {
-		return nil
-	}
-	for _, item := range s.BlobItems {
-		if name := value(item.Name); name > after {
-			found = append(found, infoOf(name, item))
-		}
-	}
-	return found
+	return page, err
 }
 
 func infoOf(name string, item *container.BlobItem) storage.BlobInfo {

@@ -84,20 +84,25 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	return nil
 }
 
-// List implements storage.BlobMarks.
-func (b *Blobs) List(ctx context.Context, prefix, after string) ([]storage.BlobInfo, error) {
+// List implements storage.BlobMarks. Its marker is the last name of the page before.
+func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fail("blob list", storage.Unavailable, err)
+		return storage.BlobPage{}, fail("blob list", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var infos []storage.BlobInfo
+	var page storage.BlobPage
 	for _, name := range slices.Sorted(maps.Keys(b.blobs)) {
-		if strings.HasPrefix(name, prefix) && name > after && len(infos) < listMax {
-			infos = append(infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].at, Marked: b.blobs[name].marked})
+		if !strings.HasPrefix(name, prefix) || name <= marker {
+			continue
 		}
+		if len(page.Infos) == listMax {
+			page.Next = page.Infos[listMax-1].Name
+			break
+		}
+		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].at, Marked: b.blobs[name].marked})
 	}
-	return infos, nil
+	return page, nil
 }
 
 // moment is now, as the service tells it: whole seconds.

@@ -161,7 +161,7 @@ func TestBlobs_ListModified(t *testing.T) {
 	c.Advance(90*time.Second + time.Millisecond)
 	must(t, b.Mark(t.Context(), "n"))
 	found, err := b.List(t.Context(), "", "")
-	if want := newClock().Now().Add(90 * time.Second); err != nil || len(found) != 1 || !found[0].ModifiedAt.Equal(want) {
+	if want := newClock().Now().Add(90 * time.Second); err != nil || len(found.Infos) != 1 || !found.Infos[0].ModifiedAt.Equal(want) {
 		t.Errorf("found %+v, %v, want modified at %v", found, err, want)
 	}
 }
@@ -173,11 +173,11 @@ func TestBlobs_ListLargest(t *testing.T) {
 		must(t, b.Put(t.Context(), fmt.Sprintf("%04d", i), nil))
 	}
 	found, err := b.List(t.Context(), "", "")
-	if err != nil || len(found) != 1000 {
-		t.Fatalf("%d blobs, %v", len(found), err)
+	if err != nil || len(found.Infos) != 1000 || found.Next == "" {
+		t.Fatalf("%d blobs, next %q, %v", len(found.Infos), found.Next, err)
 	}
-	if found, err = b.List(t.Context(), "", found[999].Name); err != nil || len(found) != 1 {
-		t.Errorf("then %d blobs, %v", len(found), err)
+	if found, err = b.List(t.Context(), "", found.Next); err != nil || len(found.Infos) != 1 || found.Next != "" {
+		t.Errorf("then %d blobs, next %q, %v", len(found.Infos), found.Next, err)
 	}
 }
 

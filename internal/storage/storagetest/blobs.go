@@ -3,8 +3,10 @@ package storagetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +20,16 @@ func Blobs(t *testing.T, open func(t *testing.T) interface {
 }) {
 	t.Helper()
 	each(t, open, map[string]func(*testing.T, BlobPort){
-		"Put/Whole":        putWhole,
-		"Put/OfTheirOwn":   putOfTheirOwn,
-		"NotFound":         blobNotFound,
-		"Mark/Cleared":     markCleared,
-		"Mark/KeepsData":   markKeepsData,
-		"List/Order":       listOrder,
-		"List/AfterPrefix": listAfterPrefix,
-		"List/Empty":       listEmpty,
-		"ContextEnded":     blobContextEnded,
+		"Put/Whole":      putWhole,
+		"Put/OfTheirOwn": putOfTheirOwn,
+		"NotFound":       blobNotFound,
+		"Mark/Cleared":   markCleared,
+		"Mark/KeepsData": markKeepsData,
+		"List/Order":     listOrder,
+		"List/Prefix":    listPrefix,
+		"List/Continued": listContinued,
+		"List/Empty":     listEmpty,
+		"ContextEnded":   blobContextEnded,
 	})
 }
 
@@ -98,8 +101,7 @@ func listOrder(t *testing.T, b BlobPort) {
 		must(t, b.Put(ctx, names[i], []byte("x")))
 	}
 	must(t, b.Mark(ctx, "1.0/b"))
-	found, err := b.List(ctx, "", "")
-	must(t, err)
+	found := listAll(t, b, "")
 	wantNames(t, "all", found, names...)
 	for _, info := range found {
 		if info.ModifiedAt.IsZero() || info.ModifiedAt.Location() != time.UTC || info.Marked != (info.Name == "1.0/b") {
@@ -108,8 +110,7 @@ func listOrder(t *testing.T, b BlobPort) {
 	}
 }
 
-// listAfterPrefix goes through a listing from answer to answer.
-func listAfterPrefix(t *testing.T, b BlobPort) {
+func listPrefix(t *testing.T, b BlobPort) {
 	var names []string
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("1.0/%02d", i))
@@ -117,27 +118,58 @@ func listAfterPrefix(t *testing.T, b BlobPort) {
 	for _, name := range append(slices.Clone(names), "1.00", "1", "1.1/00") {
 		must(t, b.Put(t.Context(), name, nil))
 	}
-	found, err := b.List(t.Context(), "1.0/", "1.0/09")
-	must(t, err)
-	wantNames(t, "after the tenth", found, names[10:]...)
-	var all []storage.BlobInfo
-	for after := ""; len(all) <= len(names); after = all[len(all)-1].Name {
-		found, err := b.List(t.Context(), "1.0/", after)
-		must(t, err)
-		if len(found) == 0 {
-			break
-		}
-		all = append(all, found...)
+	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
+}
+
+// listContinued lists more blobs than one page holds: each page begins where the last one ended.
+func listContinued(t *testing.T, b BlobPort) {
+	const blobs = 1100
+	var names []string
+	for i := range blobs {
+		names = append(names, fmt.Sprintf("2.0/%04d", i))
 	}
-	wantNames(t, "answer by answer", all, names...)
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			for n := i; n < blobs; n += len(errs) {
+				errs[i] = errors.Join(errs[i], b.Put(t.Context(), names[n], nil))
+			}
+		})
+	}
+	wg.Wait()
+	must(t, errors.Join(errs...))
+	first, err := b.List(t.Context(), "2.0/", "")
+	must(t, err)
+	if len(first.Infos) == 0 || len(first.Infos) > 1000 || first.Next == "" {
+		t.Fatalf("the first page has %d of %d blobs, and goes on with %q", len(first.Infos), blobs, first.Next)
+	}
+	wantNames(t, "page by page", listAll(t, b, "2.0/"), names...)
+	must(t, b.Delete(t.Context(), names[0]))
+	rest, err := b.List(t.Context(), "2.0/", first.Next)
+	must(t, err)
+	if len(rest.Infos) == 0 || rest.Infos[0].Name != names[len(first.Infos)] {
+		t.Errorf("after a blob of the first page was deleted, the second begins with %+v, want %s", rest.Infos[:min(1, len(rest.Infos))], names[len(first.Infos)])
+	}
+}
+
+// listAll follows a listing to its end.
+func listAll(t *testing.T, b BlobPort, prefix string) (all []storage.BlobInfo) {
+	t.Helper()
+	for marker := ""; ; {
+		page, err := b.List(t.Context(), prefix, marker)
+		must(t, err)
+		all = append(all, page.Infos...)
+		if marker = page.Next; marker == "" {
+			return all
+		}
+	}
 }
 
 func listEmpty(t *testing.T, b BlobPort) {
 	must(t, b.Put(t.Context(), "b", nil))
-	for _, q := range [][2]string{{"a", ""}, {"c", ""}, {"", "b"}, {"b", "b"}, {"", "c"}} {
-		found, err := b.List(t.Context(), q[0], q[1])
-		must(t, err)
-		wantNames(t, fmt.Sprintf("prefix %q after %q", q[0], q[1]), found)
+	for _, prefix := range []string{"a", "c", "bb"} {
+		wantNames(t, fmt.Sprintf("prefix %q", prefix), listAll(t, b, prefix))
 	}
 }
 
@@ -157,9 +189,8 @@ func blobContextEnded(t *testing.T, b BlobPort) {
 
 func wantMarked(t *testing.T, b BlobPort, want bool) {
 	t.Helper()
-	found, err := b.List(t.Context(), "", "")
-	if err != nil || len(found) != 1 || found[0].Marked != want {
-		t.Errorf("found %+v, %v, want marked %t", found, err, want)
+	if found := listAll(t, b, ""); len(found) != 1 || found[0].Marked != want {
+		t.Errorf("found %+v, want marked %t", found, want)
 	}
 }
 

@@ -74,7 +74,7 @@ var writes = map[string]write{
 		do:      func(ctx context.Context, p *ports) error { return p.blobs.Mark(ctx, "n") },
 		done: func(ctx context.Context, p *ports) bool {
 			found, _ := p.Blobs().List(ctx, "", "")
-			return len(found) == 1 && found[0].Marked
+			return len(found.Infos) == 1 && found.Infos[0].Marked
 		},
 	},
 	"leases Acquire": {

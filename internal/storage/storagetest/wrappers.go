@@ -166,12 +166,12 @@ func (b *blobs) Mark(ctx context.Context, name string) error {
 	})
 }
 
-func (b *blobs) List(ctx context.Context, prefix, after string) (infos []storage.BlobInfo, err error) {
+func (b *blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
 	err = b.f.read(ctx, Call{Port: "blobs", Op: "List", Key: prefix}, func() error {
-		infos, err = b.inner.List(ctx, prefix, after)
+		page, err = b.inner.List(ctx, prefix, marker)
 		return err
 	})
-	return infos, err
+	return page, err
 }
 
 type leases struct {

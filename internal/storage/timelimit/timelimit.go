@@ -151,10 +151,10 @@ func (b blobs) Mark(ctx context.Context, name string) error {
 	return b.inner.Mark(ctx, name)
 }
 
-func (b blobs) List(ctx context.Context, prefix, after string) ([]storage.BlobInfo, error) {
-	ctx, cancel := untilSilent(ctx, queryLimit)
+func (b blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+	ctx, cancel := within(ctx, queryLimit)
 	defer cancel()
-	return b.inner.List(ctx, prefix, after)
+	return b.inner.List(ctx, prefix, marker)
 }
 
 // Leases bounds the calls of leases.

@@ -1,0 +1,171 @@
+package sweep_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/functions/sweep"
+)
+
+// endless is a retention that has something to do in every lane for ever.
+type endless struct{}
+
+func (endless) Run(ctx context.Context, _ int) (time.Time, error) {
+	select {
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	return time.Time{}, ctx.Err()
+}
+func (endless) Earlier(context.Context) (time.Time, error)   { return time.Now().Add(time.Hour), nil }
+func (endless) Forgotten(context.Context) (time.Time, error) { return time.Now().Add(time.Hour), nil }
+
+// work is a retention with so many shares of a second left in each lane.
+type work struct {
+	mu                       sync.Mutex
+	left, runs, broken       map[int]int
+	active, most             int
+	earlier, forgotten, cuts int
+}
+
+func (w *work) Run(ctx context.Context, lane int) (time.Time, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.active++
+	w.most = max(w.most, w.active)
+	w.runs[lane]++
+	w.mu.Unlock()
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	w.active--
+	if ctx.Err() != nil {
+		w.cuts++
+		return time.Time{}, ctx.Err()
+	}
+	if w.broken[lane] > 0 {
+		w.broken[lane]--
+		return time.Time{}, errors.New("away")
+	}
+	if w.left[lane]--; w.left[lane] > 0 {
+		return time.Time{}, nil
+	}
+	return time.Now().Add(time.Hour), nil
+}
+func (w *work) Earlier(context.Context) (time.Time, error) {
+	w.earlier++
+	return time.Now().Add(time.Hour), nil
+}
+func (w *work) Forgotten(context.Context) (time.Time, error) {
+	w.forgotten++
+	return time.Now().Add(24 * time.Hour), nil
+}
+
+// clean has a cleaner work for so many minutes, with a nudge in each.
+func clean(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		if w.runs = map[int]int{}; w.left == nil {
+			w.left = map[int]int{}
+		}
+		c := &sweep.Cleaner{Retention: w, Lanes: lanes, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
+		for range minutes {
+			c.Nudge()
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		then(t, c)
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCleaner_AsksWhenThereIsSomethingToDo(t *testing.T) {
+	w := &work{}
+	clean(t, w, 20, 26*60, func(t *testing.T, _ *sweep.Cleaner) {
+		for lane := range 20 {
+			if runs := w.runs[lane]; runs != 26 {
+				t.Errorf("lane %d was asked %d times in 26 hours, want 26", lane, runs)
+			}
+		}
+		if w.earlier != 26 || w.forgotten != 2 {
+			t.Errorf("earlier epochs were asked %d times, want 26; forgotten bodies %d times, want 2", w.earlier, w.forgotten)
+		}
+	})
+}
+
+func TestCleaner_LanesTakeTurns(t *testing.T) {
+	w := &work{left: map[int]int{}}
+	for lane := range 100 {
+		w.left[lane] = 40
+	}
+	clean(t, w, 100, 3, func(t *testing.T, _ *sweep.Cleaner) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for lane := range 100 {
+			if runs := w.runs[lane]; runs < 8 || runs > 16 {
+				t.Errorf("lane %d had %d turns, want about as many as the others: 12", lane, runs)
+			}
+		}
+		if w.most != 8 {
+			t.Errorf("%d lanes were cleaned at a time, want 8", w.most)
+		}
+		if w.earlier == 0 || w.forgotten == 0 {
+			t.Error("full lanes keep earlier epochs or forgotten bodies from their turn")
+		}
+	})
+}
+
+func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
+	w := &work{broken: map[int]int{0: 5}}
+	clean(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
+		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
+			t.Errorf("turns %v, want 6 of the one that failed five times, a minute apart, and 1 of the others", w.runs)
+		}
+	})
+}
+
+func TestCleaner_OneRoundAtATime(t *testing.T) {
+	w := &work{left: map[int]int{0: 1 << 20}}
+	clean(t, w, 1, 1, func(t *testing.T, c *sweep.Cleaner) {
+		for range 100 {
+			c.Nudge()
+		}
+		time.Sleep(10 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.most != 1 || w.runs[0] > 71 {
+			t.Errorf("%d turns of a lane at a time, want 1; %d in 70 s, want at most 71", w.most, w.runs[0])
+		}
+	})
+}
+
+func TestCleaner_Close(t *testing.T) {
+	w := &work{left: map[int]int{0: 1 << 20}}
+	clean(t, w, 1, 0, func(t *testing.T, c *sweep.Cleaner) {
+		c.Nudge()
+		time.Sleep(2500 * time.Millisecond)
+		began := time.Now()
+		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("closed after %s, %v", time.Since(began), err)
+		}
+		if w.cuts != 1 {
+			t.Errorf("%d turns were cut off, want 1", w.cuts)
+		}
+		runs := w.runs[0] // the goroutine has ended
+		c.Nudge()
+		time.Sleep(time.Hour)
+		if w.runs[0] != runs {
+			t.Error("a closed cleaner goes on")
+		}
+	})
+}

@@ -1,0 +1,364 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// A body that is too large for its row is stored before its message is filed, and marked
+// afterwards. If no message was filed, the body is forgotten: nothing refers to it. Bodies are
+// named by the day on which they were stored, and each day is looked at once, by one process.
+// The row meta/forgotten records how far that has come. If no process looks for some days, the
+// next look begins where the last one ended.
+
+const (
+	forgottenKey = "forgotten" // in the meta partition
+	// forgottenDays is how many days back the look stays: a body is looked at when it is older
+	// than a day, whatever its receiver's clock said.
+	forgottenDays = 2
+	// forgottenShare is the time after which a look leaves the rest to the next one.
+	forgottenShare = time.Minute
+	// forgottenClaim is how long one process has the look to itself. A process that is killed
+	// meanwhile leaves it to the others then.
+	forgottenClaim = 10 * time.Minute
+	// againDays is how many days are remembered that had a body which storage did not remove.
+	againDays = 30
+	dayFormat = time.DateOnly
+)
+
+// forgotten is the row that says how far the look has come.
+type forgotten struct {
+	etag      storage.ETag
+	day       string   // all days up to this one were looked at
+	marker    string   // in the day after it: where to go on
+	again     []string // days to look at again
+	since     string   // bodies of later days have the names that this version gives
+	claimedTo time.Time
+}
+
+func forgottenFrom(r storage.Row) forgotten {
+	v := values{r.Values}
+	return forgotten{etag: r.ETag, day: v.string("Day"), marker: v.string("Marker"), again: strings.Fields(v.string("Again")),
+		since: v.string("Since"), claimedTo: v.time("ClaimedTo")}
+}
+
+func (f *forgotten) values() map[string]any {
+	return sparse(map[string]any{"Day": f.day, "Marker": f.marker, "Again": strings.Join(f.again, " "), "Since": f.since, "ClaimedTo": timeValue(f.claimedTo)})
+}
+
+// forgottenLook is one look, by the process that has claimed it.
+type forgottenLook struct {
+	*Retention
+	forgotten
+	began time.Time
+}
+
+// Forgotten removes the bodies that no message refers to, of all days before yesterday that
+// were not looked at yet. It returns the moment before which there is nothing more to do; zero
+// = call again soon.
+func (r *Retention) Forgotten(ctx context.Context) (time.Time, error) {
+	now := r.Store.Now().UTC()
+	last := now.AddDate(0, 0, -forgottenDays).Format(dayFormat)
+	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	row, err := r.Store.Table.Get(ctx, metaPartition, forgottenKey)
+	if err != nil && !storage.Is(err, storage.NotFound) {
+		return time.Time{}, err
+	}
+	l := &forgottenLook{Retention: r, forgotten: forgottenFrom(row), began: time.Now()}
+	switch {
+	case l.day >= last:
+		return tomorrow, nil
+	case l.claimedTo.After(now) && !l.claimedTo.After(now.Add(2*forgottenClaim)):
+		return l.claimedTo, nil
+	}
+	if l.since == "" {
+		l.since = tomorrow.Format(dayFormat)
+	}
+	switch whole, err := l.days(ctx, last); {
+	case errors.Is(err, errElsewhere):
+		return now.Add(forgottenClaim), nil
+	case err != nil || !whole:
+		return time.Time{}, err
+	}
+	return tomorrow, nil
+}
+
+// days looks at one day after the other, up to the last. It reports whether it came so far.
+func (l *forgottenLook) days(ctx context.Context, last string) (bool, error) {
+	if err := l.claim(ctx, forgottenClaim); err != nil {
+		return false, err
+	}
+	again, err := l.lookAgain(ctx)
+	if err != nil {
+		return false, err
+	}
+	l.again = again
+	if l.day == "" {
+		if l.day, err = l.dayBeforeFirst(ctx, last); err != nil {
+			return false, err
+		}
+	}
+	for l.day < last && time.Since(l.began) < forgottenShare {
+		day, err := dayAfter(l.day)
+		if err != nil {
+			return false, err
+		}
+		whole, refused, err := l.look(ctx, day)
+		if err != nil {
+			return false, err
+		}
+		if refused && !slices.Contains(again, day) {
+			again = append(again, day)
+		}
+		l.again = again[max(0, len(again)-againDays):]
+		if whole {
+			l.day, l.marker = day, ""
+		}
+		if err := l.claim(ctx, forgottenClaim); err != nil {
+			return false, err
+		}
+	}
+	return l.day >= last, l.claim(ctx, 0)
+}
+
+// claim writes how far the look has come, and keeps other processes from it for some time.
+func (l *forgottenLook) claim(ctx context.Context, span time.Duration) error {
+	l.claimedTo = time.Time{}
+	if span > 0 {
+		l.claimedTo = l.Store.Now().Add(span)
+	}
+	op := storage.Op{Kind: storage.Replace, Key: forgottenKey, IfMatch: l.etag, Values: l.values()}
+	if l.etag == "" {
+		op.Kind = storage.Insert
+	}
+	etags, err := l.Store.Table.Transact(ctx, metaPartition, []storage.Op{op})
+	switch storage.KindOf(err) {
+	case storage.Conflict, storage.Precondition:
+		return errElsewhere
+	}
+	if err == nil {
+		l.etag = etags[0]
+	}
+	return err
+}
+
+// lookAgain looks once more at the days that had a body which storage did not remove, and
+// returns those of which that is still so. After a share of time it leaves it at that.
+func (l *forgottenLook) lookAgain(ctx context.Context) (still []string, err error) {
+	if l.marker != "" {
+		return l.again, nil // it was done when the day was begun
+	}
+	for _, day := range l.again {
+		whole, refused := false, false
+		if time.Since(l.began) < forgottenShare/2 {
+			whole, refused, err = l.look(ctx, day)
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.marker = ""
+		if refused || !whole {
+			still = append(still, day)
+		}
+	}
+	return still, nil
+}
+
+// dayBeforeFirst is where the very first look begins: before the oldest body there is.
+func (l *forgottenLook) dayBeforeFirst(ctx context.Context, last string) (string, error) {
+	const century = "2" // what else is in the container has names that begin with a letter
+	for marker := ""; ; {
+		page, err := l.Store.Bodies.List(ctx, century, marker)
+		if err != nil {
+			return "", err
+		}
+		for _, info := range page.Infos {
+			day, _, _ := strings.Cut(info.Name, "/")
+			if at, err := time.Parse(dayFormat, day); err == nil && day < last {
+				return at.AddDate(0, 0, -1).Format(dayFormat), nil
+			}
+			break
+		}
+		if marker = page.Next; marker == "" || len(page.Infos) > 0 {
+			at, err := time.Parse(dayFormat, last)
+			return at.AddDate(0, 0, -1).Format(dayFormat), err
+		}
+	}
+}
+
+func dayAfter(day string) (string, error) {
+	at, err := time.Parse(dayFormat, day)
+	return at.AddDate(0, 0, 1).Format(dayFormat), err
+}
+
+// look lists a day's bodies from the marker on, and removes the forgotten ones lane by lane.
+// whole = it came to the end of the day; else the marker says how far. refused = storage did
+// not remove one of them.
+func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bool, err error) {
+	var names []string // of one lane, not marked
+	lane := ""
+	flush := func() error {
+		kept, err := l.removeForgotten(ctx, day, lane, names)
+		names, refused = nil, refused || kept
+		return err
+	}
+	for {
+		page, err := l.Store.Bodies.List(ctx, day+"/", l.marker)
+		if err != nil {
+			return false, refused, err
+		}
+		for _, info := range page.Infos {
+			parts := strings.Split(info.Name, "/")
+			if info.Marked || len(parts) != 3 {
+				continue
+			}
+			if parts[1] != lane {
+				if err := flush(); err != nil {
+					return false, refused, err
+				}
+				lane = parts[1]
+			}
+			names = append(names, info.Name)
+		}
+		whole = page.Next == ""
+		if whole || time.Since(l.began) >= forgottenShare {
+			err := flush()
+			l.marker = page.Next
+			return whole, refused, err
+		}
+		l.marker = page.Next
+	}
+}
+
+// removeForgotten removes those of a lane's unmarked bodies that nothing refers to, and marks
+// the others: an append can have succeeded without a mark.
+func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool, err error) {
+	if len(names) == 0 {
+		return false, nil
+	}
+	used, err := l.usedOf(ctx, day, partition, names)
+	if err != nil {
+		return false, fmt.Errorf("lane %s: %w", partition, err)
+	}
+	var anyRefused atomic.Bool
+	err = Each(len(names), func(i int) error {
+		change := l.Store.Bodies.Delete
+		if used[names[i]] {
+			change = l.Store.Bodies.Mark
+		}
+		err := change(ctx, names[i])
+		switch {
+		case err == nil, storage.Is(err, storage.NotFound):
+			return nil
+		case undecided(err):
+			return err
+		}
+		l.refusedBody(partition, err)
+		anyRefused.Store(true)
+		return nil
+	})
+	return anyRefused.Load(), err
+}
+
+func (l *forgottenLook) refusedBody(partition string, err error) {
+	if l.Log != nil {
+		l.Log.Warn("retention: forgotten body kept, storage refuses to remove it", "lane", partition, "err", err)
+	}
+	l.count(0, 1)
+}
+
+// acceptedMargin is how far the time of acceptance may be from the day in a body's name, which
+// the same clock gave seconds before, and how far clocks may be apart for the search to find
+// the day's part of a log.
+const acceptedMargin = 6 * time.Hour
+
+// usedOf tells which of a lane's bodies a row refers to. It reads the wishes that wait to edit
+// a message first: if one is granted meanwhile, the message has the body.
+func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
+	used := map[string]bool{}
+	wishes := storage.Query{Partition: partition, From: prefixWish, To: after(prefixWish)}
+	if err := l.addBlobs(ctx, wishes, used, time.Time{}); err != nil {
+		return nil, err
+	}
+	messages := storage.Query{Partition: partition, From: prefixMessage, To: after(prefixMessage)}
+	if day <= l.since {
+		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body could be any message's
+	}
+	accepted := false
+	for _, name := range names {
+		seq, edited := seqOfEdited(name)
+		if accepted = accepted || !edited; !edited {
+			continue
+		}
+		edit := storage.Query{Partition: partition, From: messageKey(seq), To: messageKey(seq + 1)}
+		if err := l.addBlobs(ctx, edit, used, time.Time{}); err != nil {
+			return nil, err
+		}
+	}
+	if !accepted {
+		return used, nil
+	}
+	begin, err := time.Parse(dayFormat, day)
+	if err != nil {
+		return nil, err
+	}
+	first, err := l.firstOf(ctx, partition, begin.Add(-acceptedMargin))
+	if err != nil {
+		return nil, err
+	}
+	messages.From = messageKey(first)
+	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
+}
+
+// firstOf is about the first message of a lane that was accepted after a moment.
+func (l *forgottenLook) firstOf(ctx context.Context, name string, at time.Time) (int64, error) {
+	var id weir.ID
+	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || partition(id.Epoch, id.Lane) != name {
+		return 1, nil // not one of ours
+	}
+	store := l.Store.In(Epoch{Epoch: id.Epoch})
+	control, err := store.Control(ctx, id.Lane)
+	if storage.Is(err, storage.NotFound) {
+		return 1, nil // it was dropped
+	}
+	if err != nil {
+		return 0, err
+	}
+	// What the search finds may be some hundreds late.
+	first, _, err := store.FirstAfter(ctx, id.Lane, control.Head.Next, at)
+	return max(first-pastRows, 1), err
+}
+
+// addBlobs notes the bodies that rows refer to, up to a page of rows that were all accepted
+// after a moment; zero = all rows.
+func (l *forgottenLook) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
+	q.Columns = []string{acceptedBody.blob, editedBody.blob, "AcceptedAt"}
+	for {
+		page, err := l.Store.Table.Range(ctx, q)
+		if err != nil {
+			return err
+		}
+		past := !until.IsZero()
+		for _, row := range page.Rows {
+			v := values{row.Values}
+			for _, in := range []bodyColumns{acceptedBody, editedBody} {
+				if blob := v.string(in.blob); blob != "" {
+					used[blob] = true
+				}
+			}
+			past = past && v.time("AcceptedAt").After(until)
+			q.From, q.After = "", row.Key
+		}
+		if !page.More || past {
+			return nil
+		}
+	}
+}

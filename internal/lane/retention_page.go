@@ -1,0 +1,196 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// expiring is a message that retention looks at.
+type expiring struct {
+	seq        int64
+	row        storage.Row
+	stage      weir.Stage
+	finishedAt time.Time
+	packed     *packed // the d_ row that names it; nil = none does
+	copied     bool    // a later epoch has a copy of it
+	kept       bool    // storage does not let its body go
+}
+
+func (m *expiring) values() values { return values{m.row.Values} }
+
+// unexplained reports whether only a d_ row can say what became of the message.
+func (m *expiring) unexplained() bool {
+	return m.stage == weir.Queued && !m.values().bool("Held")
+}
+
+// packed is a d_ row. It is removed with the last of its messages and never before: without
+// it those that are left would count as queued, for good.
+type packed struct {
+	firsts
+	left int // of its messages are in storage
+}
+
+var expiringColumns = []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem", acceptedBody.blob, editedBody.blob, "From", "Key"}
+
+// page looks at one page behind the walk's place. It returns a moment when it has come to
+// what is too young.
+func (t *turn) page(ctx context.Context) (young time.Time, err error) {
+	page, err := t.Store.Table.Range(ctx, storage.Query{
+		Partition: t.Store.partition(t.lane), After: messageKey(t.walk.seq), To: messageKey(t.cursor), Columns: expiringColumns})
+	if err != nil {
+		return time.Time{}, err
+	}
+	messages, err := t.explain(ctx, page)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := t.Store.Now()
+	messages, young = t.old(messages, now)
+	if err := t.remove(ctx, messages, now); err != nil {
+		return time.Time{}, err
+	}
+	if young.IsZero() && !page.More && !t.spent() {
+		young = now.Add(min(t.Keep, t.Dead, idlePause))
+	}
+	return young, nil
+}
+
+// old cuts a page before the first message that is too young, and returns the moment from
+// which that one is not.
+func (t *turn) old(messages []*expiring, now time.Time) ([]*expiring, time.Time) {
+	for i, m := range messages {
+		accepted := m.values().time("AcceptedAt")
+		if accepted.After(now.Add(removalWait)) {
+			continue // by a clock that was ahead: it must not hold up the others
+		}
+		young := accepted.Add(min(t.Keep, t.Dead))
+		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
+			young = later(young, end) // wait for it: few are passed over, and a d_ row's go together
+		}
+		if young.After(now) {
+			return messages[:i], young
+		}
+	}
+	return messages, time.Time{}
+}
+
+// endOf returns when the retention of a message is over; false = that is not in sight. One
+// that has a copy in a later epoch is kept as long as that, since its id leads there.
+func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
+	switch {
+	case t.next != nil && moves(m.stage):
+		return now, !m.copied
+	case m.stage == weir.Dead:
+		// A replay that waits for the holder must find its message: the time begins anew.
+		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.Dead), true
+	case m.unexplained():
+		// Below the cursor it is final, and nothing but a lost d_ row is left to say so: earlier
+		// versions removed that row before the last of its messages.
+		return m.values().time("AcceptedAt").Add(t.Keep + rewalk), true
+	}
+	return m.finishedAt.Add(t.Keep), m.stage.Final()
+}
+
+// explain reads what a page's messages came to, where their own rows do not say it.
+func (t *turn) explain(ctx context.Context, page storage.Page) ([]*expiring, error) {
+	messages := make([]*expiring, len(page.Rows))
+	for i, row := range page.Rows {
+		seq, err := seqOfMessageKey(row.Key)
+		if err != nil {
+			return nil, err
+		}
+		v := values{row.Values}
+		messages[i] = &expiring{seq: seq, row: row, stage: weir.Stage(v.string("Stage")), finishedAt: v.since("FinishedAt")}
+	}
+	if err := t.explainPacked(ctx, messages, page.More); err != nil {
+		return nil, err
+	}
+	return messages, t.explainMoved(ctx, messages)
+}
+
+// explainPacked reads the d_ rows of a page, and counts the messages that are left of each.
+func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more bool) error {
+	if len(messages) == 0 && t.walk.seq > 0 {
+		return nil // nothing new since the last look
+	}
+	last := t.cursor - 1 // the page has all messages up to here
+	if more {
+		last = messages[len(messages)-1].seq
+	}
+	rows, err := t.Store.readFirsts(ctx, t.lane, t.walk.seq+1, last)
+	if err != nil {
+		return err
+	}
+	bySeq := map[int64]*expiring{}
+	for _, m := range messages {
+		bySeq[m.seq] = m
+	}
+	var empty []firsts
+	for _, f := range rows {
+		p := &packed{firsts: f}
+		for seq, one := range f.bySeq {
+			if m := bySeq[seq]; m != nil && m.unexplained() {
+				m.packed, m.stage, m.finishedAt = p, weir.Delivered, one.FinishedAt
+				p.left++
+			}
+		}
+		switch whole := f.low > t.walk.seq && f.high <= last; {
+		case !whole:
+			if p.left, err = t.countLeft(ctx, f); err != nil {
+				return err
+			}
+		case p.left == 0:
+			empty = append(empty, f)
+		}
+	}
+	return t.removeEmpty(ctx, empty)
+}
+
+// countLeft counts the messages of a d_ row that reaches beyond a page.
+func (t *turn) countLeft(ctx context.Context, f firsts) (left int, err error) {
+	q := storage.Query{Partition: t.Store.partition(t.lane), From: messageKey(f.low), To: messageKey(f.high + 1), Columns: []string{"Stage"}}
+	for {
+		page, err := t.Store.Table.Range(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range page.Rows {
+			seq, err := seqOfMessageKey(row.Key)
+			if err != nil {
+				return 0, err
+			}
+			if _, ok := f.bySeq[seq]; ok {
+				left++
+			}
+			q.From, q.After = "", row.Key
+		}
+		if !page.More {
+			return left, nil
+		}
+	}
+}
+
+// explainMoved finds out, in a lane of an earlier epoch, which messages have a copy.
+func (t *turn) explainMoved(ctx context.Context, messages []*expiring) error {
+	if t.next == nil {
+		return nil
+	}
+	var moved []*expiring
+	for _, m := range messages {
+		if moves(m.stage) {
+			moved = append(moved, m)
+		}
+	}
+	return Each(len(moved), func(i int) error {
+		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
+		_, err := t.next.Table.Get(ctx, t.next.partition(Of(moved[i].values().string("Key"), t.next.Lanes)), prefixFrom+from(id))
+		moved[i].copied = !storage.Is(err, storage.NotFound)
+		if !moved[i].copied {
+			return nil
+		}
+		return err
+	})
+}
