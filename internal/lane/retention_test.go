@@ -126,43 +126,6 @@ func TestRetention_Run(t *testing.T) {
 	})
 }
 
-func TestRetention_Forgotten(t *testing.T) {
-	simulate(t, func(t *testing.T, b *bench) {
-		blobs := b.account.Blobs()
-		day := time.Now().UTC().Format("2006-01-02")
-		for _, name := range []string{"marked", "used", "forgotten"} {
-			if err := blobs.Put(t.Context(), day+"/1.0/"+name, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		blobs.Mark(t.Context(), day+"/1.0/marked")
-		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.Place(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
-		for range 3 {
-			if _, err := r.Forgotten(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			infos := b.blobInfos()
-			if time.Now().UTC().Format("2006-01-02") == day && len(infos) != 3 {
-				t.Errorf("a young blob was removed: %v", infos)
-			}
-			time.Sleep(24 * time.Hour)
-		}
-		infos := b.blobInfos()
-		for _, info := range infos {
-			if !info.Marked {
-				t.Errorf("%s is referred to and not marked", info.Name)
-			}
-		}
-		if len(infos) != 2 {
-			t.Errorf("%v", infos)
-		}
-	})
-}
-
 func TestStore_Status(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")

@@ -1,0 +1,293 @@
+package lane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+)
+
+func TestRetention_Forgotten(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		blobs := b.account.Blobs()
+		day := time.Now().UTC().Format("2006-01-02")
+		for _, name := range []string{"marked", "used", "forgotten"} {
+			if err := blobs.Put(t.Context(), day+"/1.0/"+name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		blobs.Mark(t.Context(), day+"/1.0/marked")
+		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.Place(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
+		for range 3 {
+			if _, err := r.Forgotten(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			infos := b.blobInfos()
+			if time.Now().UTC().Format("2006-01-02") == day && len(infos) != 3 {
+				t.Errorf("a young blob was removed: %v", infos)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		infos := b.blobInfos()
+		for _, info := range infos {
+			if !info.Marked {
+				t.Errorf("%s is referred to and not marked", info.Name)
+			}
+		}
+		if len(infos) != 2 {
+			t.Errorf("%v", infos)
+		}
+	})
+}
+
+// putBody stores a body on the present day, as an append would that then came to nothing.
+func (b *bench) putBody(partition, name string) string {
+	b.t.Helper()
+	name = time.Now().UTC().Format(time.DateOnly) + "/" + partition + "/" + name
+	if err := b.account.Blobs().Put(b.t.Context(), name, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	return name
+}
+
+// forget has the bodies looked at that are forgotten.
+func (b *bench) forget(r *lane.Retention) time.Time {
+	b.t.Helper()
+	next, err := r.Forgotten(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return next
+}
+
+// countBlobs counts the listings.
+func (b *bench) countLists() (lists *int) {
+	lists = new(int)
+	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if c.Op == "List" {
+			*lists++
+		}
+		return storagetest.Fault{}
+	})
+	return lists
+}
+
+func TestForgotten_ListsADayOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		const bodies = 4500
+		for i := range bodies {
+			name := b.putBody(fmt.Sprintf("1.%d", i%3), fmt.Sprint(i))
+			if i > 0 {
+				if err := b.account.Blobs().Mark(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lists := b.countLists()
+		time.Sleep(3 * oneDay)
+		var processes sync.WaitGroup
+		for range 3 {
+			processes.Go(func() {
+				r := b.retention(b.store)
+				for range 24 {
+					b.forget(r)
+					time.Sleep(time.Hour)
+				}
+			})
+		}
+		processes.Wait()
+		// A page for the first day there is, five for the day, one for each of the two after it.
+		if *lists > 8 {
+			t.Errorf("%d bodies were listed with %d requests, want at most 8", bodies, *lists)
+		}
+		if all := b.allBlobs(); all != bodies-1 {
+			t.Errorf("%d bodies are left of %d, of which one was forgotten", all, bodies)
+		}
+	})
+}
+
+func (b *bench) allBlobs() (n int) {
+	b.t.Helper()
+	for marker := ""; ; {
+		page, err := b.account.Blobs().List(b.t.Context(), "", marker)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		n += len(page.Infos)
+		if marker = page.Next; marker == "" {
+			return n
+		}
+	}
+}
+
+func TestForgotten_CatchesUp(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		r := b.retention(b.eyes)
+		b.forget(r)
+		for i := range 20 { // no process looks
+			b.putBody("1.0", fmt.Sprint(i))
+			time.Sleep(oneDay)
+		}
+		if next := b.forget(r); !next.Equal(time.Now().UTC().Truncate(oneDay).Add(oneDay)) {
+			t.Errorf("next at %s, want the next day", next)
+		}
+		if n := len(b.blobNames()); n != 1 {
+			t.Errorf("%d bodies are left, want that of yesterday alone", n)
+		}
+		b.putBody("1.0", "today")
+		time.Sleep(4 * oneDay)
+		if b.forget(r); len(b.blobNames()) != 0 {
+			t.Errorf("left: %v", b.blobNames())
+		}
+	})
+}
+
+// An unmarked body is looked up where its message would be, however long the log is.
+func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		const days, perDay = 20, 1000
+		used := map[int]string{}
+		forgotten, seq := 0, int64(0)
+		for day := range days {
+			if day >= 3 {
+				used[day] = b.putBody("1.0", fmt.Sprint("used", day))
+				b.putBody("1.0", fmt.Sprint("forgotten", day))
+				forgotten++
+			}
+			for range perDay / 100 {
+				var ops []storage.Op
+				for range 100 {
+					seq++
+					v := map[string]any{"Stage": "queued", "Held": true, "AcceptedAt": time.Now().UTC(), "Key": "k"}
+					if seq%perDay == 700 && used[day] != "" {
+						v["Blob"] = used[day]
+					}
+					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(seq), Values: v})
+				}
+				if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(oneDay / 10)
+			}
+			if day == 1 {
+				b.forget(b.retention(b.eyes)) // the first look: from then on names are known
+			}
+		}
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": seq + 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * oneDay)
+		table := &distantTable{Table: b.account.Table()}
+		store := *b.eyes
+		store.Table = table
+		b.forget(b.retention(&store))
+		if n := table.operations.Load(); n > 17*(1+1+8+6)+4 {
+			t.Errorf("%d operations for 17 days, want at most 16 a day: a search, and the day's rows", n)
+		}
+		var names []string
+		for _, info := range b.blobInfos() {
+			if names = append(names, info.Name); !info.Marked {
+				t.Errorf("%s is referred to and not marked", info.Name)
+			}
+		}
+		if len(names) != len(used) || strings.Contains(strings.Join(names, " "), "forgotten") {
+			t.Errorf("left: %v", names)
+		}
+	})
+}
+
+// A forgotten body that storage does not let go holds up no other, and is tried again each day.
+func TestForgotten_ABodyThatStays(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		stuck := b.putBody("1.0", "a")
+		b.putBody("1.0", "b")
+		b.putBody("1.1", "c")
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Delete" && c.Key == stuck {
+				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1, Err: errors.New("409 SnapshotsPresent")}}
+			}
+			return storagetest.Fault{}
+		})
+		r, refused := b.retention(b.store), 0
+		r.Count = func(_, n int) { refused += n }
+		for range 6 {
+			b.forget(r)
+			time.Sleep(oneDay)
+		}
+		if names := b.blobNames(); !slices.Equal(names, []string{stuck}) || refused != 4 {
+			t.Errorf("left %v, refused %d times in 4 days", names, refused)
+		}
+		b.faults.Set(nil)
+		if b.forget(r); len(b.blobNames()) != 0 {
+			t.Errorf("left when storage lets go: %v", b.blobNames())
+		}
+	})
+}
+
+// A look that is cut off goes on where it was, by whatever process, and by one at a time.
+func TestForgotten_CutOff(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		for i := range 3000 {
+			b.putBody("1.0", fmt.Sprintf("%04d", i))
+		}
+		time.Sleep(3 * oneDay)
+		ctx, cancel := context.WithCancel(t.Context())
+		deleted := 0
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Port == "blobs" && c.Op == "Delete" {
+				if deleted++; deleted == 1500 {
+					cancel()
+				}
+			}
+			return storagetest.Fault{}
+		})
+		if _, err := b.retention(b.store).Forgotten(ctx); err == nil {
+			t.Error("cut off, and no error")
+		}
+		left := b.allBlobs()
+		r := b.retention(b.eyes)
+		if next := b.forget(r); left == 0 || b.allBlobs() != left || next.Sub(time.Now()) > 10*time.Minute {
+			t.Errorf("%d of %d bodies are left while a process that may live has the look to itself; next in %s", b.allBlobs(), left, time.Until(next))
+		}
+		time.Sleep(10 * time.Minute)
+		if b.forget(r); b.allBlobs() != 0 {
+			t.Errorf("%d bodies are left", b.allBlobs())
+		}
+	})
+}
+
+// An edited body belongs to a message that may be as old as it likes.
+func TestForgotten_EditOfAnOldMessage(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		w := b.holder()
+		id := b.died(w, "a", "x")
+		b.forget(b.retention(b.eyes))
+		time.Sleep(20 * oneDay)
+		if _, err := b.store.Replay(t.Context(), id, edit(noise(100<<10, 1))); err != nil {
+			t.Fatal(err)
+		}
+		b.grantReplays(w)
+		for range 5 {
+			b.forget(b.retention(b.eyes))
+			time.Sleep(oneDay)
+		}
+		if m, err := b.store.LoadEdited(t.Context(), id); err != nil || len(m.Body) == 0 {
+			t.Errorf("%d bytes, %v", len(m.Body), err)
+		}
+		if infos := b.blobInfos(); len(infos) != 1 || !infos[0].Marked {
+			t.Errorf("%+v, want one body, and marked", infos)
+		}
+	})
+}

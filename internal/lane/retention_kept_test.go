@@ -1,0 +1,294 @@
+package lane_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+const oneDay = 24 * time.Hour
+
+func seqsTo(from, to int64) (seqs []int64) {
+	for seq := from; seq <= to; seq++ {
+		seqs = append(seqs, seq)
+	}
+	return seqs
+}
+
+// Tests of what retention must leave, and of what must not hold it up.
+
+func (b *bench) retention(store *lane.Store) *lane.Retention {
+	return &lane.Retention{Store: store, Keep: 7 * oneDay, Dead: 30 * oneDay, Share: time.Minute, Log: quiet}
+}
+
+// runEach runs retention at intervals.
+func (b *bench) runEach(r *lane.Retention, interval time.Duration, times int) {
+	b.t.Helper()
+	for range times {
+		time.Sleep(interval)
+		if _, err := r.Run(b.t.Context(), 0); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) count(prefix string) (n int) {
+	for key := range b.keys() {
+		if strings.HasPrefix(key, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// fileApart files messages some time apart.
+func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
+	b.t.Helper()
+	a := lane.NewAppender(b.eyes, quiet)
+	for i := range n {
+		r, err := a.Append(b.t.Context(), message(fmt.Sprint(i), "x"), fmt.Sprint("k", i))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		ids = append(ids, r.Message.ID)
+		time.Sleep(apart)
+	}
+	return ids
+}
+
+// Whenever retention looks, a delivered message is that until it is gone.
+func TestRetention_DeliveredStaysDelivered(t *testing.T) {
+	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond, time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
+		t.Run(offset.String(), func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				began := time.Now()
+				ids := b.fileApart(20, 10*time.Millisecond)
+				w := b.holder()
+				time.Sleep(time.Second)
+				b.deliver(w, 21, seqsTo(1, 20)...)
+				r := b.retention(b.eyes)
+				time.Sleep(time.Until(began.Add(r.Keep + offset)))
+				for range 30 {
+					b.runEach(r, 0, 1)
+					for _, id := range ids {
+						st, err := b.eyes.Status(t.Context(), id)
+						if weir.KindOf(err) != weir.NotFound && (err != nil || st.Stage != weir.Delivered) {
+							t.Fatalf("message %d is %q, %v; want it delivered, or gone", id.Seq, st.Stage, err)
+						}
+					}
+					time.Sleep(time.Hour)
+				}
+				if m, i, d := b.count("m_"), b.count("i_"), b.count("d_"); m+i+d != 0 {
+					t.Errorf("after 30 hours %d messages, %d idempotency keys and %d d_ rows are left", m, i, d)
+				}
+			})
+		})
+	}
+}
+
+// A message of a d_ row that storage keeps, keeps that row.
+func TestRetention_APackedMessageThatStays(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		ids := b.fileApart(20, 0)
+		w := b.holder()
+		b.deliver(w, 21, seqsTo(1, 20)...)
+		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.Place(5) }))
+		r := b.retention(b.store)
+		b.runEach(r, 8*oneDay, 1)
+		if st, err := b.eyes.Status(t.Context(), ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
+			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ rows are left", st.Stage, err, b.count("m_"), b.count("d_"))
+		}
+		b.faults.Set(nil)
+		b.runEach(r, 25*time.Hour, 1)
+		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
+			t.Errorf("%d rows are left when storage lets go", n)
+		}
+	})
+}
+
+// refuses lets each transaction fail that has such an operation, as storage would: by an error
+// of its own kind, with the operation's number.
+func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
+	return func(c storagetest.Call) storagetest.Fault {
+		for i, op := range c.Ops {
+			if match(op) && op.Kind == storage.Delete {
+				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "table transact", Kind: storage.Other, Index: i, Err: errors.New("refused for good")}}
+			}
+		}
+		return storagetest.Fault{}
+	}
+}
+
+// A d_ row that two processes empty at once is nobody's: the next walk finds it.
+func TestRetention_APackedRowWithoutMessages(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(20, 0)
+		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
+		for seq := int64(1); seq <= 20; seq++ {
+			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "m_" + lane.Place(seq)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.runEach(b.retention(b.eyes), 8*oneDay, 2)
+		if n := b.count("d_"); n != 0 {
+			t.Errorf("%d d_ rows are left", n)
+		}
+	})
+}
+
+// Earlier versions removed the d_ row of messages that were left.
+func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(22, 0)
+		w := b.holder()
+		b.deliver(w, 21, seqsTo(1, 20)...)
+		b.hold(w, 21) // and 22 is at the cursor: neither is a case for it
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.Place(20)}}); err != nil {
+			t.Fatal(err)
+		}
+		r := b.retention(b.eyes)
+		b.runEach(r, r.Keep-time.Minute, 1)
+		if n := b.count("m_"); n != 22 {
+			t.Errorf("%d of 22 messages are left before their time", n)
+		}
+		b.runEach(r, 25*time.Hour, 60)
+		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.Place(21)] || !keys["m_"+lane.Place(22)] {
+			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor", b.count("m_"), b.count("i_"))
+		}
+	})
+}
+
+// A body that storage does not let go keeps its message, and no other; retention says so.
+func TestRetention_ABodyThatStays(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.eyes, quiet)
+		w := b.holder()
+		for i := range 20 {
+			m := message(fmt.Sprint(i), "x")
+			if i%10 == 0 {
+				m.Body = []byte(noise(100<<10, i))
+			}
+			r, err := a.Append(t.Context(), m, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.finish(w, r.Message.ID.Seq, weir.Delivered)
+		}
+		stuck := b.blobNames()[0]
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Port == "blobs" && c.Op == "Delete" && c.Key == stuck {
+				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1, Err: errors.New("409 SnapshotsPresent")}}
+			}
+			return storagetest.Fault{}
+		})
+		r, refused := b.retention(b.store), 0
+		r.Count = func(_, n int) { refused += n }
+		b.runEach(r, 8*oneDay, 1)
+		if n := b.count("m_"); n != 1 || refused != 1 {
+			t.Errorf("%d of 20 messages are left, want 1; counted %d, want 1", n, refused)
+		}
+		b.runEach(r, time.Hour, 23)
+		if refused != 1 {
+			t.Errorf("tried %d times within a oneDay, want once", refused)
+		}
+		b.faults.Set(nil)
+		b.runEach(r, 2*time.Hour, 1)
+		if n := b.count("m_"); n != 0 || len(b.blobNames()) != 0 {
+			t.Errorf("%d messages and the bodies %v are left when storage lets go", n, b.blobNames())
+		}
+	})
+}
+
+// A row that storage does not let go, or that lacks what goes with it, holds up no other.
+func TestRetention_ARowThatStays(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(150, 0)
+		b.deliver(b.holder(), 151, seqsTo(1, 60)...)
+		b.deliver(b.holder(), 151, seqsTo(61, 120)...)
+		b.deliver(b.holder(), 151, seqsTo(121, 150)...)
+		missing := values(t, b, "m_"+lane.Place(70))["Idem"].(string)
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: missing}}); err != nil {
+			t.Fatal(err)
+		}
+		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.Place(33) }))
+		b.runEach(b.retention(b.store), 8*oneDay, 1)
+		if n := b.count("m_"); n != 1 || !b.keys()["m_"+lane.Place(33)] {
+			t.Errorf("%d of 150 messages are left, want number 33 alone", n)
+		}
+	})
+}
+
+func values(t *testing.T, b *bench, key string) map[string]any {
+	t.Helper()
+	row, err := b.account.Table().Get(t.Context(), "1.0", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row.Values
+}
+
+// Storage that is away is no verdict on anything: the walk stays where it is.
+func TestRetention_StorageAway(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(120, 0)
+		b.deliver(b.holder(), 121, seqsTo(1, 60)...)
+		b.deliver(b.holder(), 121, seqsTo(61, 120)...)
+		time.Sleep(8 * oneDay)
+		r, refused := b.retention(b.store), 0
+		r.Count = func(_, n int) { refused += n }
+		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete }, storagetest.Fault{Kind: kind})
+			if _, err := r.Run(t.Context(), 0); err == nil {
+				t.Error("a transaction failed, and the run did not")
+			}
+		}
+		if next, err := r.Run(t.Context(), 0); err != nil || next.IsZero() || refused != 0 {
+			t.Errorf("next %s, %v; %d counted as refused", next, err, refused)
+		}
+		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// A receiver whose clock is ahead keeps its own messages, and no others.
+func TestRetention_AClockAhead(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(30, 0)
+		b.deliver(b.holder(), 31, seqsTo(1, 30)...)
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.Place(1), Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
+			t.Fatal(err)
+		}
+		b.runEach(b.retention(b.eyes), 8*oneDay, 1)
+		if n := b.count("m_"); n > 1 {
+			t.Errorf("%d messages are left behind one that was accepted in years", n)
+		}
+	})
+}
+
+// Of several processes one at a time has something to do.
+func TestRetention_OneProcessDoesIt(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.fileApart(10, 0)
+		b.deliver(b.holder(), 11, seqsTo(1, 10)...)
+		time.Sleep(8 * oneDay)
+		table := &distantTable{Table: b.account.Table()}
+		slow := *b.eyes
+		slow.Table = table
+		if _, err := b.retention(&slow).Run(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		before := table.operations.Load()
+		next, err := b.retention(&slow).Run(t.Context(), 0)
+		if did := table.operations.Load() - before; err != nil || did != 1 || time.Until(next) < 50*time.Minute {
+			t.Errorf("another process, just after: %d operations, want 1; next in %s, %v", did, time.Until(next), err)
+		}
+	})
+}
