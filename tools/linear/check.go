@@ -1,0 +1,85 @@
+package linear
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// patience is how long porcupine may search one key. What it cannot decide by then fails.
+const patience = time.Minute
+
+// Checked is how much of a history was held against the model.
+type Checked struct{ Keys, Operations, Excluded int }
+
+// Check holds each key against the model. A key that breaks it is drawn into dir as
+// <name>-<key>.html, and the error names the file.
+func (h *History) Check(dir, name string) (Checked, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var done Checked
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(h.keys)) {
+		if h.excluded[key] != "" {
+			done.Excluded++
+			continue
+		}
+		ops := h.operations(key)
+		done.Keys++
+		done.Operations += len(ops)
+		if result := porcupine.CheckOperationsTimeout(model, ops, patience); result != porcupine.Ok {
+			errs = append(errs, explain(ops, key, result, filepath.Join(dir, name+"-"+fileName(key)+".html")))
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+
+func fileName(key string) string { return notInNames.ReplaceAllString(key, "_") }
+
+// explain draws a key that breaks the model, and finds the reason.
+func explain(ops []porcupine.Operation, key string, result porcupine.CheckResult, path string) error {
+	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = porcupine.VisualizePath(model, info, path)
+	}
+	if err != nil {
+		path = "nowhere: " + err.Error()
+	}
+	return fmt.Errorf("the history of key %s is not one of the model (%s): %s; drawn in %s", key, result, reason(ops, info), path)
+}
+
+// reason returns why the longest history that the model allows goes no further.
+func reason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	longest := []int{}
+	for _, partial := range info.PartialLinearizations()[0] {
+		if len(partial) > len(longest) {
+			longest = partial
+		}
+	}
+	var s state
+	for _, id := range longest {
+		s, _ = step(s, ops[id].Input, ops[id].Output)
+	}
+	// The first to return of those left is the one that cannot wait.
+	next := -1
+	for id, op := range ops {
+		if !slices.Contains(longest, id) && (next < 0 || op.Return < ops[next].Return) {
+			next = id
+		}
+	}
+	if next < 0 {
+		return "undecided"
+	}
+	_, text := step(s, ops[next].Input, ops[next].Output)
+	return fmt.Sprintf("%s (at %q)", text, describe(ops[next].Input, ops[next].Output))
+}

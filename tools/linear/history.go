@@ -1,0 +1,255 @@
+package linear
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Post is a submission of a message. Name says which: a repeat under the same
+// Idempotency-Key has the same name.
+type Post struct{ Name string }
+
+// Receipt is the answer to a Post.
+type Receipt struct {
+	ID        string
+	Sequence  int64
+	Duplicate bool
+}
+
+// Learned stands for an answer that was not seen: what something else showed of the message
+// later. Its number spares the search most of the orders in which such posts may have come.
+type Learned struct{ Sequence int64 }
+
+// Begin is a write that reached the CMS. Late marks one whose sender stood still past its
+// lease: it carries an older fence than storage has, and a CMS that heeds fences refuses it.
+type Begin struct {
+	Name, ID string
+	Sequence int64 // 0 = the record has none
+	Fence    int64
+	Late     bool
+}
+
+// Verdict is what a write came to.
+type Verdict string
+
+// The verdicts.
+const (
+	Taken   Verdict = "taken"   // the CMS answered 2xx, and nothing says that its sender was gone
+	Torn    Verdict = "torn"    // it answered 2xx, and the answer broke off: its sender may or may not believe it
+	Refused Verdict = "refused" // any other answer
+	Lost    Verdict = "lost"    // the sender got no answer
+)
+
+// End is the end of the same write.
+type End struct {
+	Begin
+	Verdict Verdict
+}
+
+// Finish is a holder's decision that a message is dead, cancelled or superseded. No client
+// sees the moment: it lies between the message's first Post and the first read that shows it.
+type Finish struct{ Name, Stage string }
+
+// Read is a status read, of one message or of several at one moment.
+type Read struct{ Names []string }
+
+// Rest is a look at a key after everything has come to rest.
+type Rest struct{}
+
+// History gathers operations. The zero History is ready; its methods may be called
+// concurrently.
+type History struct {
+	mu       sync.Mutex
+	keys     map[string][]porcupine.Operation
+	posts    map[string]map[string]*post // by key and name
+	excluded map[string]string           // keys that the model does not describe, with the reason
+}
+
+// post is what is known of all posts of one name.
+type post struct {
+	first      int64 // when the first was sent
+	unanswered int64 // when the first that got no answer was sent; 0 = each was answered
+	filed      bool  // an answer says which of them filed it
+	waited     int64 // when the last read began that showed no end
+	finished   int64 // when a read first showed that it is dead, cancelled or superseded
+	stage      string
+}
+
+// Seen is a message's stage as it was read.
+type Seen struct{ Name, Stage string }
+
+// Clients of the visualization, one row each. Posts follow.
+const (
+	cmsRow = iota
+	holderRow
+	readerRow
+	postRow
+)
+
+// Posted records a post and its answer. A nil answer is one that was not seen.
+func (h *History) Posted(key, name string, sent, answered time.Time, answer *Receipt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.post(key, name)
+	if p.first == 0 || sent.UnixNano() < p.first {
+		p.first = sent.UnixNano()
+	}
+	if answer == nil {
+		// Several of one message come to the same as their first alone.
+		if p.unanswered == 0 || sent.UnixNano() < p.unanswered {
+			p.unanswered = sent.UnixNano()
+		}
+		return
+	}
+	p.filed = p.filed || !answer.Duplicate
+	h.add(key, postRow, Post{name}, sent.UnixNano(), *answer, answered.UnixNano())
+}
+
+// Began records that a write reached the CMS.
+func (h *History) Began(key string, b Begin, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(key, cmsRow, b, at.UnixNano(), nil, at.UnixNano())
+}
+
+// Ended records the end of a write.
+func (h *History) Ended(key string, e End, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(key, cmsRow, e, at.UnixNano(), nil, at.UnixNano())
+}
+
+// Read records what was read of one or several messages of a key.
+func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names, stages []string
+	for _, s := range seen {
+		names, stages = append(names, s.Name), append(stages, s.Stage)
+		p := h.post(key, s.Name)
+		switch s.Stage {
+		case "dead", "cancelled", "superseded":
+			if p.finished == 0 || answered.UnixNano() < p.finished {
+				p.finished, p.stage = answered.UnixNano(), s.Stage
+			}
+		case "queued", "retrying":
+			p.waited = max(p.waited, asked.UnixNano())
+		}
+	}
+	h.add(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
+}
+
+// Exclude leaves a key out, with the reason. The model does not describe keys with due
+// times, replays, versions or skipped failures.
+func (h *History) Exclude(key, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.excluded == nil {
+		h.excluded = map[string]string{}
+	}
+	h.excluded[key] = cmp.Or(h.excluded[key], reason)
+}
+
+// Rest records for every key that everything has come to rest.
+func (h *History) Rest(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.keys {
+		h.add(key, readerRow, Rest{}, at.UnixNano(), nil, at.UnixNano())
+	}
+}
+
+func (h *History) post(key, name string) *post {
+	if h.posts == nil {
+		h.posts = map[string]map[string]*post{}
+	}
+	if h.posts[key] == nil {
+		h.posts[key] = map[string]*post{}
+	}
+	p := h.posts[key][name]
+	if p == nil {
+		p = &post{}
+		h.posts[key][name] = p
+	}
+	return p
+}
+
+func (h *History) add(key string, client int, input any, call int64, output any, ret int64) {
+	if h.keys == nil {
+		h.keys = map[string][]porcupine.Operation{}
+	}
+	h.keys[key] = append(h.keys[key], porcupine.Operation{ClientId: client, Input: input, Call: call, Output: output, Return: ret})
+}
+
+// operations returns a key's operations as porcupine wants them.
+func (h *History) operations(key string) []porcupine.Operation {
+	ops := slices.Clone(h.keys[key])
+	shown := firstShown(ops)
+	for name, p := range h.posts[key] {
+		if at, ok := shown[name]; p.unanswered != 0 && ok && !p.filed {
+			ops = append(ops, porcupine.Operation{ClientId: postRow, Input: Post{name}, Call: p.unanswered, Output: Learned{at.sequence}, Return: max(at.first, p.unanswered)})
+		}
+		if p.finished != 0 {
+			ops = append(ops, porcupine.Operation{ClientId: holderRow, Input: Finish{name, p.stage}, Call: min(max(p.first, p.waited), p.finished), Return: p.finished})
+		}
+	}
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int {
+		return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.Return, b.Return))
+	})
+	giveRows(ops)
+	return ops
+}
+
+// showing is when a message was first seen to be filed, and its number, 0 if nothing showed it.
+type showing struct{ first, sequence int64 }
+
+// firstShown returns by message when it was first seen to be filed. A post whose answer was not seen
+// has taken effect by then; one that nothing ever shows may as well have taken effect after
+// all else, and is left out. Both come to the same as a post without an end, and spare
+// the search the guess.
+func firstShown(ops []porcupine.Operation) map[string]showing {
+	shown := map[string]showing{}
+	note := func(name string, at, sequence int64) {
+		s, ok := shown[name]
+		if !ok || at < s.first {
+			s.first = at
+		}
+		s.sequence = max(s.sequence, sequence)
+		shown[name] = s
+	}
+	for _, op := range ops {
+		switch in := op.Input.(type) {
+		case Post:
+			note(in.Name, op.Return, op.Output.(Receipt).Sequence)
+		case Begin:
+			note(in.Name, op.Return, in.Sequence)
+		case Read:
+			for _, name := range in.Names {
+				note(name, op.Return, 0)
+			}
+		}
+	}
+	return shown
+}
+
+// giveRows gives posts that overlap rows of their own: the visualization shows one
+// operation of a client at a time.
+func giveRows(ops []porcupine.Operation) {
+	var free []int64 // when each row's last post had returned
+	for i, op := range ops {
+		if op.ClientId != postRow {
+			continue
+		}
+		row := slices.IndexFunc(free, func(until int64) bool { return until < op.Call })
+		if row < 0 {
+			row = len(free)
+			free = append(free, 0)
+		}
+		free[row] = op.Return
+		ops[i].ClientId = postRow + row
+	}
+}

@@ -1,0 +1,239 @@
+package linear
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// state is one key. It is never changed in place.
+type state struct {
+	log   []message // in the order of acceptance
+	fence int64     // the highest that the CMS has seen
+	busy  string    // the message whose write is under way; "" = none
+}
+
+// message is one of a key's messages. Its stage is empty until storage shows it as final.
+type message struct {
+	name, id string
+	sequence int64
+	begun    bool
+	verdict  Verdict
+	fence    int64 // of the last write
+	stage    string
+}
+
+// isOver reports whether the next message of the key may be written.
+func (m message) isOver() bool { return m.stage != "" || m.verdict == Taken || m.verdict == Torn }
+
+func (s state) find(name string) int {
+	return slices.IndexFunc(s.log, func(m message) bool { return m.name == name })
+}
+
+// with returns a copy in which one message is another.
+func (s state) with(i int, m message) state {
+	s.log = slices.Clone(s.log)
+	s.log[i] = m
+	return s
+}
+
+// step makes one operation; the reason is empty if the model allows it.
+func step(s state, input, output any) (next state, reason string) {
+	switch in := input.(type) {
+	case Post:
+		return s.post(in, output)
+	case Begin:
+		return s.begin(in)
+	case End:
+		return s.end(in)
+	case Finish:
+		return s.finish(in)
+	case Read:
+		return s.readAll(in, output.([]string))
+	case Rest:
+		return s.rest()
+	}
+	return s, fmt.Sprintf("%T is no operation", input)
+}
+
+func (s state) post(in Post, output any) (state, string) {
+	answer, answered := output.(Receipt)
+	sequence := answer.Sequence
+	if learned, ok := output.(Learned); ok {
+		sequence = learned.Sequence
+	}
+	i := s.find(in.Name)
+	switch {
+	case i < 0 && answered && answer.Duplicate:
+		return s, in.Name + " is called a duplicate, and was not filed before"
+	case i < 0:
+		if n := len(s.log); n > 0 && sequence != 0 && sequence <= s.log[n-1].sequence {
+			return s, fmt.Sprintf("%s got number %d behind %d", in.Name, sequence, s.log[n-1].sequence)
+		}
+		s.log = append(slices.Clip(s.log), message{name: in.Name, id: answer.ID, sequence: sequence})
+		return s, ""
+	case !answered:
+		return s, ""
+	case !answer.Duplicate:
+		return s, in.Name + " was filed twice"
+	}
+	m := s.log[i]
+	if m.id != "" && m.id != answer.ID || m.sequence != 0 && m.sequence != answer.Sequence {
+		return s, fmt.Sprintf("%s is %s (number %d), and was answered as %s (number %d)", in.Name, m.id, m.sequence, answer.ID, answer.Sequence)
+	}
+	m.id, m.sequence = answer.ID, answer.Sequence
+	return s.with(i, m), ""
+}
+
+func (s state) begin(in Begin) (state, string) {
+	i := s.find(in.Name)
+	switch {
+	case i < 0:
+		return s, in.Name + " is written, and was never filed"
+	case in.Late:
+		return s, ""
+	case in.Fence < s.fence:
+		return s, fmt.Sprintf("%s is written under fence %d, after %d", in.Name, in.Fence, s.fence)
+	case s.busy != "":
+		return s, fmt.Sprintf("%s is written while %s is", in.Name, s.busy)
+	}
+	if earlier := slices.IndexFunc(s.log[:i], func(m message) bool { return !m.isOver() }); earlier >= 0 {
+		return s, fmt.Sprintf("%s is written before %s", in.Name, s.log[earlier].name)
+	}
+	if later := slices.IndexFunc(s.log[i+1:], func(m message) bool { return m.begun }); later >= 0 {
+		return s, fmt.Sprintf("%s is written after %s", in.Name, s.log[i+1+later].name)
+	}
+	m := s.log[i]
+	switch {
+	case m.id != "" && m.id != in.ID:
+		return s, fmt.Sprintf("%s is %s, and is written under the Idempotency-Key %s", in.Name, m.id, in.ID)
+	case m.stage != "":
+		return s, fmt.Sprintf("%s is written, which is %s", in.Name, m.stage)
+	case m.verdict == Taken && in.Fence <= m.fence:
+		return s, in.Name + " is written again, without a higher fence"
+	}
+	m.id, m.begun, m.verdict, m.fence = in.ID, true, "", in.Fence
+	s = s.with(i, m)
+	s.fence, s.busy = in.Fence, in.Name
+	return s, ""
+}
+
+func (s state) end(in End) (state, string) {
+	if in.Late {
+		return s, ""
+	}
+	i := s.find(in.Name)
+	if i < 0 || s.busy != in.Name {
+		return s, fmt.Sprintf("a write of %s ends, which had not begun", in.Name)
+	}
+	m := s.log[i]
+	m.verdict = in.Verdict
+	s = s.with(i, m)
+	s.busy = ""
+	return s, ""
+}
+
+func (s state) finish(in Finish) (state, string) {
+	i := s.find(in.Name)
+	switch {
+	case i < 0:
+		return s, in.Name + " is " + in.Stage + ", and was never filed"
+	case s.log[i].stage != "", s.busy == in.Name:
+		return s, fmt.Sprintf("%s becomes %s, and was %q already or is being written", in.Name, in.Stage, s.log[i].stage)
+	}
+	m := s.log[i]
+	m.stage = in.Stage
+	return s.with(i, m), ""
+}
+
+func (s state) readAll(in Read, stages []string) (next state, reason string) {
+	for i, name := range in.Names {
+		if s, reason = s.read(name, stages[i]); reason != "" {
+			break
+		}
+	}
+	return s, reason
+}
+
+func (s state) read(name, stage string) (state, string) {
+	i := s.find(name)
+	if i < 0 {
+		return s, name + " is read as " + stage + ", and was never filed"
+	}
+	m := s.log[i]
+	switch {
+	case stage == m.stage:
+		return s, ""
+	case m.stage != "":
+		if stage == "queued" || stage == "retrying" || stage == "delivered" {
+			return s, fmt.Sprintf("%s is read as %s, and is %s", name, stage, m.stage)
+		}
+	case stage == "queued", stage == "retrying":
+		return s, ""
+	case stage == "delivered" && m.isOver() && s.busy != name:
+		m.stage = stage
+		return s.with(i, m), ""
+	}
+	return s, fmt.Sprintf("%s is read as %q; its last write: %q", name, stage, m.verdict)
+}
+
+func (s state) rest() (state, string) {
+	for _, m := range s.log {
+		if !m.isOver() {
+			return s, m.name + " has no end"
+		}
+	}
+	return s, ""
+}
+
+func (s state) equal(o state) bool {
+	return s.fence == o.fence && s.busy == o.busy && slices.Equal(s.log, o.log)
+}
+
+func (s state) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "fence %d", s.fence)
+	if s.busy != "" {
+		fmt.Fprintf(&b, ", writing %s", s.busy)
+	}
+	for _, m := range s.log {
+		if m.stage != "delivered" {
+			fmt.Fprintf(&b, "; %s %s%s", m.name, m.verdict, m.stage)
+		}
+	}
+	return b.String()
+}
+
+// describe returns an operation's line in the visualization.
+func describe(input, output any) string {
+	switch in := input.(type) {
+	case Post:
+		if r, ok := output.(Receipt); ok {
+			return fmt.Sprintf("post %s → %d%s", in.Name, r.Sequence, map[bool]string{true: " (duplicate)"}[r.Duplicate])
+		}
+		return fmt.Sprintf("post %s → ? (%d)", in.Name, output.(Learned).Sequence)
+	case Begin:
+		return fmt.Sprintf("write %s, fence %d%s", in.Name, in.Fence, map[bool]string{true: " (late)"}[in.Late])
+	case End:
+		return fmt.Sprintf("written %s: %s", in.Name, in.Verdict)
+	case Finish:
+		return in.Name + " becomes " + in.Stage
+	case Read:
+		return fmt.Sprintf("read %s → %s", strings.Join(in.Names, ", "), strings.Join(output.([]string), ", "))
+	}
+	return "rest"
+}
+
+// model is one key, as porcupine takes it.
+var model = porcupine.Model{
+	Init: func() any { return state{} },
+	Step: func(s, input, output any) (bool, any) {
+		next, reason := step(s.(state), input, output)
+		return reason == "", next
+	},
+	Equal:             func(a, b any) bool { return a.(state).equal(b.(state)) },
+	DescribeOperation: describe,
+	DescribeState:     func(s any) string { return s.(state).String() },
+}
