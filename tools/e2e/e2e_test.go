@@ -20,6 +20,7 @@ func TestTwoInstances_EverythingInOrderOnce(t *testing.T) {
 	if st := s.clean(); st.Writes != 200 || st.Repeats != 0 {
 		t.Errorf("%+v", st)
 	}
+	s.linearizes(accepted)
 }
 
 func TestHandlerKilled_NothingIsLost(t *testing.T) {
@@ -50,6 +51,7 @@ func TestHandlerKilled_NothingIsLost(t *testing.T) {
 	if len(accepted) != 400 || st.Writes-st.Repeats != 400 {
 		t.Errorf("%d accepted, %+v", len(accepted), st)
 	}
+	s.linearizes(accepted)
 }
 
 // hostStatus is what the stand-in host tells of its instances.
@@ -82,6 +84,7 @@ func TestCMSDown_BurnsNoAttempts(t *testing.T) {
 		}
 	}
 	s.clean()
+	s.linearizes(accepted)
 }
 
 func TestStorageRestarted_Every202IsDelivered(t *testing.T) {
@@ -106,6 +109,7 @@ func TestStorageRestarted_Every202IsDelivered(t *testing.T) {
 	if st := s.clean(); len(accepted) != 200 || st.Writes-st.Repeats != 200 {
 		t.Errorf("%d accepted, %+v", len(accepted), st)
 	}
+	s.linearizes(accepted)
 }
 
 func TestFifthFailure_IsDeadAndOthersGoOn(t *testing.T) {
@@ -118,6 +122,7 @@ func TestFifthFailure_IsDeadAndOthersGoOn(t *testing.T) {
 	others := s.burst(t.Context(), 3, 3)
 	s.allFinal(others, "delivered", time.Minute)
 	s.allFinal([]message{bad}, "dead", time.Minute)
+	s.linearizes(append(others, bad))
 	got := get[message](s, bad.Location)
 	if got.Attempts != 5 || got.CMSStatus != 500 || !strings.Contains(got.LastError, "the index is locked") {
 		t.Errorf("%+v", got)

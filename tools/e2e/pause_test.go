@@ -51,6 +51,7 @@ func TestPause_OutlivesHandlers(t *testing.T) {
 	if st := s.stats(); before >= 180 || st.Writes-st.Repeats != 180 || st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
 		t.Errorf("%d requests before it was resumed, then %+v", before, st)
 	}
+	s.linearizes(accepted)
 }
 
 // TestPause_Key: the messages of one key wait, and no others; a pause ends by itself.

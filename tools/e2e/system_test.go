@@ -27,6 +27,7 @@ import (
 	"weir/tools/azurite"
 	"weir/tools/cms/server"
 	"weir/tools/freeport"
+	"weir/tools/linear"
 )
 
 // built is where TestMain puts the programs.
@@ -80,6 +81,7 @@ type system struct {
 	weir    string // address of the host
 	cms     string
 	logs    *logs
+	history linear.History
 }
 
 // logs gathers what the processes print, to be shown when a test fails.
@@ -291,6 +293,13 @@ type message struct {
 
 // try posts once.
 func (s *system) try(path string, version int, idempotencyKey string) (message, error) {
+	sent := time.Now()
+	m, err := s.tryOnce(path, version, idempotencyKey)
+	s.recordPost(path, version, sent, m, err)
+	return m, err
+}
+
+func (s *system) tryOnce(path string, version int, idempotencyKey string) (message, error) {
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
 	if err != nil {
@@ -344,6 +353,9 @@ func (s *system) burstFrom(ctx context.Context, paths, n, first int) []message {
 				if err != nil {
 					return // ctx has ended, and with it, as a rule, the test: it cannot be told any more
 				}
+				if v%4 == 0 {
+					_, _ = s.readStage(m) // a handler that was killed does not answer
+				}
 				mu.Lock()
 				accepted = append(accepted, m)
 				mu.Unlock()
@@ -360,7 +372,11 @@ func (s *system) allFinal(messages []message, stage string, limit time.Duration)
 	deadline := time.Now().Add(limit)
 	for _, m := range messages {
 		s.eventually(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
-			return get[message](s, s.weir+"/api/messages/"+m.ID).Stage == stage
+			got, err := s.readStage(m)
+			if err != nil {
+				s.t.Fatal(m.ID, err)
+			}
+			return got == stage
 		})
 	}
 }
