@@ -25,7 +25,7 @@ type counts struct {
 	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce int
 	Replayed, Refused, Edited, Stopped, Resumed                                        int
 	Bulks, BulkReplayed                                                                int
-	Told, ToldAgain                                                                    int
+	Told, ToldAgain, Linearized                                                        int
 	Longest                                                                            time.Duration // from the end of faults to rest
 }
 
@@ -64,6 +64,7 @@ func (c *counts) add(o counts) {
 	c.Resumed += o.Resumed
 	c.Told += o.Told
 	c.ToldAgain += o.ToldAgain
+	c.Linearized += o.Linearized
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -111,6 +112,7 @@ type checker struct {
 	expected  []*submission
 	snapshots int
 	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
+	history   chronicle
 }
 
 func newChecker(w *world) *checker {
@@ -125,6 +127,9 @@ func (c *checker) fail(kind, format string, args ...any) {
 }
 
 func (c *checker) failed(kind, format string, args ...any) {
+	if strings.HasSuffix(c.w.mutant, outside) {
+		return
+	}
 	text := fmt.Sprintf(format, args...)
 	c.w.trace.add("VIOLATION %s: %s", kind, text)
 	if c.first == nil {
@@ -340,6 +345,7 @@ func (c *checker) begin(r *request) {
 	if !r.sent.Before(until) && !stood {
 		c.failed("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still", r.p.name, r.sent.Sub(until))
 	}
+	c.writeBegan(r, r.fence < l.fence)
 	c.overlap(l, r)
 	l.active = append(l.active, r)
 	if r.id.Seq > int64(len(l.log)) || l.log[r.id.Seq-1].id != r.id {
@@ -394,6 +400,7 @@ func (c *checker) overlap(l *laneState, r *request) {
 		if former.fence == later.fence || !stood || time.Now().Before(until) {
 			c.failed("overlap", "seq %d of %s (fence %d) and seq %d of %s (fence %d) are in the CMS at once", former.id.Seq, former.p.name, former.fence, later.id.Seq, later.p.name, later.fence)
 		}
+		c.write(former).late = true
 	}
 }
 
@@ -444,6 +451,7 @@ func (c *checker) end(r *request) {
 	defer c.mu.Unlock()
 	l := c.lane(r.id.Lane)
 	l.busy = time.Now()
+	c.write(r).ended = l.busy
 	for i, o := range l.active {
 		if o == r {
 			l.active = append(l.active[:i], l.active[i+1:]...)
@@ -460,6 +468,7 @@ func (c *checker) answered(r *request, whole bool) {
 	if r.status == 200 {
 		f := c.lane(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
+		c.write(r).whole, c.write(r).torn = whole, !whole
 		if whole { // else it is the client's own affair whether it believes it
 			f.under = max(f.under, r.fence)
 		}

@@ -71,6 +71,7 @@ func (c *checker) touched(l *laneState, ops []storage.Op) {
 				l.log[seq-1].asked = true
 			case ok && strings.HasPrefix(op.Key, "w_replay_"):
 				c.wishedReplay(l.log[seq-1], op)
+				c.history.Exclude(l.log[seq-1].key, "replays")
 			}
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,8 +74,15 @@ var mutants = []mutant{
 	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 }
 
+// mutantsSeenFromOutside are caught by the history alone; see histories_test.go.
+var mutantsSeenFromOutside = []mutant{
+	{"blocked keys off" + outside, "drain/choose.go", "case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:", "case false:", "history", ""},
+	{"closed keys off" + outside, "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "history", ""},
+	{"a lost answer taken for a failure" + outside, "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "history", ""},
+}
+
 func TestMutants_AreCaught(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"test", "-count=1", "-run", "^TestSeeds$"}

@@ -30,6 +30,9 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 		c.recount(l, n, l.last)
 		c.leftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
+	if c.first == nil {
+		c.conclude()
+	}
 	c.recurs(ctx)
 	c.bulked(ctx)
 	c.toldAll(ctx)

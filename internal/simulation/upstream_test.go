@@ -88,14 +88,17 @@ func numberOf(body string) (n int, err error) {
 func (w *world) send(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.slots[w.dice.below("to "+name, len(w.slots))].now()
+		sent := time.Now()
 		r, err := w.call(ctx, p, name, s)
 		if err == nil {
+			w.check.posted(s, sent, &r)
 			w.check.acknowledged(s, r)
 			w.trace.add("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
 			time.Sleep(w.dice.between("ring "+name, 0, 200*time.Microsecond))
 			p.bell.RingSoon(r.Message.ID.Lane)
 			return
 		}
+		w.check.posted(s, sent, nil)
 		w.trace.add("%s: message %s not answered: %v", p.name, name, err)
 		if s.idem == "" {
 			return

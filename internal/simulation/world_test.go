@@ -15,6 +15,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage/memory"
+	"weir/tools/linear"
 )
 
 // settings are what one seed runs.
@@ -146,6 +147,7 @@ type outcome struct {
 
 // run simulates one seed.
 func run(t *testing.T, seed uint64, mutant string) (o outcome) {
+	var history *linear.History
 	synctest.Test(t, func(t *testing.T) {
 		d := newDice(seed)
 		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now), over: make(chan struct{}), started: time.Now()}
@@ -156,7 +158,9 @@ func run(t *testing.T, seed uint64, mutant string) (o outcome) {
 		w.live(t.Context())
 		time.Sleep(time.Minute) // what a killed process was appending tries on for some seconds, in vain
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
+		history = &w.check.history.History
 	})
+	o.linearizes(history, fmt.Sprint("seed-", seed))
 	return o
 }
 

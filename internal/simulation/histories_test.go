@@ -1,0 +1,171 @@
+package simulation_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+	"weir/tools/linear"
+)
+
+// What is seen of each key from outside, for a checker that others wrote: tools/linear.
+
+// written is one request as the history has it.
+type written struct {
+	r     *request
+	ended time.Time // zero = not yet
+	late  bool      // its sender stood still, and another had the lane when it began, or before it ended
+	whole bool      // the sender got the answer
+	torn  bool      // or the beginning of it
+}
+
+// chronicle gathers a run's history.
+type chronicle struct {
+	linear.History
+	writes   []*written
+	answered map[weir.ID]*submission
+}
+
+// outside ends the name of a mutant that the history alone must show: the checker holds its tongue.
+const outside = ", seen from outside"
+
+// modelled reports whether the model describes a message's key: not where failures are
+// skipped, where versions supersede, nor where a schedule recurs.
+func modelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
+
+func nameOf(s *submission) string { return fmt.Sprint("message ", s.number) }
+
+// posted records an upstream's request and its answer.
+func (c *checker) posted(s *submission, sent time.Time, r *lane.Receipt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !modelled(s.message) {
+		c.history.Exclude(s.key, "versions, or failures that are skipped")
+	}
+	if !s.message.DueAt.IsZero() {
+		c.history.Exclude(s.key, "due times")
+	}
+	var receipt *linear.Receipt
+	if r != nil {
+		if c.history.answered == nil {
+			c.history.answered = map[weir.ID]*submission{}
+		}
+		c.history.answered[r.Message.ID] = s
+		receipt = &linear.Receipt{ID: r.Message.ID.String(), Sequence: r.Message.ID.Seq, Duplicate: r.Duplicate}
+	}
+	c.history.Posted(s.key, nameOf(s), sent, time.Now(), receipt)
+}
+
+// writeBegan records a request at the CMS. The caller holds mu.
+func (c *checker) writeBegan(r *request, late bool) {
+	c.history.writes = append(c.history.writes, &written{r: r, late: late})
+	if s := c.submitted(r.body); s != nil && modelled(s.message) {
+		c.read(s.key)
+	}
+}
+
+// write returns what is recorded of a request. The caller holds mu.
+func (c *checker) write(r *request) *written {
+	for i := len(c.history.writes) - 1; i >= 0; i-- {
+		if c.history.writes[i].r == r {
+			return c.history.writes[i]
+		}
+	}
+	return &written{r: r} // it broke a promise before it was recorded
+}
+
+// submitted returns the submission that a body is of.
+func (c *checker) submitted(body string) *submission {
+	if n, err := numberOf(body); err == nil && n < len(c.expected) {
+		return c.expected[n]
+	}
+	return nil
+}
+
+// read records how the messages of a key stand, those with it whose post was not answered and
+// that a request has shown. The caller holds mu.
+func (c *checker) read(key string) {
+	var seen []linear.Seen
+	for _, f := range c.lane(lane.Of(key, c.w.lanes)).log {
+		if f.key != key {
+			continue
+		}
+		if s := c.submissionOf(f); s != nil {
+			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(c.stage(f))})
+		}
+	}
+	c.history.Read(key, time.Now(), time.Now(), seen...)
+}
+
+// submissionOf returns the submission that a row is of; nil = nothing has shown it yet.
+func (c *checker) submissionOf(f *filed) *submission {
+	if f.number >= 0 {
+		return c.expected[f.number]
+	}
+	return c.history.answered[f.id]
+}
+
+// conclude reads every message once more at rest, and writes the requests down. The caller
+// holds mu.
+func (c *checker) conclude() {
+	seen := map[string]bool{}
+	for _, s := range c.expected {
+		if modelled(s.message) && !seen[s.key] {
+			seen[s.key] = true
+			c.read(s.key)
+		}
+	}
+	for _, w := range c.history.writes {
+		s := c.submitted(w.r.body)
+		if s == nil || !modelled(s.message) {
+			continue
+		}
+		begin := linear.Begin{Name: nameOf(s), ID: w.r.id.String(), Sequence: w.r.id.Seq, Fence: w.r.fence, Late: w.late}
+		c.history.Began(s.key, begin, w.r.began)
+		if !w.ended.IsZero() {
+			c.history.Ended(s.key, linear.End{Begin: begin, Verdict: w.verdict()}, w.ended)
+		}
+	}
+	c.history.Rest(time.Now())
+}
+
+func (w *written) verdict() linear.Verdict {
+	switch {
+	case w.r.status == 200 && w.whole:
+		return linear.Taken
+	case w.r.status == 200 && w.torn:
+		return linear.Torn
+	case w.r.status == 200:
+		return linear.Lost
+	}
+	return linear.Refused
+}
+
+// linearizes holds a run's history against the model of one key. A key that breaks it is
+// drawn into build/histories.
+func (o *outcome) linearizes(h *linear.History, name string) {
+	if o.violation != nil {
+		return
+	}
+	done, err := h.Check(filepath.Join(root(), "build", "histories"), name)
+	o.counts.Linearized += done.Keys
+	if err != nil {
+		o.violation = &violation{"history", err.Error()}
+	}
+}
+
+// root is the module's directory: the simulation runs in its package's and in the
+// module's.
+func root() string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return os.TempDir()
+}
