@@ -54,8 +54,10 @@ tools:
 	@mkdir -p build/tools
 	go build -o build/tools/ ./tools/...
 
-bench: azurite build tools ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some
-	@build/tools/bench -only '$(SCENARIOS)'
+DELAY ?= 0s,10ms
+
+bench: azurite build tools ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some, DELAY=10ms puts storage so far away
+	@build/tools/bench -only '$(SCENARIOS)' -storage-delay '$(DELAY)'
 
 microbench: ## the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./internal/...

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/tools/cms/server"
+)
+
+func TestReadDelays(t *testing.T) {
+	t.Parallel()
+	got, err := readDelays("0s, 10ms")
+	if err != nil || !slices.Equal(got, []time.Duration{0, 10 * time.Millisecond}) {
+		t.Errorf("got %v, %v, want 0s and 10ms", got, err)
+	}
+	for _, wrong := range []string{"", "10", "-1ms", "1ms,,2ms"} {
+		if got, err := readDelays(wrong); err == nil || !strings.Contains(err.Error(), "want a duration") {
+			t.Errorf("%q: got %v, %v, want an error", wrong, got, err)
+		}
+	}
+}
+
+func TestResult_At(t *testing.T) {
+	t.Parallel()
+	if r := measured("a", "s", 1).at(0); r.Name != "a" || r.Delay != 0 {
+		t.Errorf("near: got %+v", r)
+	}
+	if r := measured("a", "s", 1).at(10 * time.Millisecond); r.Name != "a, storage at 10ms" || r.Delay != 10 {
+		t.Errorf("away: got %+v", r)
+	}
+}
+
+func TestPathsByLane(t *testing.T) {
+	t.Parallel()
+	paths := pathsByLane("p", 3, 4)
+	if len(paths) != 12 {
+		t.Fatalf("got %d paths, want 12", len(paths))
+	}
+	for i, path := range paths {
+		if got := lane.Of(path, 3); got != i/4 {
+			t.Errorf("path %d, %s, is in lane %d, want %d", i, path, got, i/4)
+		}
+	}
+}
+
+// requestsAt are requests of a second each that begin at these seconds.
+func requestsAt(from time.Time, seconds ...int) []server.Request {
+	var all []server.Request
+	for _, s := range seconds {
+		at := from.Add(time.Duration(s) * time.Second)
+		all = append(all, server.Request{StartedAt: at, EndedAt: at.Add(time.Second)})
+	}
+	return all
+}
+
+func TestStandstill(t *testing.T) {
+	t.Parallel()
+	from := time.Now()
+	for name, c := range map[string]struct {
+		begun []int
+		want  time.Duration
+	}{
+		"Between":      {[]int{7, 1, 3}, 4 * time.Second},
+		"AtTheStart":   {[]int{6, 8}, 6 * time.Second},
+		"AtTheEnd":     {[]int{1, 2}, 8 * time.Second},
+		"Never":        {nil, 10 * time.Second},
+		"NotOfTheSpan": {[]int{-5, 5, 20}, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := standstill(requestsAt(from, c.begun...), from, from.Add(10*time.Second)); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBusyWriters(t *testing.T) {
+	t.Parallel()
+	if got := busyWriters(requestsAt(time.Now(), 3, 0, 0, 1)); got != 1 {
+		t.Errorf("got %g writers, want 1: four seconds of work in four", got)
+	}
+	if got := busyWriters(requestsAt(time.Now(), 0, 0, 0)); got != 3 {
+		t.Errorf("got %g writers, want 3", got)
+	}
+}
+
+// TestFarther holds that a second pass measures no more than the first.
+func TestFarther(t *testing.T) {
+	t.Parallel()
+	if got := tiny.farther(); got.trickle != tiny.trickle || got.long != tiny.long || got.recipe != tiny.recipe {
+		t.Errorf("tiny sizes grew: %+v", got)
+	}
+	if got := fullSizes.farther(); got.idleMinutes != 1 || got.long >= fullSizes.long || got.burst != fullSizes.burst {
+		t.Errorf("got %+v, want less of what only counts, and the same burst", got)
+	}
+}
+
+func TestRunPasses(t *testing.T) {
+	t.Parallel()
+	ran := map[string]int{}
+	counting := func(name string, w when) scenario {
+		return scenario{name, "", func(context.Context, *bench) ([]result, error) {
+			ran[name]++
+			return []result{measured(name, "", 1)}, nil
+		}, w}
+	}
+	b := &bench{out: io.Discard}
+	if err := b.runPasses(t.Context(), []scenario{counting("each", always), counting("once", last)}, []time.Duration{0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if ran["each"] != 2 || ran["once"] != 1 || len(b.results) != 3 {
+		t.Errorf("ran %v with %d rows, want each twice, once once, 3 rows", ran, len(b.results))
+	}
+}
