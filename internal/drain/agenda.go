@@ -7,9 +7,9 @@ import (
 	"weir/internal/lane"
 )
 
-// agendaMax bounds how many scheduled messages a holder knows; the later ones stay in
-// storage until their turn comes nearer.
-const agendaMax = 256
+// agendaMax bounds how many scheduled messages a holder knows: one answer of storage. The later
+// ones stay there until their turn comes nearer.
+const agendaMax = 1000
 
 // agenda is what a holder knows of the lane's scheduled messages: the earliest of them, or
 // only a moment before which none falls due. It is a copy of the s_ rows, and may be behind
@@ -19,6 +19,28 @@ type agenda struct {
 	known bool       // dues are the earliest ones; else they have to be read
 	more  bool       // storage has later ones than the last of dues
 	next  time.Time  // where not known: nothing falls due before; zero = nothing at all
+
+	progress map[lane.Due]progress // of those whose release has begun
+
+	reading chan agendaPage // a read that is under way; nil = none
+	noted   []lane.Due      // noted since it was begun
+	dropped []lane.Due      // dropped since it was begun
+}
+
+// progress is how far the release of a message has come.
+type progress int
+
+const (
+	untouched progress = iota
+	begun              // the message is read, or will be written next
+	decided            // its place is given, and its key is shut until that is written
+)
+
+// agendaPage is the answer of one read.
+type agendaPage struct {
+	dues []lane.Due
+	more bool
+	err  error
 }
 
 // nextDue is the moment before which nothing falls due; zero = nothing is scheduled.
@@ -29,8 +51,44 @@ func (a *agenda) nextDue() time.Time {
 	return a.next
 }
 
+// undecided returns the moment before which nothing falls due whose place is not given yet;
+// false when there is nothing of the kind.
+func (a *agenda) undecided() (time.Time, bool) {
+	if a.known {
+		for _, d := range a.dues {
+			if a.progress[d] != decided {
+				return d.At, true
+			}
+		}
+	}
+	return a.next, !a.next.IsZero()
+}
+
+// untouched returns the first ones, without those at the front whose release has begun.
+func (a *agenda) untouched() []lane.Due {
+	for i, d := range a.dues {
+		if a.progress[d] == untouched {
+			return a.dues[i:]
+		}
+	}
+	return nil
+}
+
+// mark notes how far the release of messages has come.
+func (a *agenda) mark(p progress, dues ...lane.Due) {
+	if a.progress == nil {
+		a.progress = map[lane.Due]progress{}
+	}
+	for _, d := range dues {
+		a.progress[d] = p
+	}
+}
+
 // note takes in what the log says is scheduled.
 func (a *agenda) note(d lane.Due) {
+	if a.reading != nil {
+		a.noted = append(a.noted, d)
+	}
 	if !a.known {
 		if a.next.IsZero() || d.At.Before(a.next) {
 			a.next = d.At
@@ -48,10 +106,25 @@ func (a *agenda) note(d lane.Due) {
 	a.horizon()
 }
 
-// learn takes in the earliest ones as read from storage.
-func (a *agenda) learn(dues []lane.Due, more bool) {
-	a.dues, a.more, a.known = dues, more, true
+// begin notes that the earliest ones are being read.
+func (a *agenda) begin(answer chan agendaPage) { a.reading, a.noted, a.dropped = answer, nil, nil }
+
+// learn takes in the earliest ones as read from storage. The read may have been overtaken by
+// releases, and by what was filed.
+func (a *agenda) learn(p agendaPage) {
+	noted, dropped := a.noted, a.dropped
+	a.reading, a.noted, a.dropped = nil, nil, nil
+	a.dues = slices.DeleteFunc(p.dues, func(d lane.Due) bool { return slices.Contains(dropped, d) })
+	a.known, a.more = true, p.more
 	a.horizon()
+	if len(a.dues) == 0 && a.more {
+		a.known, a.more, a.next = false, false, p.dues[len(p.dues)-1].At
+	}
+	for _, d := range noted {
+		if !slices.Contains(dropped, d) {
+			a.note(d)
+		}
+	}
 }
 
 // horizon keeps next for the time when all that is known has been released.
@@ -62,20 +135,21 @@ func (a *agenda) horizon() {
 	}
 }
 
-// forget asks for reading anew, because something was cancelled or moved.
-func (a *agenda) forget(now time.Time) { a.dues, a.known, a.more, a.next = nil, false, false, now }
-
-// until gives the first ones, up to limit, that fall due by a moment.
-func (a *agenda) until(by time.Time, limit int) []lane.Due {
-	n := 0
-	for n < len(a.dues) && n < limit && !a.dues[n].At.After(by) {
-		n++
-	}
-	return slices.Clone(a.dues[:n])
+// forget asks for reading anew, because something was cancelled or moved. A read that is under
+// way may not have seen that.
+func (a *agenda) forget(now time.Time) {
+	a.dues, a.known, a.more, a.next = nil, false, false, now
+	a.reading, a.noted, a.dropped = nil, nil, nil
 }
 
 // drop takes out what was released, or is not scheduled for that moment any more.
 func (a *agenda) drop(gone ...lane.Due) {
+	for _, d := range gone {
+		delete(a.progress, d)
+	}
+	if a.reading != nil {
+		a.dropped = append(a.dropped, gone...)
+	}
 	a.dues = slices.DeleteFunc(a.dues, func(d lane.Due) bool { return slices.Contains(gone, d) })
 	if len(a.dues) == 0 && a.more {
 		a.known, a.more = false, false

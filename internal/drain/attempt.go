@@ -102,7 +102,7 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	if r.late() {
 		return r.tooLate(), nil
 	}
-	result := r.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
+	result := r.sendBeside(ctx, e.KeyHash(), weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
 	return result, nil
 }
 
@@ -134,6 +134,27 @@ func (r *run) enter(ctx context.Context) error {
 func (r *run) leave() {
 	if r.slots != nil {
 		<-r.slots
+	}
+}
+
+// sendBeside makes the attempt, and takes releases further meanwhile, but for those of its key.
+func (r *run) sendBeside(ctx context.Context, keyHash string, d weir.Delivery) weir.Result {
+	r.sending = keyHash
+	defer func() { r.sending = "" }()
+	sent := make(chan weir.Result, 1)
+	go func() { sent <- r.sendSafely(ctx, d) }()
+	for {
+		r.advance(ctx) // an error waits until the CMS has answered
+		next, stop := r.timer(r.nextRead())
+		select {
+		case result := <-sent:
+			stop()
+			r.advance(ctx)
+			return result
+		case <-r.news:
+		case <-next:
+		}
+		stop()
 	}
 }
 

@@ -1,6 +1,9 @@
 package drain
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/lane"
@@ -31,12 +34,31 @@ func (b blocks) ahead() map[string]int64 {
 func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
 	var first *lane.Block
 	for _, blk := range b {
-		if blk.Next.After(now) || !usable(blk) {
-			continue
-		}
-		if first == nil || blk.Next.Before(first.Next) || (blk.Next.Equal(first.Next) && blk.ID < first.ID) {
+		if !blk.Next.After(now) && (first == nil || compareBlocks(blk, first) < 0) && usable(blk) {
 			first = blk
 		}
+	}
+	return first
+}
+
+func compareBlocks(a, b *lane.Block) int {
+	return cmp.Or(a.Next.Compare(b.Next), strings.Compare(a.ID, b.ID))
+}
+
+// firstRemote returns, of the messages that other blocks than one wait for, those that are in
+// memory without their bodies, up to most, the earliest first.
+func (b blocks) firstRemote(but *lane.Block, most int) (first []*lane.Entry) {
+	var found []*lane.Block
+	for _, blk := range b {
+		if blk == but || blk.First == nil || blk.First.HasBody() || len(found) == most && compareBlocks(blk, found[most-1]) > 0 {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(found, blk, compareBlocks)
+		found = slices.Insert(found, i, blk)
+		found = found[:min(len(found), most)]
+	}
+	for _, blk := range found {
+		first = append(first, blk.First)
 	}
 	return first
 }

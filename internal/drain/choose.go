@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/weir"
 )
 
 // candidate is the message chosen next: from the log, or from a block.
@@ -34,7 +35,7 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 		if r.window.reading != nil {
 			r.committer.flush() // idle meanwhile
 		}
-		if waited, err := r.window.wait(ctx); !waited || err != nil {
+		if waited, err := r.awaitPage(ctx); !waited || err != nil {
 			return nil, err
 		}
 	}
@@ -76,6 +77,9 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 		key := e.KeyHash()
 		switch {
 		case passed[key]:
+			i++
+		case r.shut(key) || r.awaitsRelease(e):
+			passed[key] = true
 			i++
 		case r.keyPaused(key, now):
 			r.shelve(e)
@@ -123,7 +127,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := r.Now(), r.blocks.ahead()
 		b := r.blocks.due(now, func(b *lane.Block) bool {
-			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
+			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.shut(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
 				(b.Ahead == 0 || b.Rank() == ahead[b.KeyHash]) && r.reached(b)
 		})
 		if b == nil {
@@ -149,6 +153,10 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 	}
 	if e.Message.DueAt.After(r.Now()) {
 		b.Next = e.Message.DueAt
+		return false
+	}
+	if r.awaitsRelease(e) {
+		r.releases.await(b.KeyHash)
 		return false
 	}
 	return r.reached(b)
@@ -229,7 +237,7 @@ func (r *run) keep(e *lane.Entry) *lane.Entry {
 func (r *run) kept() int {
 	n := 0
 	for _, b := range r.blocks {
-		if b.First != nil {
+		if b.First != nil && b.First.Stage == weir.Retrying {
 			n++
 		}
 	}

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type committer struct {
 // request is a change to be committed.
 type request struct {
 	change *lane.Change
-	alone  chan error // where set: in a transaction of its own, which may be refused
+	answer func(error) // not nil: the change releases messages, and may be refused for one of them
 }
 
 // startCommitter begins to commit; ctx ends it hard, close ends it in order.
@@ -57,19 +58,10 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 // add hands over a change. An urgent one is committed at once, with all before it.
 func (c *committer) add(ch *lane.Change, urgent bool) { c.ask(request{change: ch}, urgent) }
 
-// try commits a change in a transaction of its own, after all that came before it, and says
-// what came of it: an error that lane.NotDue knows means that nothing of it was written, and
-// harms nothing else.
-func (c *committer) try(ctx context.Context, ch *lane.Change) error {
-	alone := make(chan error, 1)
-	c.ask(request{ch, alone}, true)
-	select {
-	case err := <-alone:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// release hands over a change that releases messages, with all before it at once. answer is
+// called when its fate is known: an error that lane.NotDue knows means that nothing of the
+// change was written, and harms nothing else. It must return at once.
+func (c *committer) release(ch *lane.Change, answer func(error)) { c.ask(request{ch, answer}, true) }
 
 func (c *committer) ask(q request, urgent bool) {
 	ch := q.change
@@ -120,20 +112,29 @@ func (c *committer) load() int {
 // error that ended committing, or ctx's.
 func (c *committer) waitBelow(ctx context.Context, n int) error {
 	for {
-		c.mu.Lock()
-		progress, uncommitted, err := c.progress, c.uncommitted, c.err
-		c.urgent = c.urgent || uncommitted >= n
-		c.mu.Unlock()
-		if err != nil || uncommitted < n {
+		progress, err := c.flushDown(n)
+		if progress == nil {
 			return err
 		}
-		c.nudge()
 		select {
 		case <-progress:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// flushDown flushes when n or more changes are uncommitted, and returns a channel that is
+// closed at the next commit; nil when fewer are uncommitted, or when committing has ended.
+func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.uncommitted < n {
+		return nil, c.err
+	}
+	c.urgent = true
+	c.nudge()
+	return c.progress, nil
 }
 
 // close commits what is left and ends the goroutine. Call it once, with a limit on ctx.
@@ -148,8 +149,8 @@ func (c *committer) loop(ctx context.Context) {
 	timer := time.NewTimer(commitInterval)
 	defer timer.Stop()
 	for {
-		batch, alone, wait := c.next()
-		if batch == nil {
+		requests, wait := c.next()
+		if requests == nil {
 			timer.Reset(wait)
 			select {
 			case <-c.kick:
@@ -162,56 +163,77 @@ func (c *committer) loop(ctx context.Context) {
 			}
 			continue
 		}
-		err := c.writer.Commit(ctx, batch)
-		if _, refused := lane.NotDue(err); err != nil && (alone == nil || !refused) {
+		if err := c.commit(ctx, requests); err != nil {
 			c.fail(err)
 			return
-		}
-		c.committed(batch, err == nil)
-		if alone != nil {
-			alone <- err
 		}
 	}
 }
 
-// next takes a batch when it is time for one, else it says how long to wait.
-func (c *committer) next() (b *lane.Batch, alone chan error, wait time.Duration) {
+// next takes what goes into one transaction when it is time for one, else it returns how long
+// to wait.
+func (c *committer) next() (requests []request, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pending) == 0 {
 		c.urgent = false
-		return nil, nil, time.Hour
+		return nil, time.Hour
 	}
 	age := c.now().Sub(c.since)
 	if !c.urgent && len(c.pending) < commitOutcomes && age < commitInterval {
-		return nil, nil, commitInterval - age
+		return nil, commitInterval - age
 	}
-	b = &lane.Batch{}
-	n := 0
-	for n < len(c.pending) && alone == nil && (n == 0 || c.pending[n].alone == nil) && b.Add(c.pending[n].change) {
-		alone = c.pending[n].alone
+	b, n := &lane.Batch{}, 0
+	for n < len(c.pending) && b.Add(c.pending[n].change) {
 		n++
 	}
-	c.pending = c.pending[n:]
+	requests, c.pending = c.pending[:n:n], c.pending[n:]
 	c.since = c.now()
-	return b, alone, 0
+	return requests, 0
 }
 
-// committed opens the keys of a batch again, which was written or, where that was allowed,
-// refused.
-func (c *committer) committed(b *lane.Batch, written bool) {
+// commit writes requests in one transaction. One that releases a message which is not
+// scheduled any more is refused, and the others are written without it.
+func (c *committer) commit(ctx context.Context, requests []request) error {
+	for len(requests) > 0 {
+		b := &lane.Batch{}
+		for _, q := range requests {
+			b.Add(q.change)
+		}
+		err := c.writer.Commit(ctx, b)
+		if err == nil {
+			c.finish(requests, nil)
+			return nil
+		}
+		due, ok := lane.NotDue(err)
+		i := slices.IndexFunc(requests, func(q request) bool { return q.answer != nil && q.change.Releases(due) })
+		if !ok || i < 0 {
+			return err
+		}
+		c.finish(requests[i:i+1], err)
+		requests = slices.Delete(slices.Clone(requests), i, i+1)
+	}
+	return nil
+}
+
+// finish opens the keys of requests again, which were written or, if err is not nil, refused.
+func (c *committer) finish(requests []request, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, ch := range b.Changes() {
+	for _, q := range requests {
 		c.uncommitted--
-		if written {
-			c.wrote(ch)
+		if err == nil {
+			c.wrote(q.change)
 		}
-		if ch.Key == "" {
+		if q.answer != nil {
+			q.answer(err)
+		}
+		key := q.change.Key
+		if key == "" {
 			continue
 		}
-		if c.closed[ch.Key]--; c.closed[ch.Key] == 0 {
-			delete(c.closed, ch.Key)
+		if c.closed[key]--; c.closed[key] == 0 {
+			delete(c.closed, key)
 		}
 	}
 	close(c.progress)

@@ -70,6 +70,7 @@ type Report struct {
 type Drainer struct {
 	Config
 	pace   pace
+	lead   lead
 	finals finals
 	slots  chan struct{}   // one taken for each attempt under way; nil = no bound
 	ctx    context.Context // of all that is sent

@@ -2,6 +2,9 @@ package drain
 
 import (
 	"context"
+	"slices"
+	"sync"
+	"time"
 
 	"weir/internal/lane"
 )
@@ -13,64 +16,93 @@ import (
 // were accepted: else a newer message of its key, filed meanwhile, would be sent before it.
 // But never is a place given in front of something that may have been sent already.
 
-// places gives the places in the log before which messages go that fall due, in order of
-// their moments. end is the end of the log.
-func (r *run) places(ctx context.Context, entries []*lane.Entry, end int64) (map[*lane.Entry]int64, error) {
-	places, now := make(map[*lane.Entry]int64, len(entries)), r.Now()
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := entries[i]
-		if e.Message.DueAt.Before(now) {
-			var err error
-			if end, err = r.filedBy(ctx, e, max(r.taken, e.Seq()+1), end); err != nil {
-				return nil, err
-			}
-		}
-		places[e] = end
-	}
-	return places, nil
+const (
+	// acceptedStretch is how much of the log is read at once for the times of acceptance.
+	acceptedStretch = 250
+	// acceptedMost bounds how many of them are remembered.
+	acceptedMost = 20_000
+)
+
+// acceptances remembers when messages of the log were accepted: what falls due late at one
+// moment, or near it, asks storage once. Safe for concurrent use.
+type acceptances struct {
+	mu   sync.Mutex
+	seqs []int64 // in order
+	at   map[int64]time.Time
 }
 
-// filedBy finds the first place from low up to end of what was filed after an entry's moment.
-// It is near the end mostly: so it looks from there backwards, in growing steps.
-func (r *run) filedBy(ctx context.Context, e *lane.Entry, low, end int64) (int64, error) {
-	for step, found := int64(1), false; low < end; step *= 2 {
-		at := max(low, end-step)
-		if found {
-			at = (low + end) / 2
+// narrow brings low and end together, as far as is known, about the first place of what was
+// accepted at a moment or later.
+func (a *acceptances) narrow(moment time.Time, low, end int64) (int64, int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, _ := slices.BinarySearch(a.seqs, low)
+	j, _ := slices.BinarySearch(a.seqs, end)
+	known := a.seqs[i:max(i, j)]
+	n, _ := slices.BinarySearchFunc(known, moment, func(seq int64, moment time.Time) int { return a.at[seq].Compare(moment) })
+	if n > 0 {
+		low = known[n-1] + 1
+	}
+	if n < len(known) {
+		end = known[n]
+	}
+	return low, end
+}
+
+// learn takes in a stretch of the log that begins at a number. A message that is gone was final
+// for long.
+func (a *acceptances) learn(seq int64, found []*lane.Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == nil || len(a.at) > acceptedMost {
+		a.at, a.seqs = map[int64]time.Time{}, nil
+	}
+	if len(found) == 0 {
+		a.at[seq], a.seqs = time.Time{}, append(a.seqs, seq)
+	}
+	for _, e := range found {
+		a.at[e.Seq()], a.seqs = e.Message.AcceptedAt, append(a.seqs, e.Seq())
+	}
+	slices.Sort(a.seqs)
+	a.seqs = slices.Compact(a.seqs)
+}
+
+// filedBy finds the first place from low up to end of what was filed at a moment or later. It
+// is near the end mostly: so it reads a stretch there first, and then halves the rest until a
+// stretch is left. Where retention has made gaps, a stretch comes short.
+func (r *run) filedBy(ctx context.Context, moment time.Time, low, end int64) (int64, error) {
+	near, gap := true, false
+	for {
+		if low, end = r.accepted.narrow(moment, low, end); low >= end {
+			return end, nil
 		}
-		before, err := r.filedBefore(ctx, at, e)
+		from, rows := low, end-low
+		switch {
+		case gap, rows > acceptedStretch && !near:
+			from, rows = (low+end)/2, 1
+		case rows > acceptedStretch:
+			from, rows = end-acceptedStretch, acceptedStretch
+		}
+		found, err := r.Store.ScanLog(ctx, r.lane, from, int(rows))
 		if err != nil {
 			return 0, err
 		}
-		if before {
-			low, found = at+1, true
-		} else {
-			end = at
-		}
+		r.accepted.learn(from, found)
+		near, gap = false, int64(len(found)) < rows
 	}
-	return end, nil
-}
-
-// filedBefore says whether the message of a number was accepted before an entry's moment.
-func (r *run) filedBefore(ctx context.Context, seq int64, e *lane.Entry) (bool, error) {
-	found, err := r.Store.ScanLog(ctx, r.lane, seq, 1)
-	if err != nil {
-		return false, err
-	}
-	// What is gone was final for long.
-	return len(found) == 0 || found[0].Message.AcceptedAt.Before(e.Message.DueAt), nil
 }
 
 // bound takes in, where it is not known how far the log was sent, how far that can be at most.
 // control was read under this fence.
 func (r *run) bound(control lane.Control) {
 	if r.taken == 0 {
-		r.taken = control.Head.Next
+		r.taken = max(control.Head.Next, r.sent)
 	}
 }
 
 // taking notes that a message is about to be sent.
 func (r *run) taking(e *lane.Entry) {
+	r.sent = max(r.sent, e.Behind())
 	if r.taken != 0 {
 		r.taken = max(r.taken, e.Behind())
 	}

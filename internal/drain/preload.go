@@ -6,55 +6,73 @@ import (
 	"weir/internal/lane"
 )
 
-// preload fetches the body of the message that is likely to be next while another is being
-// delivered: a large body is a blob of its own, and what was read far ahead has none.
+const (
+	// preloadMost and preloadBytes bound the bodies that are fetched ahead at a time. One may be
+	// larger.
+	preloadMost  = 4
+	preloadBytes = 4 << 20
+)
+
+// preload fetches the body of a message that is likely to be among the next while another is
+// being delivered: a large body is a blob of its own, and what was read far ahead has none.
 type preload struct {
-	entry *lane.Entry
-	done  chan struct{}
-	err   error
+	loaded lane.Entry // a copy of the entry, with its body
+	done   chan struct{}
+	err    error
 }
 
-// loadBody fills in an entry's body, or waits until the preload has.
+// loadBody fills in an entry's body, or waits until its preload has.
 func (r *run) loadBody(ctx context.Context, e *lane.Entry) error {
-	p := r.preload
-	if p == nil || p.entry != e {
+	p := r.preloads[e]
+	if p == nil {
 		return r.Store.LoadBody(ctx, e)
 	}
 	select {
 	case <-p.done:
-		r.preload = nil
-		if p.err != nil {
-			return p.err
-		}
-		return r.Store.LoadBody(ctx, e) // it is there
+		delete(r.preloads, e)
+		e.Message.Body = p.loaded.Message.Body
+		return p.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// preloadNext starts to fetch the body of what comes after c. One at a time.
+// preloadNext starts to fetch the bodies of what comes after c.
 func (r *run) preloadNext(ctx context.Context, c *candidate) {
-	if p := r.preload; p != nil {
-		select {
-		case <-p.done:
-		default:
-			return
+	wanted, bytes := map[*lane.Entry]*preload{}, 0
+	for _, e := range r.likelyNext(c) {
+		if bytes += e.Message.Size; len(wanted) > 0 && bytes > preloadBytes {
+			break
+		}
+		if wanted[e] = r.preloads[e]; wanted[e] == nil {
+			wanted[e] = r.startPreload(ctx, e)
 		}
 	}
-	next := r.likelyNext(c)
-	if next == nil || r.careful > 0 || !next.Remote() {
-		return
-	}
-	p := &preload{entry: next, done: make(chan struct{})}
-	r.preload = p
-	go func() {
-		defer close(p.done)
-		p.err = r.Store.LoadBody(ctx, next)
-	}()
+	r.preloads = wanted
 }
 
-// likelyNext guesses what is chosen next: the log's first of another key that is free.
-func (r *run) likelyNext(c *candidate) *lane.Entry {
+func (r *run) startPreload(ctx context.Context, e *lane.Entry) *preload {
+	p := &preload{loaded: *e, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = r.Store.LoadBody(ctx, &p.loaded)
+	}()
+	return p
+}
+
+// likelyNext guesses of what is chosen next which bodies have to be fetched: of the log's first
+// of another key that is free, and of what falls due first.
+func (r *run) likelyNext(c *candidate) (next []*lane.Entry) {
+	if r.careful > 0 {
+		return nil
+	}
+	if e := r.nextOfLog(c); e != nil && e.Remote() {
+		next = append(next, e)
+	}
+	return append(next, r.blocks.firstRemote(c.block, preloadMost-len(next))...)
+}
+
+func (r *run) nextOfLog(c *candidate) *lane.Entry {
 	for i, e := range r.window.entries {
 		key := e.KeyHash()
 		if key == c.entry.KeyHash() || r.blocks[key] != nil || r.keyPaused(key, r.Now()) || r.gate.avoid[key] || r.committer.isClosed(key) {

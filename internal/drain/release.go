@@ -1,176 +1,245 @@
 package drain
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"weir/internal/lane"
-	"weir/internal/storage"
-	"weir/internal/weir"
 )
 
-// What falls due is released: taken from the scheduled messages and put into its key's
-// line, behind all that was filed before that moment (see places). That is written before the message is
-// sent, so that whoever comes after a crash finds the same order; and it is written a
-// little ahead, so that at the moment itself nothing is left to do but to send.
+// A message that falls due is released: taken from the scheduled messages and put into its
+// key's line, behind all that was filed before that moment (see places.go). That is written
+// before the message is sent, so that whoever comes after a crash finds the same order; and it
+// is written ahead by as long as storage takes (lead.go), so that at the moment itself nothing
+// is left to do but to send.
+//
+// Releases go on beside the sending. Goroutines read the messages, the run decides their
+// places between two requests or during one, and the committer writes them, in the order of
+// all its changes. From the decision until the answer the key is shut: nothing of it is sent,
+// put aside or decided, so a release that is refused can be taken back.
 
 const (
-	// releaseLead is how long before its time a message is released: time for a read and a
-	// transaction. What is filed in between comes behind it, and to cancel it takes a wish.
-	releaseLead = 50 * time.Millisecond
-	// soon is so near that nothing which takes storage's time is begun before.
-	soon = releaseLead / 2
 	// releaseMax is how many are released at once: each takes four operations of a
 	// transaction.
-	releaseMax = 20
-	// ripeBody is the size up to which bodies of what is released are fetched ahead.
-	ripeBody = 256 << 10
+	releaseMax = 24
+	// maxReading and maxWriting bound how many reads and transactions are under way at a time.
+	// One read that is not full goes alone: meanwhile others fall due, and share the next.
+	maxReading, maxWriting = 3, 2
+	// maxRipe bounds how many were read and are not decided.
+	maxRipe = 4 * releaseMax
 )
 
-// releaseDue releases whatever falls due within the lead.
-func (r *run) releaseDue(ctx context.Context) error {
-	for {
-		if !r.ripens() {
-			return nil
-		}
-		if !r.agenda.known {
-			dues, more, err := r.Store.Dues(ctx, r.lane, agendaMax)
-			if err != nil {
-				return err
-			}
-			r.agenda.learn(dues, more)
-			continue
-		}
-		if err := r.release(ctx, r.agenda.until(r.Now().Add(releaseLead), releaseMax)); err != nil {
-			return err
+// releases are the scheduled messages on their way into their keys' lines.
+type releases struct {
+	reading []chan ripened // in order of their moments
+	ripe    []ripe         // read, and not decided
+	writing []*writing
+	shut    map[string]bool // hashes of the keys of what is being written
+	awaits  map[string]bool // and of those whose first held message waits for a release
+	known   int   // raised by each answer that may let a message go which waits for a release
+	err     error // of a read; the run ends with it
+}
+
+// writing is a release that the committer has.
+type writing struct {
+	entries []ripe
+	began   time.Time
+	undo    func()
+	answer  chan written
+}
+
+// written is what came of it.
+type written struct {
+	at  time.Time
+	err error
+}
+
+// advance takes releases a step further, without waiting for anything. It returns the error of
+// the first read that failed, from then on.
+func (r *run) advance(ctx context.Context) error {
+	r.takeAgenda()
+	r.takeRipened()
+	r.takeWritten()
+	if r.releases.err == nil {
+		r.decideReleases()
+		r.readRipe(ctx)
+	}
+	return r.releases.err
+}
+
+// shut reports whether nothing of a key may be decided, because a release of it is being written,
+// or may go in front.
+func (r *run) shut(keyHash string) bool {
+	return r.releases.shut[keyHash] || r.releases.awaits[keyHash]
+}
+
+// await notes that a key's first held message waits for a release. It is looked at again after
+// the next answer.
+func (rs *releases) await(keyHash string) {
+	if rs.awaits == nil {
+		rs.awaits = map[string]bool{}
+	}
+	rs.awaits[keyHash] = true
+}
+
+// learn notes an answer that may let a message go which waits for a release.
+func (rs *releases) learn() {
+	rs.known++
+	clear(rs.awaits)
+	rs.shut = map[string]bool{}
+	for _, w := range rs.writing {
+		for _, p := range w.entries {
+			rs.shut[p.entry.KeyHash()] = true
 		}
 	}
 }
 
-// ripens says whether something is to be released now: what was read of the log last may
-// have told of it.
-func (r *run) ripens() bool {
-	next := r.scheduled()
-	return !next.IsZero() && !r.Now().Before(r.releaseAt(next))
+// awaitsRelease reports whether a message must wait because one that fell due before it was filed,
+// or before it fell due itself, has no place yet: they may be of one key.
+func (r *run) awaitsRelease(e *lane.Entry) bool {
+	if r.sealed {
+		return false
+	}
+	due, any := r.agenda.undecided()
+	if !any {
+		return false
+	}
+	if !r.agenda.known {
+		return r.ripens() // what it is has to be read first
+	}
+	if at := e.Message.DueAt; !at.IsZero() {
+		return due.Before(at)
+	}
+	return !due.After(e.Message.AcceptedAt)
 }
 
-// releaseAt is when to begin to release what falls due next. A message that was released
-// already and falls due meanwhile goes first, where the lead leaves time for both: while a
-// release is under way nothing is sent.
-func (r *run) releaseAt(next time.Time) time.Time {
-	at := next.Add(-releaseLead)
-	until := at.Add(soon)
-	for _, b := range r.blocks {
-		if b.Next.After(at) && b.Next.Before(until) && r.reached(b) && !r.keyPaused(b.KeyHash, until) {
-			return until
+// takeRipened takes in what was read, in the order in which it was asked for.
+func (r *run) takeRipened() {
+	rs := &r.releases
+	for len(rs.reading) > 0 {
+		select {
+		case p := <-rs.reading[0]:
+			rs.reading = rs.reading[1:]
+			if rs.err = cmp.Or(rs.err, p.err); p.err != nil {
+				continue
+			}
+			r.lead.measured(r.Now(), p.took, 0)
+			r.bound(p.control)
+			r.notice(p.control, p.asked)
+			r.agenda.drop(p.gone...)
+			rs.ripe = append(rs.ripe, p.entries...)
+			rs.learn()
+		default:
+			return
 		}
 	}
-	return at
 }
 
-// release releases messages in a transaction of their own: it is refused when one of them
-// was cancelled or moved, and then made again without it.
-func (r *run) release(ctx context.Context, dues []lane.Due) error {
-	asked := r.Now()
-	control, entries, err := r.ripe(ctx, dues)
-	if err != nil {
-		return err
-	}
-	r.notice(control, asked)
-	r.bound(control)
-	places, err := r.places(ctx, entries, control.Head.Next)
-	if err != nil {
-		return err
-	}
-	for len(entries) > 0 {
-		ch, undo := r.releasing(entries, places, control.Head.Next)
-		err := r.committer.try(ctx, ch)
-		if err == nil {
-			break
+// takeWritten takes in what became of releases. One is refused as a whole when a message was
+// cancelled or moved, and is made again without it.
+func (r *run) takeWritten() {
+	rs, answered := &r.releases, false
+	rs.writing = slices.DeleteFunc(rs.writing, func(w *writing) bool {
+		select {
+		case a := <-w.answer:
+			answered = true
+			r.lead.measured(r.Now(), 0, a.at.Sub(w.began))
+			if gone, refused := lane.NotDue(a.err); refused {
+				w.undo()
+				r.agenda.drop(gone)
+				again := slices.DeleteFunc(w.entries, func(p ripe) bool { return p.due == gone })
+				r.agenda.mark(begun, duesOf(again)...)
+				rs.ripe = append(again, rs.ripe...)
+			} else {
+				r.agenda.drop(duesOf(w.entries)...)
+			}
+			return true
+		default:
+			return false
 		}
-		undo()
-		gone, ok := lane.NotDue(err)
-		if !ok {
-			return err
-		}
-		entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.Seq() == gone.Seq })
+	})
+	if answered {
+		rs.learn()
 	}
-	r.agenda.drop(dues...)
-	return nil
 }
 
-// ripe reads the lane's control rows and the messages, as far as they are scheduled for
-// these moments still.
-func (r *run) ripe(ctx context.Context, dues []lane.Due) (control lane.Control, entries []*lane.Entry, err error) {
-	found := make([]*lane.Entry, len(dues))
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { control, err = r.Store.Control(ctx, r.lane); return err })
-	for i, d := range dues {
-		group.Go(func() error {
-			e, err := r.Store.ReadMessage(ctx, r.lane, d.Seq)
-			if storage.Is(err, storage.NotFound) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if e.Stage == weir.Scheduled && e.Due() == d {
-				found[i] = e
-			}
-			return r.ripen(ctx, e)
+// finishReleases waits until nothing is being written.
+func (r *run) finishReleases(ctx context.Context) error {
+	err := r.committer.waitBelow(ctx, 1)
+	r.takeWritten()
+	return err
+}
+
+// decideReleases gives places to what is ripe, and hands that to the committer.
+func (r *run) decideReleases() {
+	for len(r.releases.writing) < maxWriting && !r.sealed {
+		batch := r.pickRipe()
+		if len(batch) == 0 {
+			return
+		}
+		ch, undo := r.releasing(batch)
+		r.agenda.mark(decided, duesOf(batch)...)
+		w := &writing{entries: batch, began: r.Now(), undo: undo, answer: make(chan written, 1)}
+		r.releases.writing = append(r.releases.writing, w)
+		for _, p := range batch {
+			r.releases.shut[p.entry.KeyHash()] = true
+		}
+		r.committer.release(ch, func(err error) {
+			w.answer <- written{r.Now(), err}
+			r.stir()
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return control, nil, err
-	}
-	for _, e := range found {
-		if e != nil {
-			entries = append(entries, e)
-		}
-	}
-	return control, entries, nil
 }
 
-// ripen fetches a body of moderate size. One that cannot be had now is asked for again when
-// its message is sent.
-func (r *run) ripen(ctx context.Context, e *lane.Entry) error {
-	if e.Message.Size > ripeBody {
+// pickRipe takes out what may be decided: not of a key of which something is being written or
+// sent, nor in front of others of its key.
+func (r *run) pickRipe() (batch []ripe) {
+	if len(r.releases.ripe) == 0 {
 		return nil
 	}
-	err := r.Store.LoadBody(ctx, e)
-	if storage.Is(err, storage.NotFound) {
-		return nil
-	}
-	return err
+	shut := maps.Clone(r.releases.shut)
+	shut[r.sending] = true
+	r.releases.ripe = slices.DeleteFunc(r.releases.ripe, func(p ripe) bool {
+		key := p.entry.KeyHash()
+		if shut[key] || len(batch) == releaseMax {
+			shut[key] = true
+			return false
+		}
+		batch = append(batch, p)
+		return true
+	})
+	return batch
 }
 
 // releasing makes the change, and in memory what it does to the blocks; undo takes the
 // latter back.
-func (r *run) releasing(entries []*lane.Entry, places map[*lane.Entry]int64, end int64) (ch *lane.Change, undo func()) {
+func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*lane.Block{}
-	for _, e := range entries {
-		id, next := e.Block(), places[e]
+	room := r.bodyRoom()
+	for _, p := range batch {
+		e, next := p.entry, max(p.place, r.taken)
+		id := e.Block()
 		b := r.blocks[id]
 		if _, saved := before[id]; !saved {
 			before[id] = b
 		}
+		ch.Release(e, next, &r.placed)
 		if b == nil {
-			b = &lane.Block{ID: id, KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: e}
+			b = &lane.Block{ID: id, KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e)}
 		} else {
 			changed := *b
 			b = &changed
-			if next < end {
-				b.First, b.From = nil, 0 // it may go before what was put there from the log
+			if goesFirst(b, e, next) {
+				b.First, b.From = nil, 0
 			}
 		}
 		b.Mixed = true
 		b.Held++
 		r.blocks[id] = b
-		ch.Release(e, next, &r.placed)
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
 			b.Ahead, b.Shelved, b.Next = next, false, r.placed
@@ -189,34 +258,125 @@ func (r *run) releasing(entries []*lane.Entry, places map[*lane.Entry]int64, end
 	}
 }
 
-// ripenHeld fetches, while there is time, what the next block's retry needs. One at a time,
-// the earliest first; what supersedes is chosen by its whole line, when its time has come.
-func (r *run) ripenHeld(ctx context.Context) error {
-	now := r.Now()
-	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool {
-		return b.First == nil && b.Next.After(now) && !r.keyPaused(b.KeyHash, b.Next)
-	})
-	if b == nil || r.kept() >= keptMost {
-		return nil
+// goesFirst reports whether a message that is released may stand in front of a block's line.
+func goesFirst(b *lane.Block, e *lane.Entry, next int64) bool {
+	if b.First != nil {
+		return e.Line().Place < b.First.Line().Place
 	}
-	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
-	if err != nil {
-		return err
-	}
-	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
-	if err != nil {
-		return err
-	}
-	b.First = e
-	return r.ripen(ctx, e)
+	return next < b.From
 }
 
-// reached says whether all that goes before a block's first message has gone: the log was
+// ripens reports whether something is to be released now: what was read of the log last may
+// have told of it.
+func (r *run) ripens() bool {
+	at := r.nextRelease()
+	return !at.IsZero() && !at.After(r.Now())
+}
+
+// nextRelease is when the next release is to begin; zero = none is known of.
+func (r *run) nextRelease() time.Time {
+	if r.sealed {
+		return time.Time{}
+	}
+	if !r.agenda.known {
+		if r.agenda.next.IsZero() {
+			return time.Time{}
+		}
+		return r.agenda.next.Add(-r.lead.length())
+	}
+	var at time.Time
+	r.eachTurn(func(due, begin time.Time) {
+		if at.IsZero() || begin.Before(at) {
+			at = begin
+		}
+	})
+	return at
+}
+
+// eachTurn goes through the turns in which what is scheduled will be released, releaseMax at a
+// time: f gets the moment of the first of a turn and when its release is to begin. Of many that
+// are due at one moment the last ones wait for the turns of the first.
+func (r *run) eachTurn(f func(due, begin time.Time)) {
+	lead := r.lead.length()
+	wait := r.agenda.untouched()
+	for i := 0; i < len(wait); i += releaseMax {
+		turns := time.Duration(i/releaseMax) * lead / (maxReading + 1)
+		f(wait[i].At, wait[i].At.Add(-min(lead+turns, leadMax)))
+	}
+}
+
+// readRipe begins to read what is to be released next.
+func (r *run) readRipe(ctx context.Context) {
+	for r.ripens() {
+		if !r.agenda.known {
+			r.readAgenda(ctx)
+			return
+		}
+		dues := r.turn()
+		if n := len(r.releases.reading); n > 0 && (n >= maxReading || len(dues) < releaseMax) || len(r.releases.ripe) >= maxRipe {
+			break
+		}
+		r.agenda.mark(begun, dues...)
+		r.ripen(ctx, dues)
+	}
+	if a := &r.agenda; a.more && len(a.untouched()) < agendaMax/4 && a.next.Before(r.Now().Add(leadMax)) {
+		r.readAgenda(ctx)
+	}
+}
+
+// turn returns what is to be released now, and a little of what follows: one transaction for
+// both.
+func (r *run) turn() (dues []lane.Due) {
+	now := r.Now()
+	by := now.Add(min(r.lead.length()*3/2, leadMax))
+	r.eachTurn(func(due, begin time.Time) {
+		if !begin.After(now) && due.After(by) {
+			by = due
+		}
+	})
+	for _, d := range r.agenda.untouched() {
+		if len(dues) == releaseMax || d.At.After(by) {
+			break
+		}
+		if r.agenda.progress[d] == untouched {
+			dues = append(dues, d)
+		}
+	}
+	return dues
+}
+
+// readAgenda begins to read what is scheduled, unless that is under way.
+func (r *run) readAgenda(ctx context.Context) {
+	if r.agenda.reading != nil {
+		return
+	}
+	answer := make(chan agendaPage, 1)
+	r.agenda.begin(answer)
+	go func() {
+		dues, more, err := r.Store.Dues(ctx, r.lane, agendaMax)
+		answer <- agendaPage{dues, more, err}
+		r.stir()
+	}()
+}
+
+// takeAgenda takes in what was read of what is scheduled.
+func (r *run) takeAgenda() {
+	select {
+	case p := <-r.agenda.reading: // never, if nothing is read
+		if r.releases.err = cmp.Or(r.releases.err, p.err); p.err == nil {
+			r.agenda.learn(p)
+			r.releases.learn()
+		}
+	default:
+	}
+}
+
+// reached reports whether all that goes before a block's first message has gone: the log was
 // read up to its place, and nothing of its key from before is left of it.
 func (r *run) reached(b *lane.Block) bool { return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }
 
-// scheduled is the moment before which nothing is to be released; zero = nothing is. In a
-// sealed lane nothing falls due: it is released in the epoch that follows, or after Unseal,
+// scheduled is the moment before which nothing falls due; zero = nothing does. In a
+// sealed lane nothing does: it is released in the epoch that follows, or after Unseal,
 // which touches head.
 func (r *run) scheduled() time.Time {
 	if r.sealed {
@@ -233,28 +393,42 @@ func (r *run) nextDue() time.Time {
 			held = next
 		}
 	}
-	scheduled := r.scheduled()
-	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
-		return scheduled
-	}
-	return held
+	return sooner(held, r.scheduled())
 }
 
 // nextStir is the next moment at which the clock alone gives this holder something to do: a
-// block that waits for the log needs no waking.
+// block that waits for the log, or for what is being written, needs no waking.
 func (r *run) nextStir() time.Time {
 	var held time.Time
 	for _, b := range r.blocks {
-		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) {
+		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) && !r.shut(b.KeyHash) {
 			held = next
 		}
 	}
-	scheduled := r.scheduled()
-	if !scheduled.IsZero() {
-		scheduled = r.releaseAt(scheduled)
+	return sooner(held, r.nextRead())
+}
+
+// nextRead is when the clock alone lets the next release begin; zero = it does not.
+func (r *run) nextRead() time.Time {
+	busy := len(r.releases.reading) > 0 || len(r.releases.ripe) >= maxRipe
+	if busy || !r.agenda.known && r.agenda.reading != nil {
+		return time.Time{}
 	}
-	if held.IsZero() || (!scheduled.IsZero() && scheduled.Before(held)) {
-		return scheduled
+	return r.nextRelease()
+}
+
+// sooner is the earlier of two moments, of which zero stands for never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
 	}
-	return held
+	return a
+}
+
+func duesOf(entries []ripe) []lane.Due {
+	dues := make([]lane.Due, len(entries))
+	for i, p := range entries {
+		dues[i] = p.due
+	}
+	return dues
 }

@@ -37,10 +37,14 @@ type run struct {
 	window      window
 	blocks      blocks
 	latest      map[string]lane.Latest // by LatestKey, as far as known
-	preload     *preload
+	preloads    map[*lane.Entry]*preload
 	gate        *gate
 	logNext     bool // whose turn it is: the log's or the held ones'
 	agenda      agenda
+	releases    releases
+	accepted    acceptances
+	news        chan struct{} // something that goes on beside the run has come to its end
+	sending     string        // the hash of the key of which a request is under way
 	looking     looking
 	pauses      pauses
 	watched     *watched // keys; shared with the tender
@@ -51,6 +55,7 @@ type run struct {
 
 	placed time.Time // see lane.Tail
 	taken  int64     // see lane.Tail
+	sent   int64     // nothing from this place in the log on was sent by this run
 
 	touched     int64 // head.touched as last seen
 	touchedSeen int64 // up to which wishes were granted
@@ -69,7 +74,7 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error 
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.d
-	r := &run{Drainer: d, lane: t.number, wake: t.wake, gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
+	r := &run{Drainer: d, lane: t.number, wake: t.wake, news: make(chan struct{}, 1), gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
 	writer, err := r.take(ctx, seen.Tail)
 	if err != nil {
 		return err
@@ -168,6 +173,11 @@ func (r *run) drain(ctx context.Context) error {
 		if err := r.serve(ctx); err != nil {
 			return err
 		}
+		if !r.agenda.known && r.ripens() {
+			// What falls due may go in front of anything, and has to be read first.
+			r.pass(ctx, lookEvery)
+			continue
+		}
 		now := r.Now()
 		if wait := r.opensAt(now).Sub(now); wait > 0 {
 			if wait > lingerMax {
@@ -184,7 +194,7 @@ func (r *run) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c != nil && (r.ripens() || !r.pace.take(r.Now())) {
+		if c != nil && !r.pace.take(r.Now()) {
 			continue
 		}
 		if c != nil {
@@ -207,33 +217,83 @@ func (r *run) drain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// awaitCommit waits until fewer than n changes are uncommitted, or something falls due.
+// awaitCommit waits until fewer than n changes are uncommitted, something falls due, or there is
+// news.
 func (r *run) awaitCommit(ctx context.Context, n int) error {
-	limited := ctx
-	if stir := r.nextStir(); stir.After(r.Now()) {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, stir.Sub(r.Now()))
-		defer cancel()
+	progress, err := r.committer.flushDown(n)
+	if progress == nil {
+		return err
 	}
-	err := r.committer.waitBelow(limited, n)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil
+	moment, stop := r.moment()
+	defer stop()
+	select {
+	case <-progress:
+	case <-r.news:
+	case <-moment:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return err
+	return nil
+}
+
+// awaitPage waits for a read of the log that is under way, until something falls due, or there
+// is news; false when there is no such read.
+func (r *run) awaitPage(ctx context.Context) (bool, error) {
+	if r.window.reading == nil {
+		return false, nil
+	}
+	moment, stop := r.moment()
+	defer stop()
+	select {
+	case p := <-r.window.reading:
+		return true, r.window.absorb(p)
+	case <-r.news:
+	case <-moment:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	return true, r.advance(ctx)
+}
+
+// moment returns a channel that hears of the next moment at which the clock alone gives this
+// holder something to do, if that is still to come.
+func (r *run) moment() (moment <-chan time.Time, stop func()) {
+	return r.timer(r.nextStir())
+}
+
+// timer returns a channel that hears of a moment, if that is still to come.
+func (r *run) timer(at time.Time) (moment <-chan time.Time, stop func()) {
+	if wait := at.Sub(r.Now()); !at.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		return timer.C, func() { timer.Stop() }
+	}
+	return nil, func() {}
+}
+
+// stir wakes the run, if it waits. Safe for concurrent use.
+func (r *run) stir() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
 }
 
 // serve does what does not wait for the CMS: wishes, and what falls due.
 func (r *run) serve(ctx context.Context) error {
-	r.lookAround(ctx)
+	r.lookAround(ctx, lookEvery)
 	if err := r.grantWishes(ctx); err != nil {
 		return err
 	}
-	return r.releaseDue(ctx)
+	return r.advance(ctx)
 }
 
-// pass lets time pass in which nothing may be sent.
+// pass lets time pass in which nothing may be sent, until a release is to begin or there is
+// news.
 func (r *run) pass(ctx context.Context, wait time.Duration) {
 	r.committer.flush()
+	if at := r.nextRead(); !at.IsZero() {
+		wait = min(wait, at.Sub(r.Now()))
+	}
 	r.sleepOrDone(ctx, wait, nil)
 }
 
@@ -254,6 +314,16 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		if err := r.ripenHeld(ctx); err != nil {
 			return false, err
 		}
+		if found := r.lookAround(ctx, lingerLook); found {
+			return true, nil
+		}
+		known := r.releases.known
+		if err := r.advance(ctx); err != nil {
+			return false, err
+		}
+		if r.releases.known != known {
+			return true, nil // it may be what a message waits for
+		}
 		step := lingerLook
 		if due := r.nextStir(); !due.IsZero() {
 			step = min(step, due.Sub(r.Now()))
@@ -267,17 +337,6 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 		}
 		if due := r.nextStir(); !due.IsZero() && !due.After(r.Now()) {
 			return true, nil
-		} else if !due.IsZero() && due.Sub(r.Now()) < soon {
-			continue
-		}
-		asked := r.Now()
-		control, err := r.Store.Control(ctx, r.lane)
-		if err != nil {
-			return false, err
-		}
-		r.notice(control, asked)
-		if control.Head.Next > r.window.nextRead || r.touched != r.touchedSeen {
-			return true, nil
 		}
 	}
 	return false, nil
@@ -289,7 +348,7 @@ func (r *run) dueSoon() bool {
 	return !due.IsZero() && due.Sub(r.Now()) <= lane.DueLead
 }
 
-// sleepOrWake waits for d, the end of ctx or of the drainer, or a wake, when it says true.
+// sleepOrWake waits for d, news, the end of ctx or of the drainer, or a wake, when it says true.
 // A wake that is there already is used up.
 func (r *run) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	select {
@@ -306,6 +365,7 @@ func (r *run) sleepOrDone(ctx context.Context, d time.Duration, wake <-chan stru
 	select {
 	case <-wake:
 		return true
+	case <-r.news:
 	case <-timer.C:
 	case <-r.open.Done():
 	case <-ctx.Done():

@@ -27,21 +27,24 @@ type looking struct {
 	last   time.Time         // when control was last seen
 }
 
-// lookAround takes in a control read that has ended and begins the next when it is time. A
-// read that fails is nobody's loss: the next comes in a second, and commits see by
-// themselves whether the lane is still ours.
-func (r *run) lookAround(ctx context.Context) {
+// lookAround takes in a control read that has ended, and reports whether that has found
+// something to do; and it begins the next when the last is so old. A read that fails costs
+// nothing: the next comes in a second, and commits see by themselves whether the lane is still
+// ours.
+func (r *run) lookAround(ctx context.Context, every time.Duration) (found bool) {
 	l := &r.looking
-	if l.answer != nil {
-		select {
-		case c, ok := <-l.answer:
-			r.looked(c, ok)
-		default:
+	if l.answer == nil {
+		if r.Now().Sub(l.last) >= every {
+			r.startLook(ctx)
 		}
-		return
+		return false
 	}
-	if r.Now().Sub(l.last) >= lookEvery {
-		r.startLook(ctx)
+	select {
+	case c, ok := <-l.answer:
+		r.looked(c, ok)
+		return ok && c.Head.Next > r.window.nextRead || r.touched != r.touchedSeen
+	default:
+		return false
 	}
 }
 
@@ -50,6 +53,7 @@ func (r *run) startLook(ctx context.Context) {
 	answer := make(chan lane.Control, 1)
 	r.looking = looking{answer: answer, asked: now, last: now}
 	go func() {
+		defer r.stir()
 		defer close(answer)
 		if c, err := r.Store.Control(ctx, r.lane); err == nil {
 			answer <- c
@@ -105,7 +109,7 @@ func (r *run) grantWishes(ctx context.Context) error {
 	for r.touchedSeen != r.touched {
 		target := r.touched
 		// What is decided must be in storage, so that a message's row tells the truth.
-		if err := r.committer.waitBelow(ctx, 1); err != nil {
+		if err := r.finishReleases(ctx); err != nil {
 			return err
 		}
 		wishes, err := r.Store.Wishes(ctx, r.lane, wishPage)

@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +105,11 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Stage": string(weir.Queued), "Held": true, "Place": e.placed}})
+}
+
+// Releases reports whether the change takes a message out of the scheduled ones of a moment.
+func (c *Change) Releases(d Due) bool {
+	return slices.ContainsFunc(c.ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key == dueKey(d) })
 }
 
 // NotDue says of the refusal of a commit that one of the messages it was to release is not

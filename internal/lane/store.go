@@ -88,6 +88,12 @@ func (e *Entry) Remote() bool {
 	return e.Message.Body == nil && (e.thin || e.row.string(e.bodyIn().blob) != "")
 }
 
+// DropBody lets go of the body; LoadBody reads it again.
+func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, values{}, true }
+
+// HasBody reports whether the body, packed or not, is in memory.
+func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.Remote() }
+
 // LoadBody fills in the body. For a large one that means reading a blob, for an entry of
 // ScanLog its row.
 func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
