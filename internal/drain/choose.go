@@ -96,6 +96,11 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 			if err != nil {
 				return nil, err
 			}
+			if best != nil && r.awaitsRelease(best) {
+				passed[key] = true
+				i++
+				continue
+			}
 			if best != nil {
 				return &candidate{entry: best}, nil
 			}
@@ -196,13 +201,16 @@ func (r *run) unhold(b *lane.Block, ch *lane.Change, gone ...lane.Held) {
 	for _, h := range gone {
 		ch.Unhold(b.ID, h.Place)
 	}
-	b.First, b.From = nil, 0
+	b.Advance(gone)
 	if b.Held -= int64(len(gone)); b.Held <= 0 {
 		delete(r.blocks, b.ID)
 		ch.Unblock(b.ID)
 		return
 	}
 	b.Next = r.Now()
+	if b.First != nil {
+		b.Next = later(b.Next, b.First.Message.DueAt)
+	}
 	ch.Block(*b)
 }
 

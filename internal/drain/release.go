@@ -23,8 +23,8 @@ import (
 
 const (
 	// releaseMax is how many are released at once: each takes four operations of a
-	// transaction.
-	releaseMax = 24
+	// transaction, and some are left for what was delivered meanwhile.
+	releaseMax = 20
 	// maxReading and maxWriting bound how many reads and transactions are under way at a time.
 	// One read that is not full goes alone: meanwhile others fall due, and share the next.
 	maxReading, maxWriting = 3, 2
@@ -39,8 +39,8 @@ type releases struct {
 	writing []*writing
 	shut    map[string]bool // hashes of the keys of what is being written
 	awaits  map[string]bool // and of those whose first held message waits for a release
-	known   int   // raised by each answer that may let a message go which waits for a release
-	err     error // of a read; the run ends with it
+	known   int             // raised by each answer that may let a message go which waits for a release
+	err     error           // of a read; the run ends with it
 }
 
 // writing is a release that the committer has.
@@ -228,17 +228,7 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 			before[id] = b
 		}
 		ch.Release(e, next, &r.placed)
-		if b == nil {
-			b = &lane.Block{ID: id, KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e)}
-		} else {
-			changed := *b
-			b = &changed
-			if goesFirst(b, e, next) {
-				b.First, b.From = nil, 0
-			}
-		}
-		b.Mixed = true
-		b.Held++
+		b = r.joined(b, e, next, &room)
 		r.blocks[id] = b
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
@@ -256,6 +246,25 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 			}
 		}
 	}
+}
+
+// joined returns what becomes of a block, which may be nil, when a released message joins its line.
+func (r *run) joined(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
+	if b == nil {
+		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e), Mixed: true, Held: 1}
+	}
+	joined := *b
+	switch {
+	case goesFirst(b, e, next):
+		joined.First, joined.Rest, joined.From = nil, nil, 0
+	case b.Whole() && b.Last().Line().Place < e.Line().Place:
+		if kept := room.keep(e); kept != nil {
+			joined.Follow(kept)
+		}
+	}
+	joined.Mixed = true
+	joined.Held++
+	return &joined
 }
 
 // goesFirst reports whether a message that is released may stand in front of a block's line.
@@ -282,7 +291,7 @@ func (r *run) nextRelease() time.Time {
 		if r.agenda.next.IsZero() {
 			return time.Time{}
 		}
-		return r.agenda.next.Add(-r.lead.length())
+		return r.agenda.next.Add(-leadMax - r.lead.length()) // how many are due then is to be known in time
 	}
 	var at time.Time
 	r.eachTurn(func(due, begin time.Time) {

@@ -59,28 +59,17 @@ func (r *run) ripen(ctx context.Context, dues []lane.Due) {
 // readDue reads the lane's control rows and the messages, as far as they are scheduled for
 // these moments still.
 func (r *run) readDue(ctx context.Context, dues []lane.Due, room *bodyRoom, p *ripened) error {
-	found := make([]*lane.Entry, len(dues))
+	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { p.control, err = r.Store.Control(reading, r.lane); return err })
-	for i, d := range dues {
-		group.Go(func() error {
-			e, err := r.Store.ReadMessage(reading, r.lane, d.Seq)
-			if storage.Is(err, storage.NotFound) {
-				return nil
-			}
-			if err == nil && e.Stage == weir.Scheduled && e.Due() == d {
-				found[i] = e
-			}
-			return err
-		})
-	}
+	group.Go(func() (err error) { found, err = r.Store.ReadDue(reading, r.lane, dues); return err })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	group, reading = errgroup.WithContext(ctx)
-	for i, d := range dues {
-		e := found[i]
-		if e == nil {
+	for _, d := range dues {
+		e := found[d.Seq]
+		if e == nil || e.Stage != weir.Scheduled || e.Due() != d {
 			p.gone = append(p.gone, d)
 			continue
 		}
@@ -130,15 +119,22 @@ type bodyRoom struct{ entries, bytes int }
 func (r *run) bodyRoom() bodyRoom {
 	room := bodyRoom{keptEntries, keptBytes}
 	for _, b := range r.blocks {
-		if b.First == nil {
-			continue
+		if b.First != nil {
+			room.count(b.First)
 		}
-		room.entries--
-		if b.First.HasBody() {
-			room.bytes -= b.First.Message.Size
+		for _, e := range b.Rest {
+			room.count(e)
 		}
 	}
 	return room
+}
+
+// count takes up the room of a message that is kept already.
+func (room *bodyRoom) count(e *lane.Entry) {
+	room.entries--
+	if e.HasBody() {
+		room.bytes -= e.Message.Size
+	}
 }
 
 // take takes up room for a body, where there is any.

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -88,6 +91,40 @@ func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more
 		dues = append(dues, d)
 	}
 	return dues, page.More || len(dues) == limit, nil
+}
+
+// ReadDue reads the messages of these moments by their numbers, whatever has become of them.
+// Those that stand near each other take one query: they were filed together.
+func (s *Store) ReadDue(ctx context.Context, lane int, dues []Due) (map[int64]*Entry, error) {
+	seqs := make([]int64, len(dues))
+	for i, d := range dues {
+		seqs[i] = d.Seq
+	}
+	slices.Sort(seqs)
+	var mu sync.Mutex
+	found := make(map[int64]*Entry, len(dues))
+	group, ctx := errgroup.WithContext(ctx)
+	for len(seqs) > 0 {
+		n := 1
+		for n < len(seqs) && seqs[n]-seqs[n-1] <= bodyGap {
+			n++
+		}
+		near := seqs[:n]
+		seqs = seqs[n:]
+		group.Go(func() error {
+			rows, _, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(near[0]), To: messageKey(near[len(near)-1] + 1)}, len(near)*bodyGap)
+			mu.Lock()
+			defer mu.Unlock()
+			for i := 0; i < len(rows) && err == nil; i++ {
+				var e *Entry
+				if e, err = s.entryFrom(lane, rows[i]); err == nil {
+					found[e.Seq()] = e
+				}
+			}
+			return err
+		})
+	}
+	return found, group.Wait()
 }
 
 // Release takes a message that falls due out of the scheduled ones and puts it among the

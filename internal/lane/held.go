@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,33 @@ type Block struct {
 	Shelved bool      // where Ahead is set: it is the number of the message itself, which was put aside from the log
 	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
 	First   *Entry    // in memory only: the first of them, where the holder has it in memory
+	Rest    []*Entry  // in memory only: those behind First that were released, where these are all the others
 }
+
+// Whole reports whether the holder has the whole line in memory.
+func (b *Block) Whole() bool { return b.First != nil && b.Held == int64(1+len(b.Rest)) }
+
+// Last is the last message of a line that is in memory as a whole.
+func (b *Block) Last() *Entry {
+	if n := len(b.Rest); n > 0 {
+		return b.Rest[n-1]
+	}
+	return b.First
+}
+
+// Advance takes in that messages leave the line: where it is known who comes next, that is the
+// first, and else nobody is. Held still counts those that leave.
+func (b *Block) Advance(gone []Held) {
+	if len(b.Rest) > 0 && b.Whole() && len(gone) == 1 && gone[0].Place == b.First.place() {
+		b.First, b.Rest = b.Rest[0], b.Rest[1:]
+		b.From = b.First.After()
+		return
+	}
+	b.First, b.Rest, b.From = nil, nil, 0
+}
+
+// Follow takes in that a released message goes behind the line, which is in memory as a whole.
+func (b *Block) Follow(e *Entry) { b.Rest = append(slices.Clip(b.Rest), e) }
 
 // Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
 // what was released goes before the message that Ahead names, and that one, where it was put

@@ -1,0 +1,290 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// livelyTable takes as long for each request as an account does: the median, log-normal; one in
+// five hundred is refused as busy, which a read tries again after a while.
+type livelyTable struct {
+	storage.Table
+	median time.Duration
+	mu     *sync.Mutex
+	rand   *rand.Rand
+}
+
+func lively(median time.Duration) func(*drain.Config) {
+	return func(c *drain.Config) {
+		store := *c.Store
+		store.Table = livelyTable{store.Table, median, &sync.Mutex{}, rand.New(rand.NewPCG(1, 2))}
+		c.Store = &store
+	}
+}
+
+// takes lets the time of one request pass, and reports whether storage refuses it.
+func (s livelyTable) takes() (busy bool) {
+	s.mu.Lock()
+	d, busy := time.Duration(float64(s.median)*math.Exp(0.45*s.rand.NormFloat64())), s.rand.Float64() < 0.002
+	s.mu.Unlock()
+	time.Sleep(d)
+	return busy
+}
+
+func (s livelyTable) reads() {
+	for s.takes() {
+		time.Sleep(200 * time.Millisecond) // as the SDK does
+	}
+}
+
+func (s livelyTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
+	s.reads()
+	return s.Table.Get(ctx, partition, key)
+}
+
+func (s livelyTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	s.reads()
+	return s.Table.Range(ctx, q)
+}
+
+func (s livelyTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	if s.takes() {
+		return nil, &storage.Error{Op: "transact", Kind: storage.Throttled, Index: -1}
+	}
+	return s.Table.Transact(ctx, partition, ops)
+}
+
+// crowd files n messages, one for each key, in few transactions.
+func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			m := weir.Message{Contract: "article", Key: fmt.Sprint("k", i), ContentType: "application/xml", Body: fmt.Append(nil, "due ", i)}
+			change(i, &m)
+			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// trickle files a message each 100 ms, and offers them as a receiver does.
+func (w *world) trickle(n int, p *process) {
+	w.append.Filed = p.Offer
+	for i := range n {
+		w.post(fmt.Sprint("plain", i%10), fmt.Sprint("plain ", i))
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// lags returns how long after it was accepted each plain message was sent.
+func (w *world) lags() (lags []time.Duration) {
+	for _, s := range w.cms.requests() {
+		if strings.HasPrefix(s.key, "plain") {
+			id, err := weir.ParseID(s.id)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			lags = append(lags, s.at.Sub(w.status(id).Message.AcceptedAt))
+		}
+	}
+	return lags
+}
+
+// percentile returns the value that a share of all do not exceed.
+func percentile(all []time.Duration, share float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+}
+
+// Up to twenty due a second in a lane are sent at their moments, though storage takes its time:
+// no release is in the way of what is ready.
+func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
+	for _, perSecond := range []int{1, 10, 20} {
+		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(takes(time.Millisecond, 200))
+				const seconds = 100
+				draw := rand.New(rand.NewPCG(3, uint64(perSecond)))
+				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
+				for i := range perSecond * seconds {
+					body := fmt.Sprint(i)
+					moments[body] = from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).Truncate(time.Microsecond)
+					w.post(body, body, due(moments[body]))
+				}
+				w.start(lively(10 * time.Millisecond)).Wake(0)
+				w.settled(5 * time.Minute)
+				var all []time.Duration
+				for _, late := range w.late(moments) {
+					all = append(all, late)
+				}
+				if len(all) != len(moments) {
+					t.Fatalf("%d of %d were sent", len(all), len(moments))
+				}
+				t.Logf("%d a second: p50 %s, p95 %s, p99 %s, max %s late", perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99), slices.Max(all))
+				if p99 := percentile(all, 0.99); p99 > 20*time.Millisecond {
+					t.Errorf("p99 is %s late, want 20ms at most", p99)
+				}
+			})
+		})
+	}
+}
+
+// Where many fall due at one moment, the first is sent at it, the others as fast as the CMS takes
+// them, and what was filed plainly does not wait for them.
+func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
+	for _, n := range []int{200, 1000, 2000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				const work = 20 * time.Millisecond
+				w.cms.set(takes(work, 200))
+				at := time.Now().Add(time.Minute)
+				w.crowd(n, func(_ int, m *weir.Message) { m.DueAt = at })
+				p := w.start(lively(12 * time.Millisecond))
+				time.Sleep(time.Until(at.Add(-5 * time.Second)))
+				p.Wake(0)
+				time.Sleep(4 * time.Second)
+				w.trickle(100, p)
+				w.settled(5 * time.Minute)
+				w.noOverlap()
+				var first, last time.Time
+				sent := 0
+				crowd := 0
+				for _, s := range w.cms.requests() {
+					if strings.HasPrefix(s.body, "due") {
+						if crowd++; crowd == 1 {
+							first = s.at
+						}
+					}
+					if crowd > 0 && last.IsZero() {
+						sent++
+					}
+					if crowd == n && last.IsZero() {
+						last = s.end
+					}
+				}
+				lag := slices.Max(w.lags())
+				pace := float64(sent) * float64(work) / float64(last.Sub(first))
+				t.Logf("%d due: the first %s late, %.3f of the CMS's pace, plain ones up to %s behind", n, first.Sub(at), pace, lag)
+				if late := first.Sub(at); late < 0 || late > 20*time.Millisecond+work {
+					t.Errorf("the first was sent %s after the moment", late)
+				}
+				if pace < 0.95 {
+					t.Errorf("the CMS was given %.3f of what it could take, want 0.95", pace)
+				}
+				if lag > time.Second {
+					t.Errorf("a plain message waited %s, want 1s at most", lag)
+				}
+			})
+		})
+	}
+}
+
+// What fell due while nobody was there goes on at the CMS's pace, too, and is released while
+// others are sent.
+func TestDrainer_ManyOverdue(t *testing.T) {
+	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				const n = 2000
+				at := time.Now().Add(time.Minute)
+				w.crowd(n, func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
+				for i := range 300 {
+					time.Sleep(6 * time.Second)
+					w.post(fmt.Sprint("between", i), "")
+				}
+				time.Sleep(time.Hour)
+				w.post("other", "urgent")
+				p := w.start(lively(12 * time.Millisecond))
+				began := time.Now()
+				p.Wake(0)
+				w.settled(10 * time.Minute)
+				log := w.cms.requests()
+				if first := log[0].at.Sub(began); first > time.Second {
+					t.Errorf("the first was sent %s after the lane was looked at", first)
+				}
+				if took, most := log[len(log)-1].end.Sub(log[0].at), time.Duration(len(log))*20*time.Millisecond*100/95; took > most {
+					t.Errorf("%d were sent in %s, want %s at most", len(log), took, most)
+				}
+			})
+		})
+	}
+}
+
+// More due each second than a transaction each would allow for stop nothing.
+func TestDrainer_ManyDueEachSecond(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(time.Millisecond, 200))
+		from := time.Now().Add(10 * time.Second)
+		w.crowd(3000, func(i int, m *weir.Message) {
+			m.Key = fmt.Sprint("schedule ", i%300)
+			m.DueAt = from.Add(time.Duration(i/300) * time.Second)
+		})
+		p := w.start(lively(8 * time.Millisecond))
+		p.Wake(0)
+		time.Sleep(8 * time.Second)
+		w.trickle(120, p)
+		w.settled(time.Minute)
+		for _, s := range w.cms.requests() {
+			id, err := weir.ParseID(s.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if due := w.status(id).Message.DueAt; !due.IsZero() && s.at.Sub(due) > time.Second {
+				t.Fatalf("%s was sent %s after its moment", s.body, s.at.Sub(due))
+			}
+		}
+		if lag := slices.Max(w.lags()); lag > time.Second {
+			t.Errorf("a plain message waited %s, want 1s at most", lag)
+		}
+	})
+}
+
+type senderFunc func(context.Context, weir.Delivery) weir.Result
+
+func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { return f(ctx, d) }
+
+// What falls due together is not in memory together.
+func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		const n, size, most = 1000, 200 << 10, 24 << 20
+		at := time.Now().Add(time.Minute)
+		body := []byte(strings.Repeat("x", size))
+		w.crowd(n, func(_ int, m *weir.Message) { m.DueAt, m.Body = at, body })
+		alive := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before, grown, sent := alive(), int64(0), 0
+		cms := senderFunc(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if len(d.Message.Body) != size {
+				t.Errorf("a body of %d bytes was sent", len(d.Message.Body))
+			}
+			if sent++; sent%50 == 1 {
+				grown = max(grown, alive()-before)
+			}
+			return takes(20*time.Millisecond, 200)(ctx, d)
+		})
+		w.start(lively(12*time.Millisecond), func(c *drain.Config) { c.Sender = cms }).Wake(0)
+		w.settled(5 * time.Minute)
+		t.Logf("%d of %d KiB: %d MiB", n, size>>10, grown>>20)
+		if grown > most {
+			t.Errorf("%d MiB were in memory, want %d at most", grown>>20, most>>20)
+		}
+	})
+}
