@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ const (
 	metaPartition = "meta"
 	lanesKey      = "lanes"
 )
+
+// ErrBegunAnew says that the record of lanes is not the one this process began with: whoever
+// removed the table removed all messages, and another process has begun anew.
+var ErrBegunAnew = errors.New("the lanes' record was removed or replaced")
 
 // ErrLanes says that the setting names another number of lanes than storage.
 var ErrLanes = errors.New("the number of lanes differs from storage's")
@@ -49,12 +54,13 @@ type Meta struct {
 	Next    Epoch   // what it leads to
 	Used    int     // the highest epoch number that was ever given; none is used twice
 	Earlier []Epoch // that may still have messages, oldest first
+	Origin  string  // random, of when storage was first used; empty where that was long ago
 }
 
 func metaFrom(r storage.Row) (Meta, error) {
 	v := values{r.Values}
 	m := Meta{ETag: r.ETag, Open: Epoch{int(v.int("Epoch")), int(v.int("Lanes"))}, Step: Step(v.string("Step")),
-		Next: Epoch{int(v.int("NextEpoch")), int(v.int("NextLanes"))}, Used: int(v.int("Used"))}
+		Next: Epoch{int(v.int("NextEpoch")), int(v.int("NextLanes"))}, Used: int(v.int("Used")), Origin: v.string("Origin")}
 	m.Used = max(m.Used, m.Open.Epoch)
 	if text := v.string("Earlier"); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
@@ -67,7 +73,7 @@ func metaFrom(r storage.Row) (Meta, error) {
 func (m Meta) values() (map[string]any, error) {
 	v := sparse(map[string]any{
 		"Epoch": int64(m.Open.Epoch), "Lanes": int64(m.Open.Lanes), "Step": string(m.Step),
-		"NextEpoch": int64(m.Next.Epoch), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used),
+		"NextEpoch": int64(m.Next.Epoch), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used), "Origin": m.Origin,
 	})
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)
@@ -129,14 +135,18 @@ func (s *Store) writeMeta(ctx context.Context, meta Meta) error {
 	return err
 }
 
-// First records the number of lanes when storage is first used, and gives back what is
-// recorded.
+// First records the number of lanes when storage is first used, and returns what is
+// recorded. The lanes are made before: whoever finds the record finds them, too.
 func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
 	meta, err := s.Meta(ctx)
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
-	v, err := Meta{Open: Epoch{1, lanes}}.values()
+	first := Meta{Open: Epoch{1, lanes}, Origin: rand.Text()}
+	if err := s.In(first.Open).ensureAll(ctx); err != nil {
+		return Meta{}, err
+	}
+	v, err := first.values()
 	if err != nil {
 		return Meta{}, err
 	}
@@ -147,9 +157,19 @@ func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
 	return s.Meta(ctx)
 }
 
+// ensureAll makes the control rows of all lanes where they are missing.
+func (s *Store) ensureAll(ctx context.Context) error {
+	return Each(s.Lanes, func(lane int) error {
+		if err := s.Ensure(ctx, lane); err != nil {
+			return fmt.Errorf("lane %d: %w", lane, err)
+		}
+		return nil
+	})
+}
+
 // Open makes the store ready: it records the number of lanes when storage is first used,
-// and refuses another number later, because a key's lane depends on it. Control rows that
-// are missing are made.
+// and refuses another number later, because a key's lane depends on it. Of storage that is
+// in use it reads that record and nothing more.
 func (s *Store) Open(ctx context.Context) error {
 	meta, err := s.First(ctx, s.Lanes)
 	if err != nil {
@@ -162,16 +182,16 @@ func (s *Store) Open(ctx context.Context) error {
 		return fmt.Errorf("%w: storage has lanes: %d, and the setting says %d: run `handler lanes %d` to change storage, set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, s.Lanes, n)
 	}
 	s.Adopt(meta)
-	for lane := range s.Lanes {
-		if err := s.Ensure(ctx, lane); err != nil {
-			return fmt.Errorf("lane %d: %w", lane, err)
-		}
-	}
 	return nil
 }
 
 // Adopt makes the store one of the epoch that is open.
-func (s *Store) Adopt(m Meta) { s.Epoch, s.Lanes, s.Earlier = m.Open.Epoch, m.Open.Lanes, m.Earlier }
+func (s *Store) Adopt(m Meta) {
+	s.Epoch, s.Lanes, s.Earlier, s.origin = m.Open.Epoch, m.Open.Lanes, m.Earlier, m.Origin
+}
+
+// IsOf reports whether the record is the one that the store has adopted, in whatever step.
+func (s *Store) IsOf(m Meta) bool { return s.origin == m.Origin }
 
 // In gives a store for the lanes of an epoch, one that knows of no earlier ones.
 func (s *Store) In(e Epoch) *Store {

@@ -144,16 +144,3 @@ func TestStore_Status(t *testing.T) {
 		}
 	})
 }
-
-func TestStore_Open(t *testing.T) {
-	simulate(t, func(t *testing.T, b *bench) {
-		other := *b.eyes
-		other.Lanes = 2
-		if err := other.Open(t.Context()); err == nil {
-			t.Error("another number of lanes was taken")
-		}
-		if err := b.eyes.Open(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}

@@ -23,6 +23,7 @@ type Store struct {
 	Mailer Mailer // nil = nobody is told of anything but by callback
 
 	Earlier []Epoch // that may still have messages, oldest first; set by Open
+	origin  string  // of the record of lanes that was adopted
 }
 
 // jitter draws from 0 to span.

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/relane"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -197,6 +198,31 @@ func TestWatch_EndsWithTheEpoch(t *testing.T) {
 		}
 		h.stop(t)
 	})
+}
+
+func TestWatch_EndsWhenTheRecordIsAnother(t *testing.T) {
+	for name, anew := range map[string]bool{"Removed": false, "BegunAnew": true} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				h := w.start(2)
+				defer h.stop(t)
+				ended, nudge := make(chan error, 1), make(chan struct{}, 1)
+				go func() { ended <- relane.Watch(t.Context(), h.store, nudge) }()
+				if _, err := h.store.Table.Transact(t.Context(), "meta", []storage.Op{{Kind: storage.Delete, Key: "lanes"}}); err != nil {
+					t.Fatal(err)
+				}
+				if anew {
+					if err := w.store(2).Open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				nudge <- struct{}{}
+				if err := <-ended; !errors.Is(err, lane.ErrBegunAnew) {
+					t.Errorf("err = %v, want %v", err, lane.ErrBegunAnew)
+				}
+			})
+		})
+	}
 }
 
 func TestRetention_ForgetsEpochs(t *testing.T) {

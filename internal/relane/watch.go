@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/storage"
 )
 
 // ErrChanged says that the epoch a process works in is over.
@@ -39,6 +40,8 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		}
 		meta, err := store.Meta(ctx)
 		switch {
+		case storage.Is(err, storage.NotFound), err == nil && !store.IsOf(meta):
+			return fmt.Errorf("%w: the process ends, for what it knows of the lanes is of the former", lane.ErrBegunAnew)
 		case err != nil:
 			pause = underWayInterval
 		case meta.Open.Epoch != store.Epoch:

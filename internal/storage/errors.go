@@ -25,6 +25,10 @@ var kindNames = [...]string{"other", "not found", "conflict", "precondition fail
 
 func (k Kind) String() string { return kindNames[k] }
 
+// ErrGone is in the chain of an error whose cause is that the table, queue or container itself
+// is not there: never made, or removed. Nothing was done.
+var ErrGone = errors.New("what should hold it is not there")
+
 // Error is the one error type of every port.
 type Error struct {
 	Op         string // "table transact", "lease acquire"

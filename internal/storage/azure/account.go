@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"golang.org/x/sync/errgroup"
 
 	"weir/internal/storage"
 	"weir/internal/storage/timelimit"
@@ -91,30 +92,50 @@ func (a *Account) Close() {
 	}
 }
 
-// Ensure creates whatever of table, queues and containers is missing. Several processes
-// may do so at once.
+// Ensure creates whatever of table, queues and containers is missing, all at once. Several
+// processes may do so at once.
 func (a *Account) Ensure(ctx context.Context) error {
-	creates := []struct {
-		op     string
-		create func(context.Context) error
-	}{
-		{"table create", func(ctx context.Context) error { _, err := a.table.client.CreateTable(ctx, nil); return err }},
-		{"queue create", func(ctx context.Context) error { _, err := a.tickets.client.Create(ctx, nil); return err }},
-		{"queue create", func(ctx context.Context) error { _, err := a.poison.client.Create(ctx, nil); return err }},
-		{"blob create", createContainer(a.bodies.container)},
-		{"blob create", createContainer(a.leases.container)},
+	creates := []func(context.Context) error{a.createTable, a.tickets.create, a.poison.create, createContainer(a.bodies.container), createContainer(a.leases.container)}
+	var all errgroup.Group
+	for _, create := range creates {
+		all.Go(func() error { return create(ctx) })
 	}
-	for _, c := range creates {
-		err := read(ctx, c.op, c.create)
-		if err != nil && !alreadyThere(err) {
-			return fmt.Errorf("ensure storage: %w", err)
-		}
+	if err := all.Wait(); err != nil {
+		return fmt.Errorf("ensure storage: %w", err)
 	}
 	return nil
 }
 
+func (a *Account) createTable(ctx context.Context) error {
+	return ensure(ctx, "table create", func(ctx context.Context) error { _, err := a.table.client.CreateTable(ctx, nil); return err })
+}
+
 func createContainer(c *container.Client) func(context.Context) error {
-	return func(ctx context.Context) error { _, err := c.Create(ctx, nil); return err }
+	return func(ctx context.Context) error {
+		return ensure(ctx, "blob create", func(ctx context.Context) error { _, err := c.Create(ctx, nil); return err })
+	}
+}
+
+// ensure creates a table, queue or container, unless it is there.
+func ensure(ctx context.Context, op string, create func(context.Context) error) error {
+	if err := read(ctx, op, create); err != nil && !alreadyThere(err) {
+		return err
+	}
+	return nil
+}
+
+// making makes a call that needs a queue or container, and where that is gone makes it and
+// the call once more. What was in it is lost, but neither is where messages are kept: tickets
+// only ring, and a message without its body says so.
+func making(ctx context.Context, create, call func(context.Context) error) error {
+	err := call(ctx)
+	if !errors.Is(err, storage.ErrGone) {
+		return err
+	}
+	if failed := create(ctx); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return call(ctx)
 }
 
 func alreadyThere(err error) bool {

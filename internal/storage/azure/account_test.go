@@ -97,21 +97,42 @@ func TestAccount_Ensure(t *testing.T) {
 	}
 }
 
-func TestAccount_NotSetUp(t *testing.T) {
+// TestAccount_Gone is a table, queue or container that is not there: what was in the table is
+// for others to judge, the rest is made again.
+func TestAccount_Gone(t *testing.T) {
 	t.Parallel()
-	a := open(t, azure.Config{ConnectionString: azurite.Shared(t)})
 	ctx := t.Context()
+	a := open(t, azure.Config{ConnectionString: azurite.Shared(t)})
 	_, get := a.Table().Get(ctx, "p", "k")
+	_, query := a.Table().Range(ctx, storage.Query{Partition: "p"})
 	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	_, body := a.Bodies().Get(ctx, "b")
+	_, length := a.Tickets().Length(ctx)
+	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body, "length": length} {
+		if !storage.Is(err, storage.Unavailable) || !errors.Is(err, storage.ErrGone) {
+			t.Errorf("%s: err = %v, want unavailable because it is gone: what is missing is not the row", name, err)
+		}
+	}
+	if err := a.Leases().Renew(ctx, "l", leaseID); !storage.Is(err, storage.Conflict) {
+		t.Errorf("renew: err = %v, want conflict: a lease that is gone is not held", err)
+	}
 	for name, err := range map[string]error{
-		"get": get, "transact": transact, "body": body,
 		"put":   a.Tickets().Put(ctx, "lane 1", 0),
+		"body":  a.Bodies().Put(ctx, "b", []byte("x")),
 		"lease": a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second),
 	} {
-		if err == nil || storage.KindOf(err) != storage.Other {
-			t.Errorf("%s: err = %v, want kind other: what is missing is not the row", name, err)
+		if err != nil {
+			t.Errorf("%s: err = %v, want what is gone made again", name, err)
 		}
+	}
+	if n, err := a.Tickets().Length(ctx); n != 1 || err != nil {
+		t.Errorf("%d tickets, %v, want 1", n, err)
+	}
+	if data, err := a.Bodies().Get(ctx, "b"); string(data) != "x" || err != nil {
+		t.Errorf("body %q, %v, want %q", data, err, "x")
+	}
+	if err := a.Leases().Renew(ctx, "l", leaseID); err != nil {
+		t.Errorf("renew: %v", err)
 	}
 }
 

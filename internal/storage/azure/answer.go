@@ -127,7 +127,7 @@ func (p part) failure(ops int) error {
 	e := &storage.Error{
 		Op: opTransact, Kind: kindOf(writing, p.status, doc.Error.Code), Index: -1,
 		RetryAfter: retryAfter(&http.Response{Header: p.header}),
-		Err:        fmt.Errorf("%d %s", p.status, doc.Error.Code),
+		Err:        causeOf(doc.Error.Code, fmt.Errorf("%d %s", p.status, doc.Error.Code)),
 	}
 	if p.status < 500 && e.Kind != storage.Throttled {
 		e.Index = indexOf(doc.Error.Message.Value, ops) // above, it is storage's fault and no operation's

@@ -27,8 +27,13 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark.
+// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark. A
+// container that is not there is made.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
+	return making(ctx, createContainer(b.container), func(ctx context.Context) error { return b.put(ctx, name, data) })
+}
+
+func (b *Blobs) put(ctx context.Context, name string, data []byte) error {
 	return rewrite(ctx, "blob put", func(ctx context.Context) error {
 		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, upload{bytes.NewReader(data), ctx}, nil)
 		return err

@@ -44,9 +44,18 @@ func classify(op string, m manner, err error) error {
 	if errors.As(err, &r) {
 		e.Kind = kindOf(m, r.StatusCode, r.ErrorCode)
 		e.RetryAfter = retryAfter(r.RawResponse)
-		e.Err = answered{r}
+		e.Err = causeOf(r.ErrorCode, answered{r})
 	}
 	return e
+}
+
+// causeOf marks the cause of an error whose code says that the holder itself is not there.
+func causeOf(code string, err error) error {
+	switch code {
+	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
+		return fmt.Errorf("%w: %w", storage.ErrGone, err)
+	}
+	return err
 }
 
 // answered is a ResponseError that prints in one line, without the answer's body.
@@ -58,10 +67,9 @@ func (a answered) Unwrap() error { return a.r }
 // kindOf reads status and code. The codes come first: they are finer.
 func kindOf(m manner, status int, code string) storage.Kind {
 	switch code {
-	case "TableNotFound", "QueueNotFound", "ContainerNotFound", "ContainerDisabled", "QueueDisabled":
-		return storage.Other // not the row, message or blob: what holds it, so this is not set up
-	case "TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted":
-		return storage.Unavailable // refused for now
+	case "TableNotFound", "QueueNotFound", "ContainerNotFound", "ContainerDisabled", "QueueDisabled",
+		"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted":
+		return storage.Unavailable // not the row, message or blob: what holds it. Nothing was done
 	case "PopReceiptMismatch":
 		return storage.NotFound
 	case "EntityTooLarge", "PropertyValueTooLarge", "RequestBodyTooLarge", "MessageTooLarge", "ContentLengthTooLarge":

@@ -24,9 +24,10 @@ type Leases struct {
 
 var _ storage.Leases = (*Leases)(nil)
 
-// Acquire implements storage.Leases. A blob that is not there is made, empty.
+// Acquire implements storage.Leases. A blob that is not there is made, empty, and so is the
+// container.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	err := l.acquire(ctx, name, id, length)
+	err := making(ctx, createContainer(l.container), func(ctx context.Context) error { return l.acquire(ctx, name, id, length) })
 	if !storage.Is(err, storage.NotFound) {
 		return err
 	}
@@ -95,11 +96,11 @@ func (l *Leases) call(ctx context.Context, op, name, id string, f func(context.C
 	return once(ctx, op, func(ctx context.Context) error { return f(ctx, c) })
 }
 
-// notOurs takes every way of not holding a lease for the same: a blob that is gone
-// holds no lease, and a mismatch may come as a failed precondition.
+// notOurs takes every way of not holding a lease for the same: a blob that is gone, alone or
+// with its container, holds no lease, and a mismatch may come as a failed precondition.
 func notOurs(err error) error {
 	var e *storage.Error
-	if errors.As(err, &e) && (e.Kind == storage.NotFound || e.Kind == storage.Precondition) {
+	if errors.As(err, &e) && (e.Kind == storage.NotFound || e.Kind == storage.Precondition || errors.Is(err, storage.ErrGone)) {
 		return &storage.Error{Op: e.Op, Kind: storage.Conflict, Index: -1, Err: e.Err}
 	}
 	return err

@@ -23,14 +23,22 @@ var (
 )
 
 // Put implements storage.Queue. A message never expires: the default of seven days would
-// not allow a delay of seven days.
+// not allow a delay of seven days. A queue that is not there is made.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
+	return making(ctx, q.create, func(ctx context.Context) error { return q.put(ctx, text, delay) })
+}
+
+func (q *Queue) put(ctx context.Context, text string, delay time.Duration) error {
 	return once(ctx, "queue put", func(ctx context.Context) error {
 		_, err := q.client.EnqueueMessage(ctx, encodeText(text), &azqueue.EnqueueMessageOptions{
 			TimeToLive: new(int32(-1)), VisibilityTimeout: new(seconds(delay)),
 		})
 		return err
 	})
+}
+
+func (q *Queue) create(ctx context.Context) error {
+	return ensure(ctx, "queue create", func(ctx context.Context) error { _, err := q.client.Create(ctx, nil); return err })
 }
 
 // Get implements storage.Queue.
