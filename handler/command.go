@@ -125,7 +125,7 @@ func (s *shell) program(ctx context.Context, verbose bool) (*Program, error) {
 	limitMemory(s.env, os.DirFS("/"))
 	level := slog.LevelWarn
 	if verbose {
-		level = slog.LevelInfo
+		level = slog.LevelDebug
 	}
 	local := slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})
 	export := telemetry.Open(ctx, s.env, buildOf(), local)

@@ -32,7 +32,8 @@ func main() {
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
 	limitMemory(s.env, os.DirFS("/"))
-	local := slog.NewJSONHandler(s.stdout, nil)
+	level := &slog.LevelVar{}
+	local := slog.NewJSONHandler(s.stdout, &slog.HandlerOptions{Level: level})
 	export := telemetry.Open(ctx, s.env, buildOf(), local)
 	defer flush(ctx, export)
 	log := slog.New(export.Log(local))
@@ -43,6 +44,7 @@ func (s *shell) serve(ctx context.Context) error {
 		}
 		return err
 	}
+	level.Set(slog.Level(program.settings.Log.Level))
 	program.exportTo(ctx, export)
 	listener, err := listen(s.env)
 	if err != nil {

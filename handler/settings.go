@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -41,7 +42,28 @@ type Settings struct {
 	Calendar      calendar.Settings     `yaml:"calendar"`
 	Notify        []receiver            `yaml:"notify"`
 	Callbacks     callbacks             `yaml:"callbacks"`
+	Log           logging               `yaml:"log"`
 	Contracts     []contract.Definition `yaml:"contracts"`
+}
+
+// logging is how much a Functions host gets to read.
+type logging struct {
+	Level logLevel `yaml:"level"`
+}
+
+// logLevel is the least level that is logged: debug, info, warn or error.
+type logLevel slog.Level
+
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (l *logLevel) UnmarshalYAML(n ast.Node) error {
+	level, known := logLevels[n.GetToken().Value]
+	if !known {
+		return wrongValue(n, "a level: debug, info, warn or error")
+	}
+	*l = logLevel(level)
+	return nil
 }
 
 type delivery struct {

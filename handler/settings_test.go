@@ -190,6 +190,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"NotifyContract": {minimal + "notify: [{ url: \"https://x.example/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, events: [message.dead], contracts: [none] }]\n", "no contract \"none\""},
 		"CallbackSecret": {minimal + "callbacks: { allowedHosts: [x.example] }\n", "callbacks.secret"},
 		"CallbackHost":   {minimal + "callbacks: { allowedHosts: [\"*\"], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }\n", "callbacks.allowedHosts"},
+		"LogLevel":       {minimal + "log: { level: chatty }\n", `"chatty" is not a level: debug, info, warn or error`},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},

@@ -133,7 +133,7 @@ func describe(filed lane.Receipt, asked options) receipt {
 
 func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
 	m := filed.Message
-	f.Logger.InfoContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
+	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 

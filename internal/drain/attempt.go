@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -28,10 +29,10 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 		return err
 	}
 	outcome := r.gate.judge(c.entry, result, r.Now())
-	r.log.Info("drain: attempt", "message_id", c.entry.Message.Public().String(), "seq", c.entry.Seq(), "fence", r.fence,
-		"attempt", c.entry.Count+1, "outcome", string(outcome), "status", result.Status, "duration", result.Duration, "err", quiet(result), "trace_id", c.entry.Message.TraceID())
+	number := c.entry.Count + 1
 	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
+	r.logAttempt(ctx, c.entry, number, result, outcome)
 	if err != nil {
 		return err
 	}
@@ -44,6 +45,18 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 		return r.committer.waitBelow(ctx, 1)
 	}
 	return nil
+}
+
+// logAttempt writes one line a message at the default level, of the attempt that made it final:
+// on Azure log lines cost more than storage does.
+func (r *run) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result, outcome weir.Outcome) {
+	level := slog.LevelDebug
+	if e.Stage.Final() {
+		level = slog.LevelInfo
+	}
+	r.log.LogAttrs(ctx, level, "drain: attempt", slog.String("message_id", e.Message.Public().String()), slog.Int64("seq", e.Seq()), slog.Int64("fence", r.fence),
+		slog.Int("attempt", number), slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)), slog.Int("status", result.Status),
+		slog.Duration("duration", result.Duration), slog.String("err", quiet(result)), slog.String("trace_id", e.Message.TraceID()))
 }
 
 // quiet is the reason of a failure, for the log.

@@ -3,7 +3,10 @@ package drain_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +19,9 @@ import (
 
 // logged has a process log to memory.
 func logged(b *bytes.Buffer) func(*drain.Config) {
-	return func(cfg *drain.Config) { cfg.Log = slog.New(slog.NewJSONHandler(b, nil)) }
+	return func(cfg *drain.Config) {
+		cfg.Log = slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 }
 
 func TestDrainer_Logs(t *testing.T) {
@@ -47,6 +52,43 @@ func TestDrainer_Logs(t *testing.T) {
 				if !strings.Contains(log.String(), msg) {
 					t.Errorf("no %q in\n%s", msg, &log)
 				}
+			}
+		})
+	})
+	t.Run("OneLineAMessage", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				status := map[string]int{"good": 200, "bad": 422, "second try": 200}[string(d.Message.Body)]
+				if string(d.Message.Body) == "second try" && d.Attempt == 1 {
+					status = 500
+				}
+				return takes(10*time.Millisecond, status)(ctx, d)
+			})
+			want := map[string]int{}
+			for i := range 40 {
+				want[w.post(strconv.Itoa(i%7), []string{"good", "bad", "good", "second try"}[i%4]).String()] = 1
+			}
+			var log bytes.Buffer
+			p := w.start(func(cfg *drain.Config) { cfg.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+			p.Wake(0)
+			w.settled(time.Minute)
+			p.close(t)
+			got := map[string]int{}
+			for line := range strings.Lines(log.String()) {
+				var read struct {
+					Msg, Stage string
+					ID         string `json:"message_id"`
+				}
+				if err := json.Unmarshal([]byte(line), &read); err != nil {
+					t.Fatal(err)
+				}
+				if read.ID == "" {
+					t.Errorf("a line that is of no message: %s", line)
+				}
+				got[read.ID]++
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("got %d lines of %d messages, want one of each of %d:\n%s", strings.Count(log.String(), "\n"), len(got), len(want), &log)
 			}
 		})
 	})

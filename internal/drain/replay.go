@@ -29,7 +29,7 @@ func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) err
 			return err
 		}
 	}
-	r.log.Info("drain: replay asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(reason == ""))
+	r.log.Debug("drain: replay asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(reason == ""))
 	if reason != "" {
 		ch.RefuseReplay(e, reason)
 		return nil

@@ -216,7 +216,7 @@ func (r *run) grantCancel(w lane.Wish, ch *lane.Change) error {
 		return nil
 	}
 	waits := r.withdraw(e, ch)
-	r.log.Info("drain: cancel asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
+	r.log.Debug("drain: cancel asked", "message_id", e.Message.Public().String(), "seq", w.Seq, "fence", r.fence, "outcome", outcomeOf(waits))
 	if !waits {
 		return nil
 	}

@@ -30,7 +30,7 @@ func (t *turn) takeIn(a answer) error {
 	case a.cut:
 		t.left = true
 	case a.ok:
-		t.s.Log.Info("notify: told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "attempt", a.Tries+1, "status", a.status)
+		t.s.Log.Debug("notify: told", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "attempt", a.Tries+1, "status", a.status)
 		t.done(a.Mail, outcomeTold)
 	case a.gone:
 		t.s.Log.Warn("notify: the receiver wants no more", "lane", t.at.lane, "seq", a.Seq, "stage", string(a.Stage), "status", a.status)

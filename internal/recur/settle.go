@@ -243,6 +243,6 @@ func (r *Runner) append(ctx context.Context, m weir.Message, key string) (lane.R
 	if receipt.Duplicate {
 		return receipt, nil
 	}
-	r.cfg.Logger.Info("recur: filed", "message_id", receipt.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(receipt.Stage))
+	r.cfg.Logger.Debug("recur: filed", "message_id", receipt.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(receipt.Stage))
 	return receipt, nil
 }

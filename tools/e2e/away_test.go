@@ -48,7 +48,7 @@ func articles(t *testing.T, n int) string {
 // run again: each message is written once. There are so many that the first command cannot
 // be through before it is interrupted.
 func TestSend_InterruptedAndResumed(t *testing.T) {
-	s := newSystem(t, 1, "lease: 30s", "lease: 15s")
+	s := newSystem(t, 1, "lease: 30s", "lease: 15s", "level: info", "level: debug")
 	files := filepath.Join(articles(t, 200), "*.xml")
 	cmd, stdout, stderr := s.awayCommand(t.Context(), "send", "-p", "1", files)
 	if err := cmd.Start(); err != nil {

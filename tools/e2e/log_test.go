@@ -1,0 +1,30 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// On Azure log lines cost more than storage does: a message that is accepted and delivered
+// without incident has one.
+func TestLog_OneLineAMessage(t *testing.T) {
+	s := newSystem(t, 1)
+	var ids, addresses []string
+	for i := range 30 {
+		address, id := s.fileBody(letter(fmt.Sprintf("/news/%d", i), 1, "Hello"))
+		ids, addresses = append(ids, id), append(addresses, address)
+	}
+	for _, address := range addresses {
+		s.becomes(address, "delivered")
+	}
+	log := s.logs.String()
+	for _, id := range ids {
+		if got := strings.Count(log, `"message_id":"`+id+`"`); got != 1 {
+			t.Errorf("%d lines of message %s, want 1", got, id)
+		}
+	}
+	if got := strings.Count(log, `"msg":"`); got > len(ids)+5 {
+		t.Errorf("%d lines by the handler for %d messages, want one each and 5 of its start at most:\n%s", got, len(ids), log)
+	}
+}
