@@ -66,11 +66,18 @@ func (s livelyTable) Transact(ctx context.Context, partition string, ops []stora
 	return s.Table.Transact(ctx, partition, ops)
 }
 
+// crowdAtOnce is the number of posts under way: the appender refuses bodies of more than
+// 64 MiB at a time.
+const crowdAtOnce = 200
+
 // crowd files n messages, one for each key, in few transactions.
 func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 	var all sync.WaitGroup
+	turns := make(chan struct{}, crowdAtOnce)
 	for i := range n {
 		all.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			m := weir.Message{Contract: "article", Key: fmt.Sprint("k", i), ContentType: "application/xml", Body: fmt.Append(nil, "due ", i)}
 			change(i, &m)
 			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {

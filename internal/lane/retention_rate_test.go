@@ -48,12 +48,15 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	a := lane.NewAppender(store, quiet)
 	var wg sync.WaitGroup
 	filed := make([]atomic.Int64, store.Lanes)
+	turns := make(chan struct{}, 1000) // posts at a time: more than about 16,000 are refused
 	for i := 0; i < 2*perLane*store.Lanes; i++ {
 		key := fmt.Sprint(i)
 		if n := lane.Of(key, store.Lanes); filed[n].Add(1) > int64(perLane) {
 			continue
 		}
 		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			if _, err := a.Append(t.Context(), message(key, "x"), key); err != nil {
 				t.Error(err)
 			}
