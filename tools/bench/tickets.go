@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
@@ -14,6 +15,7 @@ const (
 	ticketsPerLane = 2  // at most, for each instance
 	batchSize      = 16 // of host.json: target-based scaling wants an instance for so many messages
 	ticketsLook    = time.Second
+	postTries      = 10
 )
 
 // tickets keeps many lanes busy and watches the queue: it must stay short, for its length is
@@ -84,11 +86,22 @@ func (r *rig) keepBusy(ctx context.Context) (sent int, err error) {
 		select {
 		case <-tick.C:
 			m := message{paths[sent%len(paths)], sent/len(paths) + 1}
-			group.Go(func() error { return post(posting, r.client, r.receive(), m) })
+			group.Go(func() error { return r.postUntilTaken(posting, m) })
 		case <-ctx.Done():
 			return sent, group.Wait()
 		case <-posting.Done():
 			return sent, group.Wait()
+		}
+	}
+}
+
+// postUntilTaken posts a message again while it is answered with an error, as an upstream does.
+func (r *rig) postUntilTaken(ctx context.Context, m message) error {
+	header := http.Header{"Idempotency-Key": {fmt.Sprint(m.path, "-", m.version)}}
+	for try := 1; ; try++ {
+		err := postBody(ctx, r.client, r.receive(), m.body(), header.Clone())
+		if err == nil || try == postTries || !pause(ctx, time.Second) {
+			return err
 		}
 	}
 }
