@@ -197,7 +197,7 @@ func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
 
 // openStore opens storage, making what is missing there.
 func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now}
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now, Settle: p.settings.settle()}
 	if err := p.account.Ensure(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -86,4 +87,47 @@ func TestReport(t *testing.T) {
 			t.Errorf("storage away: %+v %v", got, errors.Unwrap(got.Err))
 		}
 	})
+}
+
+// A holder whose clock was an hour ahead has written when the CMS has settled, how long a retry
+// waits, and when the rate allows the next attempt. Who comes after it waits no longer than its
+// own clock says that these can take, whether or not somebody resumes the lane.
+func TestDrainer_AfterAClockFarAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		cms    func(context.Context, weir.Delivery) weir.Result
+		within time.Duration
+		resume bool
+	}{
+		"CutOff":        {takes(time.Minute, 200), 10 * time.Second, false},
+		"CutOffResumed": {takes(time.Minute, 200), 10 * time.Second, true},
+		"Unavailable":   {takes(10*time.Millisecond, 503), 5 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(c.cms)
+				w.post("a", "1")
+				ahead := w.start(func(c *drain.Config) {
+					c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+					c.Rate = time.Second
+				})
+				ahead.Wake(0)
+				time.Sleep(2 * time.Second)
+				ahead.close(t)
+				w.cms.set(takes(10*time.Millisecond, 200))
+				next, began := w.start(func(c *drain.Config) { c.Rate = time.Second }), time.Now()
+				if c.resume {
+					if err := w.store.Resume(t.Context(), 0, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for w.control().Waiting() > 0 && time.Since(began) < time.Hour {
+					next.Wake(0)
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(began); took > c.within {
+					t.Errorf("delivered %s later, want %s at most", took, c.within)
+				}
+			})
+		})
+	}
 }

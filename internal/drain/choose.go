@@ -152,7 +152,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 // released a moment ago, nor before its retry, where one replayed in front of it is done,
 // and not before what the log has of its key up to its place.
 func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
-	if e.NextAttempt().After(r.Now()) {
+	if next := e.NextAttempt(); next.After(r.Now()) && !farAhead(next, r.Now()) {
 		r.putOff(b, e)
 		return false
 	}

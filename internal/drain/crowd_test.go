@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/internal/drain"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -66,26 +68,21 @@ func (s livelyTable) Transact(ctx context.Context, partition string, ops []stora
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// crowdAtOnce is the number of posts under way: the appender refuses bodies of more than
-// 64 MiB at a time.
-const crowdAtOnce = 200
-
 // crowd files n messages, one for each key, in few transactions.
 func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
-	var all sync.WaitGroup
-	turns := make(chan struct{}, crowdAtOnce)
+	var all errgroup.Group
+	all.SetLimit(100)
 	for i := range n {
-		all.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+		all.Go(func() error {
 			m := weir.Message{Contract: "article", Key: fmt.Sprint("k", i), ContentType: "application/xml", Body: fmt.Append(nil, "due ", i)}
 			change(i, &m)
-			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {
-				w.t.Error(err)
-			}
+			_, err := w.append.Append(w.t.Context(), m, "")
+			return err
 		})
 	}
-	all.Wait()
+	if err := all.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // trickle files a message each 100 ms, and offers them as a receiver does.

@@ -44,10 +44,13 @@ func newGate(b Backoff, settle time.Duration) *gate {
 }
 
 // adopt takes over what the last holder, here or elsewhere, wrote into tail. What this
-// process sent without an answer stays: where it had lost the lane, tail does not have it.
-func (g *gate) adopt(t lane.Tail) {
-	g.settleUntil, g.settleTail = later(g.settleUntil, t.SettleUntil), later(g.settleTail, t.SettleUntil)
-	g.pausedUntil, g.reason, g.pauses = t.PausedUntil, t.PauseReason, int(t.Pauses)
+// process sent without an answer stays: where it had lost the lane, tail does not have it. No
+// moment in tail is believed that is further ahead than the holder that wrote it can have meant,
+// with a clock that is as far ahead as clocks may be.
+func (g *gate) adopt(t lane.Tail, now time.Time) {
+	settles := atMost(t.SettleUntil, now.Add(g.settle+2*maxSkew))
+	g.settleUntil, g.settleTail = later(g.settleUntil, settles), later(g.settleTail, settles)
+	g.pausedUntil, g.reason, g.pauses = atMost(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.Pauses)
 	if t.Counts.Delivered > g.delivered {
 		g.judged() // while another had the lane: what failed here before is old
 	}
@@ -101,6 +104,18 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// atMost is a moment, or the latest that it may be.
+func atMost(at, latest time.Time) time.Time {
+	if at.After(latest) {
+		return latest
+	}
+	return at
+}
+
+// farAhead reports whether a moment for which a retry waits is further ahead than a holder can
+// have meant: its clock was wrong.
+func farAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
 // unanswered notes that something may be at work in the CMS from now on.
 func (g *gate) unanswered(now time.Time) {

@@ -82,17 +82,17 @@ func TestGate_Judge(t *testing.T) {
 	t.Run("FailuresBeforeAnotherHoldersDeliveriesAreOld", func(t *testing.T) {
 		t.Parallel()
 		g := newTestGate()
-		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
 		for i := range 4 {
 			g.judge(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 		}
 		g.leave(lane.Tail{Counts: lane.Counts{Delivered: 7}})
-		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
 		if got := g.judge(entry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
 			t.Fatalf("the fifth in a row, nobody having had the lane between: %s", got)
 		}
 		g.leave(lane.Tail{Counts: lane.Counts{Delivered: 7}})
-		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 9}})
+		g.adopt(lane.Tail{Counts: lane.Counts{Delivered: 9}}, time.Now())
 		for range 2 {
 			if got := g.judge(entry(9, "z"), flaky, noon); got != weir.OutcomeRetry {
 				t.Errorf("after another holder's deliveries: %s", got)

@@ -119,5 +119,9 @@ func (r *run) lineUp() time.Time {
 		r.placed = r.finishedAt()
 	}
 	r.placed = r.placed.Add(time.Microsecond)
-	return r.placed
+	return r.inLine()
 }
+
+// inLine is when what was put into a line last may go: the time in its place, but for one that
+// a former holder's clock, far ahead, has brought about.
+func (r *run) inLine() time.Time { return atMost(r.placed, r.Now().Add(maxSkew)) }

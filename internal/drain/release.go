@@ -232,7 +232,7 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 		r.blocks[id] = b
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
-			b.Ahead, b.Shelved, b.Next = next, false, r.placed
+			b.Ahead, b.Shelved, b.Next = next, false, r.inLine()
 		}
 		ch.Block(*b)
 	}

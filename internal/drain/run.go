@@ -130,7 +130,7 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 // load prepares what the holder keeps in memory.
 func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	r.fence, r.watchedFrom = t.Fence, t.Watched
-	r.gate.adopt(t)
+	r.gate.adopt(t, r.Now())
 	if r.crashed {
 		r.gate.unanswered(r.Now())
 	}
@@ -146,7 +146,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	}
 	r.blocks, r.latest = blocks{}, map[string]lane.Latest{}
 	if r.Store.Lanes == 1 {
-		r.pace.adopt(t.RateNext)
+		r.pace.adopt(atMost(t.RateNext, r.Now().Add(r.pace.interval)))
 	}
 	var held []lane.Block
 	if !t.NextDue.IsZero() { // else nothing is held
@@ -156,6 +156,9 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 		}
 	}
 	for _, b := range held {
+		if farAhead(b.Next, r.Now()) {
+			b.Next = r.Now()
+		}
 		r.blocks[b.ID] = &b
 	}
 	if r.watched == nil {

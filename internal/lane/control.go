@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,10 +64,11 @@ type Tail struct {
 
 // Control is one snapshot of both control rows, and of the notes between them.
 type Control struct {
-	Head  Head
-	Tail  Tail
-	lane  int
-	notes []storage.Row
+	Head   Head
+	Tail   Tail
+	lane   int
+	settle time.Duration // see Store.Settle
+	notes  []storage.Row
 }
 
 // A note is a row whose key lies between those of the control rows, so that everybody who
@@ -128,12 +130,25 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	if p, ok := c.Paused(now); ok {
 		paused = p.Ends()
 	}
-	for _, shut := range []time.Time{paused, c.Tail.PausedUntil, c.Tail.SettleUntil} {
+	for _, shut := range []time.Time{paused, believed(c.Tail.PausedUntil, now.Add(longestPause)), believed(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {
 			at = shut
 		}
 	}
 	return at, true
+}
+
+// longestPause is as long as a holder pauses for the CMS, and longestSettle as long as settings
+// let it settle.
+const longestPause, longestSettle = time.Hour, time.Hour
+
+// believed is a moment in tail that puts work off, or none if it is further ahead than the holder
+// that wrote it can have meant: then its clock was wrong, and the next holder puts that right.
+func believed(at, latest time.Time) time.Time {
+	if at.After(latest.Add(2 * clockSkew)) {
+		return time.Time{}
+	}
+	return at
 }
 
 func dueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
@@ -181,7 +196,7 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 	if err != nil {
 		return Control{}, err
 	}
-	c := Control{lane: lane}
+	c := Control{lane: lane, settle: cmp.Or(s.Settle, longestSettle)}
 	for _, r := range rows {
 		switch r.Key {
 		case headKey:

@@ -20,6 +20,8 @@ type Store struct {
 	Now    func() time.Time
 	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
 
+	Settle time.Duration // how long the CMS may be at work on what it did not answer; 0 = as long as settings allow
+
 	Mailer Mailer // nil = nobody is told of anything but by callback
 
 	Earlier []Epoch // that may still have messages, oldest first; set by Open
