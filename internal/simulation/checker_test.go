@@ -25,6 +25,7 @@ type counts struct {
 	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce int
 	Replayed, Refused, Edited, Stopped, Resumed                                        int
 	Bulks, BulkReplayed                                                                int
+	Crowded                                                                            int
 	Told, ToldAgain, Linearized                                                        int
 	Longest                                                                            time.Duration // from the end of faults to rest
 }
@@ -62,6 +63,7 @@ func (c *counts) add(o counts) {
 	c.Edited += o.Edited
 	c.Stopped += o.Stopped
 	c.Resumed += o.Resumed
+	c.Crowded += o.Crowded
 	c.Told += o.Told
 	c.ToldAgain += o.ToldAgain
 	c.Linearized += o.Linearized
@@ -96,7 +98,8 @@ type laneState struct {
 	active  []*request
 	busy    time.Time          // until then the CMS had a request of it
 	stopped map[string]stopped // pauses in storage, by row
-	back    int64              // messages that the last commit took back from the dead
+	crowd   crowding
+	back    int64 // messages that the last commit took back from the dead
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -243,6 +246,7 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 			f.version, _ = weir.ParseVersion(text("Version"))
 		}
 		f.accepted, _ = v["AcceptedAt"].(time.Time)
+		f.filed = time.Now()
 		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
 			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
 			c.counts.Scheduled++
@@ -442,6 +446,7 @@ func (c *checker) order(l *laneState, f *filed, r *request) {
 		}
 	}
 	c.punctual(l, f, r)
+	c.crowded(l, f, r)
 	f.begun = true
 }
 

@@ -18,6 +18,7 @@ import (
 // scheduling is what the checker knows of a message's moment and of wishes for it.
 type scheduling struct {
 	accepted  time.Time // by the clock of who accepted it
+	filed     time.Time // when it came into the log
 	due       time.Time // as storage has it; zero = it never had one
 	dues      []time.Time
 	waits     bool      // it is scheduled in storage

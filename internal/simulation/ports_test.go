@@ -80,6 +80,9 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	}
 	kind := p.fault(op)
 	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
+	if p.w.storage > 0 {
+		out, back = p.w.slowly(p.name+" out "+op), p.w.slowly(p.name+" back "+op)
+	}
 	if kind != none {
 		p.w.check.disturb()
 		defer p.w.check.disturb()

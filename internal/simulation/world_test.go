@@ -50,6 +50,8 @@ type settings struct {
 	bulk                             int              // bulk replays
 	bulkForce, bulkCancel            float64          // share of those that are forced, or cancelled
 	stopped                          int              // pauses of lanes and keys
+	crowd                            int              // messages that fall due at one moment, long after the faults
+	storage                          time.Duration    // about what a request to storage takes; 0 = next to nothing
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -77,6 +79,7 @@ func draw(d *dice) settings {
 	s.bulks(d)
 	s.stopping(d)
 	s.receivers(d)
+	s.crowds(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -183,6 +186,7 @@ func (w *world) live(ctx context.Context) {
 		w.slots = append(w.slots, w.newSlot(i))
 	}
 	w.sendMessages(ctx)
+	w.sendCrowd(ctx)
 	w.operate(ctx)
 	w.replayInBulk(ctx)
 	w.stop(ctx)
