@@ -18,8 +18,8 @@
 // window is the part of the log that was read and is not settled; blocks are the keys
 // that wait for a retry with the messages held behind; gate knows whether the CMS may be
 // sent something and whether a failure is the message's or the CMS's; committer writes
-// decisions in order, in batches. agenda is what is known of the scheduled messages: to
-// serve is to grant wishes (wishes.go) and to release what falls due (release.go). pauses are
+// decisions in order, in batches. agenda is what is known of the scheduled messages, and
+// releases are those on their way into their keys' lines, beside the sending (release.go). pauses are
 // the operator's, of the lane and of single keys: they come with each read of the control
 // rows. What the log has of a paused key is put aside into its line, so that the others go
 // on; its blocks keep their own times, and the pause stands in front of them.
@@ -32,7 +32,9 @@
 //   - Of one key only the first unsettled message is ever chosen.
 //   - What falls due has its place in its key's line, in storage, before it is sent. It goes
 //     behind all that was filed before its moment: not until the log was read up to that
-//     place. Where it is released late, what was filed since goes behind it (places.go).
+//     place. Where it is released late, what was filed since goes behind it (places.go), and
+//     waits until its place is known.
+//   - From the decision of a release until its answer nothing else is decided of its key.
 //   - A release alone may be refused, by whoever cancelled or moved the message; every other
 //     refusal of a commit means that the lane is lost.
 //   - A replayed message goes in front of what waits of its key, never behind what was
