@@ -93,7 +93,7 @@ func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 		cfg := cms.Config{URL: settings.Delivery.URL, Method: settings.Delivery.Method, Headers: settings.headers(),
 			Timeout: time.Duration(settings.Delivery.Timeout), Now: time.Now}
 		if p.contracts != nil {
-			cfg.SuccessRules = p.contracts.SuccessRules()
+			cfg.SuccessRules, cfg.Answers = p.contracts.SuccessRules(), p.contracts.Answers()
 		}
 		p.client, wrong.cms = cms.New(cfg)
 	}
@@ -238,7 +238,7 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 	s := p.settings
 	return drain.Config{
 		Store: store, Leases: p.account.Leases(), Sender: p.sender(), Bell: bell,
-		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(),
+		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Patience: time.Duration(s.Delivery.Patience),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
 		Observer: p.observer(), Name: p.processName(), Calendar: p.calendar,
 	}

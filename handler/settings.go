@@ -74,6 +74,7 @@ type delivery struct {
 	Attempts int               `yaml:"attempts"`
 	Settle   duration          `yaml:"settle"` // 0 = the lease's margin
 	Backoff  backoff           `yaml:"backoff"`
+	Patience duration          `yaml:"patience"` // with a CMS that answers and takes nothing
 
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
@@ -153,7 +154,7 @@ func defaults() Settings {
 	return Settings{
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: span{0, duration(10 * time.Second)}, MaxBody: 1 << 20,
 		Retention: 7 * day, DeadRetention: 90 * day,
-		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}},
+		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}, Patience: duration(24 * time.Hour)},
 		Poll:     polling{Period: duration(time.Minute), Idle: duration(5 * time.Second), Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
 }
@@ -281,6 +282,7 @@ func (s *Settings) check() []error {
 	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour), "delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
 	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
+	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour), "delivery.patience is %s and must be 1m to 90d", d.Patience)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())
 	if _, err := calendar.New(s.Calendar); err != nil {

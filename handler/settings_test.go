@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,8 +44,15 @@ func TestLoadSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Prefix != "weir" || s.Lanes != 1 || s.MaxBody != 1<<20 || s.Retention != duration(7*24*time.Hour) || s.DeadRetention != duration(90*24*time.Hour) ||
-			s.settle() != 3*time.Second || s.Delivery.Attempts != 5 || s.Delivery.Method != "POST" || s.TicketDelay.Max != duration(10*time.Second) {
+			s.settle() != 3*time.Second || s.Delivery.Attempts != 5 || s.Delivery.Method != "POST" || s.TicketDelay.Max != duration(10*time.Second) || s.Delivery.Patience != duration(24*time.Hour) {
 			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("WhatAnswersMean", func(t *testing.T) {
+		t.Parallel()
+		s, err := loadSettings(env(t, strings.Replace(minimal, "./@path }", "./@path, answers: { 403: rejected, 404: retry } }", 1)))
+		if err != nil || len(s.Contracts) == 0 || !maps.Equal(s.Contracts[0].Answers, map[int]string{403: "rejected", 404: "retry"}) {
+			t.Errorf("%+v %v", s.Contracts, err)
 		}
 	})
 	t.Run("TheProjectsOwnFile", func(t *testing.T) {
@@ -171,6 +179,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"TooLargeBody":   {minimal + "maxBody: 200MiB\n", "maxBody"},
 		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
+		"Patience":       {strings.Replace(minimal, "delivery: {", "delivery: { patience: 1s,", 1), "patience"},
 		"Attempts":       {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1), "attempts"},
 		"BackoffEmpty":   {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [],", 1), "empty"},
 		"BackoffLong":    {strings.Replace(minimal, "delivery: {", "delivery: { backoff: [1s, 2d],", 1), "at most 1d"},
@@ -194,6 +203,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},
 		"NoContracts":    {"delivery: { url: \"http://x/\" }\n", "contracts"},
+		"AnswerUnknown":  {strings.Replace(minimal, "./@path }", "./@path, answers: { 403: dead } }", 1), `answers: 403 is "dead"`},
+		"AnswerNoStatus": {strings.Replace(minimal, "./@path }", "./@path, answers: { forbidden: rejected } }", 1), "[4:62]"},
 		"ContractBroken": {strings.Replace(minimal, "./@path", `"./["`, 1), "key: "},
 		"RelativeURL":    {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
 	} {

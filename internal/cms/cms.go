@@ -32,8 +32,9 @@ type Config struct {
 	URL          string // {key}, {contract}, {version}, {id} in path and query are filled in, escaped
 	Method       string
 	Headers      map[string]string
-	Timeout      time.Duration             // of one attempt
-	SuccessRules map[string]*regexp.Regexp // by contract: what the body of a 2xx must match
+	Timeout      time.Duration                   // of one attempt
+	SuccessRules map[string]*regexp.Regexp       // by contract: what the body of a 2xx must match
+	Answers      map[string]map[int]weir.Outcome // by contract: what a status means, where it is not what Classify says
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
 }
@@ -189,33 +190,52 @@ func (c *Client) answer(ctx, limited context.Context, d weir.Delivery, resp *htt
 	if err != nil && resp.StatusCode/100 == 2 && c.cfg.SuccessRules[d.Message.Contract] != nil {
 		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer broke off", Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
-	return Classify(resp.StatusCode, resp.Header, body, c.cfg.SuccessRules[d.Message.Contract], c.cfg.Now())
+	return Classify(Answer{resp.StatusCode, resp.Header, body}, Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract]}, c.cfg.Now())
+}
+
+// Answer is what the CMS said.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Rules are what a contract says of answers.
+type Rules struct {
+	Success *regexp.Regexp       // what the body of a 2xx must match; nil = any
+	Means   map[int]weir.Outcome // of statuses
 }
 
 // Classify tells the outcome of an answer:
 //
 //	2xx that satisfies the success rule                delivered
+//	Weir-Retry: never                                  rejected
+//	a status of which the contract says what it means  that
 //	2xx that does not, 408, 409, 423, 425, 500, 5xx    retry
-//	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable
-//	other 4xx, Weir-Retry: never                       rejected
+//	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; 403 perhaps for this message alone
+//	other 4xx                                          rejected
 //
 // 408 and 504 say that somebody on the way gave up: the request may still be at work.
-func Classify(status int, header http.Header, body []byte, success *regexp.Regexp, now time.Time) weir.Result {
+func Classify(a Answer, rules Rules, now time.Time) weir.Result {
+	status := a.Status
 	r := weir.Result{
-		Status: status, Body: text(body), Reason: reason(status, header, body),
-		RetryAfter: retryAfter(header, now), Unanswered: status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout,
+		Status: status, Body: text(a.Body), Reason: reason(status, a.Header, a.Body),
+		RetryAfter: retryAfter(a.Header, now), Unanswered: status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout,
 	}
+	means, said := rules.Means[status]
 	switch {
-	case status/100 == 2 && success != nil && !success.Match(body):
-		r.Outcome, r.Reason = weir.OutcomeRetry, line(fmt.Sprintf("%d, but the answer does not say success: %s", status, body))
+	case status/100 == 2 && rules.Success != nil && !rules.Success.Match(a.Body):
+		r.Outcome, r.Reason = weir.OutcomeRetry, line(fmt.Sprintf("%d, but the answer does not say success: %s", status, a.Body))
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
-	case strings.EqualFold(header.Get("Weir-Retry"), "never"):
+	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
 		r.Outcome = weir.OutcomeRejected
+	case said:
+		r.Outcome = means
 	case status < 400:
 		r.Outcome = weir.OutcomeUnavailable
 	default:
-		r.Outcome = outcomeOfError(status)
+		r.Outcome, r.Refused = outcomeOfError(status), status == http.StatusForbidden
 	}
 	return r
 }

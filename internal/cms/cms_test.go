@@ -62,8 +62,8 @@ func TestClassify(t *testing.T) {
 		if header == nil {
 			header = http.Header{}
 		}
-		got := cms.Classify(c.status, header, []byte(c.body), ok, now)
-		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter || got.Reason == "" {
+		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok}, now)
+		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter || got.Reason == "" || got.Refused != (c.status == 403) {
 			t.Errorf("%d %v: %+v", c.status, c.header, got)
 		}
 	}
@@ -262,5 +262,21 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 		if r.Outcome != want || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
 			t.Errorf("%s: %+v", address, r)
 		}
+	}
+}
+
+// A contract may say what a status means; the CMS's own word on a message is stronger.
+func TestClassify_AsTheContractSays(t *testing.T) {
+	t.Parallel()
+	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}
+	for status, want := range map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry, 401: weir.OutcomeUnavailable, 200: weir.OutcomeDelivered} {
+		got := cms.Classify(cms.Answer{Status: status}, rules, time.Now())
+		if got.Outcome != want || got.Refused || got.Unanswered != (status == 504) {
+			t.Errorf("%d: got %+v, want %s", status, got, want)
+		}
+	}
+	never := http.Header{"Weir-Retry": {"never"}}
+	if got := cms.Classify(cms.Answer{Status: 404, Header: never}, rules, time.Now()); got.Outcome != weir.OutcomeRejected {
+		t.Errorf("404 with Weir-Retry: never: got %s, want rejected", got.Outcome)
 	}
 }

@@ -102,6 +102,21 @@ func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	return rules
 }
 
+// Answers gives, by contract name and status, what an answer of the CMS means where the contract
+// says so.
+func (s *Set) Answers() map[string]map[int]weir.Outcome {
+	answers := map[string]map[int]weir.Outcome{}
+	for _, c := range s.contracts {
+		for status, means := range c.def.Answers {
+			if answers[c.def.Name] == nil {
+				answers[c.def.Name] = map[int]weir.Outcome{}
+			}
+			answers[c.def.Name][status] = weir.Outcome(means)
+		}
+	}
+	return answers
+}
+
 // Accept reads a body, which the message then holds: it must not be changed any more. The
 // error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems
 // found, or Unavailable when ctx ends while it waits its turn.

@@ -1,11 +1,13 @@
 package contract_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"weir/internal/contract"
+	"weir/internal/weir"
 )
 
 func TestNew_ReportsEveryProblem(t *testing.T) {
@@ -84,5 +86,23 @@ func TestSet_SuccessRules(t *testing.T) {
 	rules := s.SuccessRules()
 	if len(rules) != 1 || !rules["a"].MatchString("<x><ok/></x>") || rules["a"].MatchString("no") {
 		t.Errorf("%v", rules)
+	}
+}
+
+func TestSet_Answers(t *testing.T) {
+	t.Parallel()
+	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Answers: map[int]string{403: "rejected", 404: "retry", 500: "unavailable"}}, {Name: "b", Root: "b"}}, contract.Limits{MaxBody: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[int]weir.Outcome{"a": {403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable}}
+	if got := s.Answers(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for says, answers := range map[string]map[int]string{"200": {200: "rejected"}, "600": {600: "retry"}, `"dead"`: {403: "dead"}, `""`: {403: ""}} {
+		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Answers: answers}}, contract.Limits{MaxBody: 100})
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "answers") {
+			t.Errorf("%v: got %v, want answers and %s named", answers, err, says)
+		}
 	}
 }

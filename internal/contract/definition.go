@@ -2,7 +2,9 @@ package contract
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,15 +16,16 @@ import (
 
 // Definition is one contract as weir.yaml has it.
 type Definition struct {
-	Name      string  `yaml:"name"`
-	Root      string  `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
-	Key       string  `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
-	Version   string  `yaml:"version"`   // path to the version; empty = none
-	DeliverAt string  `yaml:"deliverAt"` // path to the moment before which it is not delivered; empty = none
-	Supersede bool    `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
-	OnFailure string  `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
-	Success   string  `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
-	Fields    []Field `yaml:"fields"`
+	Name      string         `yaml:"name"`
+	Root      string         `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
+	Key       string         `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
+	Version   string         `yaml:"version"`   // path to the version; empty = none
+	DeliverAt string         `yaml:"deliverAt"` // path to the moment before which it is not delivered; empty = none
+	Supersede bool           `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
+	OnFailure string         `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
+	Success   string         `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
+	Answers   map[int]string `yaml:"answers"`   // by status: rejected | retry | unavailable, where the CMS means something else by it than most do
+	Fields    []Field        `yaml:"fields"`
 }
 
 // Field is a rule for the values at a path.
@@ -94,6 +97,11 @@ func compile(def Definition) (*compiled, []string) {
 			note("success: %v", err)
 		}
 	}
+	for _, status := range slices.Sorted(maps.Keys(def.Answers)) {
+		if p := answerProblem(status, def.Answers[status]); p != "" {
+			note("answers: %s", p)
+		}
+	}
 	for i, f := range def.Fields {
 		r, err := compileRule(f)
 		if err != nil {
@@ -116,6 +124,17 @@ func (c *compiled) gatherNeeds() {
 			c.needs.add(p.needs)
 		}
 	}
+}
+
+// answerProblem says what is wrong with an answer's meaning; empty = nothing.
+func answerProblem(status int, means string) string {
+	switch {
+	case status < 300 || status > 599:
+		return fmt.Sprintf("%d is not a status from 300 to 599; success says which 2xx answers are one", status)
+	case !slices.Contains([]weir.Outcome{weir.OutcomeRejected, weir.OutcomeRetry, weir.OutcomeUnavailable}, weir.Outcome(means)):
+		return fmt.Sprintf("%d is %q and must be rejected, retry or unavailable", status, means)
+	}
+	return ""
 }
 
 // apply makes the message, or lists every problem.

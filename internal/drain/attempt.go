@@ -28,7 +28,17 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
+	if c.block != nil {
+		delete(r.deferred, c.block.ID)
+	}
+	verdicts := r.gate.verdicts
 	outcome := r.gate.judge(c.entry, result, r.Now())
+	if r.gate.verdicts > verdicts {
+		r.bringForward()
+	}
+	if outcome == weir.OutcomeUnavailable {
+		r.pauseProbing()
+	}
 	number := c.entry.Count + 1
 	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
@@ -199,7 +209,10 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 		ch.Key = c.entry.KeyHash()
 		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Tried(), result.RetryAfter)))
 	case weir.OutcomeUnavailable:
-		r.log.Warn("drain: cms unavailable, lane pauses", "delay", r.gate.pausedUntil.Sub(r.Now()), "err", result.Reason)
+		c.entry.DropBody() // it stays in the window, perhaps with thousands
+		if wait := r.gate.pausedUntil.Sub(r.Now()); wait > 0 {
+			r.log.Warn("drain: cms unavailable, lane pauses", "delay", wait, "err", result.Reason)
+		}
 	}
 	r.position(ch)
 	ch.Tail(func(t *lane.Tail) { t.Trying, t.TryingCrashes = 0, 0 })

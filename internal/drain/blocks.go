@@ -30,6 +30,17 @@ func (b blocks) ahead() map[string]int64 {
 	return ahead
 }
 
+// overdue gives the blocks whose time has come, the one that has waited longest first.
+func (b blocks) overdue(now time.Time) (due []*lane.Block) {
+	for _, blk := range b {
+		if !blk.Next.After(now) {
+			due = append(due, blk)
+		}
+	}
+	slices.SortFunc(due, compareBlocks)
+	return due
+}
+
 // due gives the block that has waited longest past its time among those usable.
 func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
 	var first *lane.Block

@@ -26,32 +26,50 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 		default:
 		}
 		r.window.careful = r.careful > 0
-		if err := r.window.fill(ctx); err != nil {
+		if err := r.readOn(ctx); err != nil {
 			return nil, err
 		}
-		if c, err := r.chooseNow(ctx); c != nil || err != nil {
+		r.logNext = !r.logNext
+		if c, err := r.chooseOnce(ctx); c != nil || err != nil {
 			return c, err
+		}
+		if r.asideFull() {
+			r.window.readFurther(ctx)
+			return nil, nil
 		}
 		if r.window.reading != nil {
 			r.committer.flush() // idle meanwhile
 		}
-		if waited, err := r.awaitPage(ctx); !waited || err != nil {
+		if waited, err := r.awaitPage(ctx); waited && err == nil {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if again, err := r.beginRound(ctx); !again || err != nil {
 			return nil, err
 		}
 	}
 }
 
-// chooseNow chooses among what was read. Due held ones and the log take turns, so neither
-// starves the other.
-func (r *run) chooseNow(ctx context.Context) (*candidate, error) {
-	r.logNext = !r.logNext
-	c, err := r.chooseOnce(ctx)
-	if c == nil && err == nil && len(r.gate.avoid) > 0 && r.window.reading == nil {
-		// Every key had its turn at probing the CMS: begin again.
-		clear(r.gate.avoid)
-		return r.chooseOnce(ctx)
+// readOn reads the log: to its end where the CMS refuses one message after the other.
+func (r *run) readOn(ctx context.Context) error {
+	if err := r.window.fill(ctx); err != nil || !r.gate.looksFar() {
+		return err
 	}
-	return c, err
+	return r.lookFar(ctx)
+}
+
+// lookFar reads on to the end of the log, as far as memory allows, and lets go of bodies: what
+// is refused stays in the window, and the CMS may take what comes behind.
+func (r *run) lookFar(ctx context.Context) error {
+	for !r.window.whole() {
+		r.window.dropBodies()
+		r.window.readFurther(ctx)
+		if _, err := r.awaitPage(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
@@ -68,17 +86,52 @@ func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 }
 
 // fromLog gives the log's next whose key is neither blocked nor closed, or what supersedes
-// it. What is blocked is put behind its key's failed message and leaves the window.
+// it. While attempts fail one after the other it is the last such key every other time:
+// however many are refused in front, others have their turn.
 func (r *run) fromLog(ctx context.Context) (*candidate, error) {
+	uneven := r.gate.uneven > 0 && r.careful == 0
+	atEnd := uneven && r.fromEnd
+	waits := map[string]bool{} // keys whose newest version has to wait
+	for {
+		i := r.freeInLog(atEnd, waits)
+		if i < 0 {
+			return nil, nil
+		}
+		e := r.window.entries[i]
+		if e.Message.Supersede {
+			var err error
+			if e, err = r.newestFrom(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+		if e != nil && r.awaitsRelease(e) {
+			waits[e.KeyHash()] = true
+			continue
+		}
+		if e != nil {
+			r.fromEnd = uneven && !atEnd
+			return &candidate{entry: e}, nil
+		}
+	}
+}
+
+// freeInLog gives the place in the window of the first message, or of the last one, that may
+// be sent; -1 = there is none now. What is blocked is put behind its key's failed message and
+// leaves the window, as far as the committer keeps up with that; the rest stays until it does.
+func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 	passed, ahead := map[string]bool{}, r.blocks.ahead() // keys with an earlier message still in the window, or in a block
 	now := r.Now()                                       // for all alike: where a pause ends meanwhile, nothing overtakes what was shelved
+	last := -1
 	for i := 0; i < len(r.window.entries); {
 		e := r.window.entries[i]
 		key := e.KeyHash()
 		switch {
 		case passed[key]:
 			i++
-		case r.shut(key) || r.awaitsRelease(e):
+		case waits[key] || r.shut(key) || r.awaitsRelease(e):
+			passed[key] = true
+			i++
+		case (r.blocks[key] != nil || e.Message.Supersede || r.keyPaused(key, now)) && r.asideFull():
 			passed[key] = true
 			i++
 		case r.keyPaused(key, now):
@@ -91,25 +144,19 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 		case r.gate.avoid[key] || r.committer.isClosed(key):
 			passed[key] = true
 			i++
-		case e.Message.Supersede:
-			best, err := r.newestFrom(ctx, i)
-			if err != nil {
-				return nil, err
-			}
-			if best != nil && r.awaitsRelease(best) {
-				passed[key] = true
-				i++
-				continue
-			}
-			if best != nil {
-				return &candidate{entry: best}, nil
-			}
+		case atEnd:
+			passed[key], last = true, i
+			i++
 		default:
-			return &candidate{entry: e}, nil
+			return i
 		}
 	}
-	return nil, nil
+	return last
 }
+
+// asideFull reports whether so much was put aside without an attempt that the committer has to
+// catch up first: what is not committed is in memory, and no wish is granted before it is.
+func (r *run) asideFull() bool { return r.committer.load() >= maxAside }
 
 // holdBack moves a message whose key is blocked from the log to the block.
 func (r *run) holdBack(e *lane.Entry, b *lane.Block) {

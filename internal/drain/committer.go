@@ -15,6 +15,9 @@ const (
 	commitOutcomes = 32
 	// maxUncommitted bounds what a crash can repeat.
 	maxUncommitted = 64
+	// maxAside bounds what was put aside without an attempt and is not committed. A transaction
+	// takes 49 of these: one is written, the next one is full.
+	maxAside = 128
 )
 
 // committer writes changes in the order in which they were decided, in batches, beside

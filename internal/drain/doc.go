@@ -39,8 +39,11 @@
 //     refusal of a commit means that the lane is lost.
 //   - A replayed message goes in front of what waits of its key, never behind what was
 //     delivered, unless by force. The retry that it goes in front of keeps its time.
+//   - A key that the CMS refuses, and any number of them, keeps no other key from its turn
+//     (probe.go), and what is refused comes to its end in bounded time.
 //   - Nothing is sent on news of the pauses that are older than a second and a half.
-//   - At most 64 outcomes are uncommitted: that is all a crash can repeat.
+//   - At most 64 outcomes are uncommitted: that is all a crash can repeat. At most 128 changes
+//     are: that is all that is in memory of what was put aside.
 //
 // # Failure
 //

@@ -82,14 +82,14 @@ func takes(d time.Duration, status int) func(context.Context, weir.Delivery) wei
 func answer(status int) weir.Result {
 	o := weir.OutcomeDelivered
 	switch {
-	case status == 503:
+	case status == 403 || status == 503:
 		o = weir.OutcomeUnavailable
 	case status >= 500:
 		o = weir.OutcomeRetry
 	case status >= 400:
 		o = weir.OutcomeRejected
 	}
-	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprintf("%d from the CMS", status)}
+	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprintf("%d from the CMS", status), Refused: status == 403}
 }
 
 // simulate runs a test in virtual time over a fresh world with one lane.

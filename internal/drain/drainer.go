@@ -24,7 +24,7 @@ type Bell interface {
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Rate, AtOnce, Rand, NotAfter, Observer, Name and Calendar.
+// for Patience, Rate, AtOnce, Rand, NotAfter, Observer, Name and Calendar.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -34,6 +34,7 @@ type Config struct {
 	Settle   time.Duration // how long the CMS may still work on what it did not answer
 	Attempts int           // that count, until a message is dead
 	Backoff  Backoff
+	Patience time.Duration // how long the CMS may answer and take nothing, until each refusal counts; 0 = a day
 	Now      func() time.Time
 	Rate     time.Duration  // between two attempts of this process, over all its lanes; 0 = none
 	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane

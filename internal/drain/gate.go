@@ -12,13 +12,36 @@ const (
 	// is the CMS that fails and not the messages.
 	suspectRetries = 5
 	suspectKeys    = 3
+	// firstProbes messages that the CMS refuses in a row are sent without a pause; from then on
+	// laterProbes, so that both ends of the log have one of each two.
+	firstProbes = 16
+	laterProbes = 2
+	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder
+	// stays for that time.
+	refusedPause = lingerMax
+	// After unevenAfter failures in a row the attempts from the log take turns between its two
+	// ends, until evenAfter verdicts have come in a row.
+	unevenAfter = 3
+	evenAfter   = 5
+	// After farAfter failures in a row the log is read to its end for that, as far as memory allows.
+	farAfter = 8
+	// silence is more than any pause of the gate's own. Where nothing was sent for so long, because
+	// the lane was paused or closed, the CMS's refusing begins anew.
+	silence = 2 * maxDelay
+	// patienceDefault is how long the CMS may answer and take nothing until that counts.
+	patienceDefault = 24 * time.Hour
 )
 
 // gate knows whether the CMS may be sent something now, and whether a failure is the
 // message's or the CMS's. It is a state machine without clock or I/O.
+//
+// A CMS that is away (no connection, 401, 429, 503 …) pauses the lane. One that answers, and
+// refuses (403, or 500 to message after message), may mean these messages or all of them: the
+// lane goes on with other keys until one is taken, and pauses only for what had its turn.
 type gate struct {
-	backoff Backoff
-	settle  time.Duration // how long something unanswered may be at work in the CMS
+	backoff  Backoff
+	settle   time.Duration // how long something unanswered may be at work in the CMS
+	patience time.Duration // how long the CMS may answer and take nothing, until each refusal counts
 
 	settleUntil time.Time
 	settleTail  time.Time // the same for others, whose clocks may differ
@@ -29,18 +52,35 @@ type gate struct {
 	streak     int             // retries in a row without a verdict between
 	streakKeys map[string]bool // their keys
 	verdicts   int             // answers that judged a message
-	blamed     map[int64]int   // by message: verdicts when it last found the CMS unavailable
+	blamed     map[int64]blame // by message: of those that found the CMS away, or were refused
 	avoid      map[string]bool // key hashes probed since the last verdict: others have their turn
 	delivered  int64           // of the lane, when this process left it
+
+	failures  int       // attempts in a row without a verdict
+	uneven    int       // verdicts in a row until the log is worked off from its beginning alone
+	probes    int       // refusals since the last pause
+	nextAt    time.Time // when what was refused has its next turn, where all had one
+	refusing  time.Time // since when the CMS has answered and taken nothing
+	refusedAt time.Time // the last refusal
+	probed    int64     // see lane.Tail
+}
+
+// blame is what a gate remembers of a message whose failure it did not count.
+type blame struct {
+	verdicts int  // as many had come then
+	proven   bool // the CMS took another message between two refusals of this one
 }
 
 // maxBlamed bounds what a gate remembers of messages; past it, it begins to learn anew.
-const maxBlamed = 1000
+const maxBlamed = 2 * windowMax
 
 // newGate makes the gate of one lane in one process. It outlives the process's runs: which
 // keys had their turn, and which message failed where another passed, is learnt over pauses.
-func newGate(b Backoff, settle time.Duration) *gate {
-	return &gate{backoff: b, settle: settle, streakKeys: map[string]bool{}, blamed: map[int64]int{}, avoid: map[string]bool{}}
+func newGate(b Backoff, settle, patience time.Duration) *gate {
+	if patience == 0 {
+		patience = patienceDefault
+	}
+	return &gate{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{}, blamed: map[int64]blame{}, avoid: map[string]bool{}}
 }
 
 // adopt takes over what the last holder, here or elsewhere, wrote into tail. What this
@@ -54,9 +94,7 @@ func (g *gate) adopt(t lane.Tail, now time.Time) {
 	if t.Counts.Delivered > g.delivered {
 		g.judged() // while another had the lane: what failed here before is old
 	}
-	if len(g.blamed) > maxBlamed {
-		clear(g.blamed)
-	}
+	g.refusing, g.refusedAt, g.probed = t.Refusing, later(g.refusedAt, t.LastErrorAt), t.Probed
 }
 
 // leave notes how the process leaves the lane.
@@ -79,23 +117,41 @@ func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if r.Unanswered {
 		g.unanswered(now)
 	}
-	switch r.Outcome {
-	case weir.OutcomeDelivered:
+	switch {
+	case r.Outcome == weir.OutcomeDelivered, r.Outcome == weir.OutcomeRejected && r.Status != 0: // else it was us who could not send it
 		g.verdict(e)
-	case weir.OutcomeRejected:
-		if r.Status != 0 { // else it was us who could not send it
-			g.verdict(e)
+	case r.Outcome == weir.OutcomeRetry:
+		return g.retry(e, r, now)
+	case r.Outcome == weir.OutcomeUnavailable:
+		g.failed()
+		if r.Refused {
+			return g.refused(e, r, now)
 		}
-	case weir.OutcomeRetry:
-		g.streak++
-		g.streakKeys[e.Message.Key] = true
-		if g.streak >= suspectRetries && len(g.streakKeys) >= suspectKeys {
-			return g.unavailable(e, r, now)
-		}
-	case weir.OutcomeUnavailable:
 		return g.unavailable(e, r, now)
 	}
 	return r.Outcome
+}
+
+// retry counts a failure, unless so many in a row failed that it is the CMS.
+func (g *gate) retry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
+	g.failed()
+	g.streak++
+	g.streakKeys[e.Message.Key] = true
+	switch {
+	case g.streak < suspectRetries || len(g.streakKeys) < suspectKeys:
+		return weir.OutcomeRetry
+	case r.Status != 0 && !r.Unanswered:
+		return g.refused(e, r, now)
+	}
+	return g.unavailable(e, r, now)
+}
+
+// failed notes an attempt that brought no verdict.
+func (g *gate) failed() {
+	g.failures++
+	if g.failures >= unevenAfter || g.uneven > 0 {
+		g.uneven = evenAfter
+	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -133,29 +189,95 @@ func (g *gate) verdict(e *lane.Entry) {
 // judged begins to learn anew which failures belong together.
 func (g *gate) judged() {
 	g.verdicts++
-	g.streak = 0
+	g.streak, g.failures, g.probes, g.uneven = 0, 0, 0, max(0, g.uneven-1)
+	g.refusing, g.probed, g.nextAt = time.Time{}, 0, time.Time{}
 	clear(g.streakKeys)
 	clear(g.avoid)
 }
 
 // resume lets the lane probe at once: somebody says that the CMS is there again.
-func (g *gate) resume() { g.pausedUntil, g.reason, g.pauses = time.Time{}, "", 0 }
+func (g *gate) resume() {
+	g.pausedUntil, g.nextAt, g.reason, g.pauses = time.Time{}, time.Time{}, "", 0
+	clear(g.avoid)
+}
 
 // unavailable pauses the lane, unless the CMS has judged another message between two
 // tries of this one: then it is the message after all.
 func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
-	seen, blamedBefore := g.blamed[e.Seq()]
-	if blamedBefore && g.verdicts > seen {
-		g.blamed[e.Seq()] = g.verdicts
+	if g.between(e) {
 		return weir.OutcomeRetry
 	}
-	g.blamed[e.Seq()] = g.verdicts
-	g.avoid[e.KeyHash()] = true
-	g.pauses++
-	g.pausedUntil = now.Add(g.backoff.pauseDelay(g.pauses, r.RetryAfter))
-	g.reason = r.Reason
+	g.refusing, g.probed, g.nextAt = time.Time{}, 0, time.Time{}
+	g.avoid[e.KeyHash()], g.reason = true, r.Reason
+	g.pause(r.RetryAfter, now, maxDelay)
 	return weir.OutcomeUnavailable
 }
+
+// refused takes in that a CMS that is there has refused a message, and counts it where the CMS
+// has taken another one between two refusals of this, or nothing for longer than its patience:
+// a message that stands alone must come to its end, too. Else the lane goes on with the other
+// keys, and pauses for a moment after some.
+func (g *gate) refused(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
+	if g.refusing.IsZero() || now.Sub(g.refusedAt) > silence {
+		g.refusing = now
+	}
+	g.refusedAt = now
+	between := g.between(e)
+	b := g.blamed[e.Seq()]
+	b.proven = b.proven || between
+	g.blamed[e.Seq()] = b
+	if b.proven || now.Sub(later(g.refusing, e.WaitsSince())) >= g.patience {
+		return weir.OutcomeRetry
+	}
+	g.avoid[e.KeyHash()], g.reason = true, r.Reason
+	g.probes++
+	if r.RetryAfter > 0 { // that is meant for all
+		g.pausedUntil, g.probed = now.Add(clamp(0, r.RetryAfter)), 0
+	}
+	return weir.OutcomeUnavailable
+}
+
+// probedEnough reports whether so many messages were refused that the CMS is to be left alone.
+func (g *gate) probedEnough() bool {
+	return g.probes >= firstProbes || g.pauses > 0 && g.probes >= laterProbes
+}
+
+// between reports whether the CMS has judged another message since this one failed last.
+func (g *gate) between(e *lane.Entry) bool {
+	if len(g.blamed) > maxBlamed {
+		clear(g.blamed)
+	}
+	b, before := g.blamed[e.Seq()]
+	since := before && g.verdicts > b.verdicts
+	b.verdicts = g.verdicts
+	g.blamed[e.Seq()] = b
+	return since
+}
+
+// pause pauses the lane, for no longer than most unless the CMS asks for it.
+func (g *gate) pause(asked time.Duration, now time.Time, most time.Duration) {
+	g.pauses++
+	g.probes = 0
+	g.pausedUntil = later(g.pausedUntil, now.Add(max(min(g.backoff.pauseDelay(g.pauses, 0), most), clamp(0, asked))))
+}
+
+// endRound begins a new round of probing where every key had its turn, and reports whether that
+// may be now: where messages were refused since the last pause, it comes after another one.
+func (g *gate) endRound(now time.Time) bool {
+	if g.probes > 0 {
+		g.pause(0, now, maxDelay)
+		g.nextAt = g.pausedUntil
+	}
+	if g.nextAt.After(now) {
+		g.pausedUntil = later(g.pausedUntil, g.nextAt)
+		return false
+	}
+	clear(g.avoid)
+	return true
+}
+
+// looksFar reports whether the log is to be read to its end, for a key that the CMS may take.
+func (g *gate) looksFar() bool { return !g.refusing.IsZero() && g.failures >= farAfter }
 
 // maxSkew is how far the clocks of two processes may differ; health warns from there on.
 const maxSkew = 2 * time.Second
@@ -164,5 +286,6 @@ const maxSkew = 2 * time.Second
 // and must not take up the lane too early for it.
 func (g *gate) write(t *lane.Tail) {
 	t.PausedUntil, t.PauseReason, t.Pauses = g.pausedUntil, g.reason, int64(g.pauses)
+	t.Refusing, t.Probed = g.refusing, g.probed
 	t.SettleUntil = g.settleTail
 }

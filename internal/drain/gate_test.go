@@ -13,7 +13,7 @@ import (
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func newTestGate() *gate {
-	return newGate(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64}, 3*time.Second)
+	return newGate(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64}, 3*time.Second, 0)
 }
 
 func entry(seq int64, key string) *lane.Entry {
@@ -28,6 +28,8 @@ func TestGate_Judge(t *testing.T) {
 	t.Parallel()
 	down := outcome(weir.OutcomeUnavailable, 503)
 	flaky := outcome(weir.OutcomeRetry, 500)
+	refusal := outcome(weir.OutcomeUnavailable, 403)
+	refusal.Refused = true
 	fine := outcome(weir.OutcomeDelivered, 200)
 
 	t.Run("UnavailableIsNobodysFault", func(t *testing.T) {
@@ -119,6 +121,105 @@ func TestGate_Judge(t *testing.T) {
 		g.judge(entry(2, "b"), outcome(weir.OutcomeRejected, 0), noon)
 		if got := g.judge(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
 			t.Errorf("got %s", got)
+		}
+	})
+	t.Run("RefusedIsCountedByNobodyWithoutAVerdict", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for i := range 40 {
+			at := noon.Add(time.Duration(i) * 35 * time.Minute)
+			if got := g.judge(entry(int64(i%3), fmt.Sprint("k", i%3)), refusal, at); got != weir.OutcomeUnavailable {
+				t.Fatalf("try %d, %s after the first: got %s, want unavailable", i, at.Sub(noon), got)
+			}
+		}
+	})
+	t.Run("RefusedIsCountedAfterADay", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		later := entry(2, "b")
+		later.Message.AcceptedAt = noon.Add(time.Hour)
+		for h := range 24 {
+			g.judge(entry(1, "a"), refusal, noon.Add(time.Duration(h)*time.Hour))
+		}
+		day := noon.Add(24 * time.Hour)
+		if got := g.judge(entry(1, "a"), refusal, day); got != weir.OutcomeRetry {
+			t.Errorf("a day after the first refusal: got %s, want retry", got)
+		}
+		if got := g.judge(later, refusal, day); got != weir.OutcomeUnavailable {
+			t.Errorf("one that has waited for 23 hours: got %s, want unavailable", got)
+		}
+		g.judge(entry(3, "c"), down, day)
+		if got := g.judge(entry(1, "a"), refusal, day); got != weir.OutcomeUnavailable {
+			t.Errorf("after the CMS was away: got %s, want unavailable", got)
+		}
+	})
+	t.Run("TheDayOutlivesTheProcess", func(t *testing.T) {
+		t.Parallel()
+		g, next := newTestGate(), newTestGate()
+		g.judge(entry(1, "a"), refusal, noon)
+		var tail lane.Tail
+		g.write(&tail)
+		tail.LastErrorAt = noon.Add(23 * time.Hour)
+		next.adopt(tail, noon.Add(23*time.Hour))
+		if got := next.judge(entry(1, "a"), refusal, noon.Add(24*time.Hour)); got != weir.OutcomeRetry {
+			t.Errorf("another process, a day later: got %s, want retry", got)
+		}
+	})
+	t.Run("TimeInWhichNothingIsSentDoesNotCount", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		g.judge(entry(1, "a"), refusal, noon)
+		for i := range 2 {
+			if got := g.judge(entry(1, "a"), refusal, noon.Add(72*time.Hour+time.Duration(i)*time.Minute)); got != weir.OutcomeUnavailable {
+				t.Errorf("try %d after three days of a pause: got %s, want unavailable", i, got)
+			}
+		}
+	})
+	t.Run("ProvenOnceRefusedIsCounted", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		g.judge(entry(1, "a"), refusal, noon)
+		g.judge(entry(2, "b"), fine, noon)
+		for i := range 4 {
+			if got := g.judge(entry(1, "a"), refusal, noon); got != weir.OutcomeRetry {
+				t.Errorf("try %d after the CMS took another: got %s, want retry", i, got)
+			}
+		}
+		if got := g.judge(entry(3, "c"), refusal, noon); got != weir.OutcomeUnavailable {
+			t.Errorf("another one's first: got %s, want unavailable", got)
+		}
+	})
+	t.Run("RefusedPausesTheLaneAfterSome", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		for i := range firstProbes {
+			if g.probedEnough() || g.opensAt().After(noon) {
+				t.Fatalf("after %d it is enough", i)
+			}
+			g.judge(entry(int64(i), fmt.Sprint("k", i)), refusal, noon)
+		}
+		if !g.probedEnough() {
+			t.Fatalf("after %d it is not enough", firstProbes)
+		}
+		g.pause(0, noon, refusedPause)
+		for i := range laterProbes {
+			if g.probedEnough() {
+				t.Fatalf("after a pause, %d are enough", i)
+			}
+			g.judge(entry(int64(100+i), fmt.Sprint("k", 100+i)), refusal, noon)
+		}
+		if !g.probedEnough() {
+			t.Errorf("after a pause, %d are not enough", laterProbes)
+		}
+	})
+	t.Run("RefusedWithRetryAfterPausesTheLane", func(t *testing.T) {
+		t.Parallel()
+		g := newTestGate()
+		r := refusal
+		r.RetryAfter = 10 * time.Minute
+		g.judge(entry(1, "a"), r, noon)
+		if got := g.opensAt().Sub(noon); got != 10*time.Minute || g.probed != 0 {
+			t.Errorf("paused for %s (others may go: %v), want 10m for all", got, g.probed != 0)
 		}
 	})
 	t.Run("UnansweredSettles", func(t *testing.T) {

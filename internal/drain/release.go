@@ -85,6 +85,9 @@ func (rs *releases) await(keyHash string) {
 	rs.awaits[keyHash] = true
 }
 
+// underWay reports whether something is on its way into its key's line.
+func (rs *releases) underWay() bool { return len(rs.reading)+len(rs.ripe)+len(rs.writing) > 0 }
+
 // learn notes an answer that may let a message go which waits for a release.
 func (rs *releases) learn() {
 	rs.known++

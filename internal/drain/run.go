@@ -39,7 +39,9 @@ type run struct {
 	latest      map[string]lane.Latest // by LatestKey, as far as known
 	preloads    map[*lane.Entry]*preload
 	gate        *gate
-	logNext     bool // whose turn it is: the log's or the held ones'
+	logNext     bool                 // whose turn it is: the log's or the held ones'
+	fromEnd     bool                 // and, while attempts fail, from which end of the log
+	deferred    map[string]time.Time // when blocks that wait for the next round were due; see allProbed
 	agenda      agenda
 	releases    releases
 	accepted    acceptances
@@ -75,7 +77,7 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error 
 	defer cancel(nil)
 	d := t.d
 	r := &run{Drainer: d, lane: t.number, wake: t.wake, news: make(chan struct{}, 1), gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
-	writer, err := r.take(ctx, seen.Tail)
+	writer, err := r.take(ctx, seen.Tail, seen.Untried(d.Now()))
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,8 @@ func (t *tender) wrote(ch *lane.Change) {
 
 // take raises the fence. A tail that is open was left by a holder that crashed: it is
 // counted, and what it may have sent is given time to settle.
-func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
+// untried ends a pause for what the CMS refuses.
+func (r *run) take(ctx context.Context, seen lane.Tail, untried bool) (*lane.Writer, error) {
 	return r.Store.Take(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
 		if t.Open {
 			t.Crashes++
@@ -119,6 +122,9 @@ func (r *run) take(ctx context.Context, seen lane.Tail) (*lane.Writer, error) {
 			if t.Trying != 0 {
 				t.TryingCrashes++
 			}
+		}
+		if untried && t.Probed > 0 {
+			t.PausedUntil = time.Time{}
 		}
 		if t.Watched == 0 {
 			t.Watched = t.Fence
@@ -144,7 +150,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	if t.TryingCrashes >= carefulAfter {
 		r.condemned = t.Trying
 	}
-	r.blocks, r.latest = blocks{}, map[string]lane.Latest{}
+	r.blocks, r.latest, r.deferred = blocks{}, map[string]lane.Latest{}, map[string]time.Time{}
 	if r.Store.Lanes == 1 {
 		r.pace.adopt(atMost(t.RateNext, r.Now().Add(r.pace.interval)))
 	}
@@ -205,6 +211,9 @@ func (r *run) drain(ctx context.Context) error {
 				return err
 			}
 			continue
+		}
+		if r.opensAt(r.Now()).After(r.Now()) {
+			continue // every key had its turn
 		}
 		if n := r.committer.load(); n > 0 {
 			// Keys may be closed, and what is idle is committed at once.

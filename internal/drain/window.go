@@ -19,6 +19,9 @@ const (
 	// aheadRows is how far is looked ahead, without bodies, where messages supersede each
 	// other: one answer of storage.
 	aheadRows = 1000
+	// windowMax bounds the window where messages of refused keys stay in it and it reads on
+	// behind them: without bodies, about 1.3 KiB each.
+	windowMax = 10_000
 )
 
 // window is the part of the log that was read and is not settled, in order. The next page
@@ -45,7 +48,8 @@ type window struct {
 // page is the answer of one read.
 type page struct {
 	entries []*lane.Entry
-	rows    int // asked for
+	rows    int  // asked for
+	thin    bool // without bodies
 	err     error
 }
 
@@ -103,6 +107,25 @@ func (w *window) lookAhead(ctx context.Context) error {
 	return nil
 }
 
+// readFurther begins to read on though much is left: what is to be put aside stays in the window
+// until the committer has caught up, and other keys come behind.
+func (w *window) readFurther(ctx context.Context) {
+	if w.reading == nil && !w.whole() {
+		w.ahead = true
+		w.read(ctx)
+	}
+}
+
+// whole reports whether nothing more can be read now.
+func (w *window) whole() bool { return (w.end && w.reading == nil) || len(w.entries) >= windowMax }
+
+// dropBodies lets go of the bodies of all that is in the window.
+func (w *window) dropBodies() {
+	for _, e := range w.entries {
+		e.DropBody()
+	}
+}
+
 // lowWater is the number of messages left at which the next page is read.
 func (w *window) lowWater() int {
 	if w.careful {
@@ -119,11 +142,11 @@ func (w *window) read(ctx context.Context) {
 	case w.careful:
 		rows = 1
 	}
-	from, answer := w.nextRead, make(chan page, 1)
+	from, thin, answer := w.nextRead, w.ahead, make(chan page, 1)
 	w.reading, w.stale = answer, false
 	go func() {
 		entries, err := read(ctx, w.lane, from, rows)
-		answer <- page{entries, rows, err}
+		answer <- page{entries, rows, thin, err}
 	}()
 }
 
@@ -140,6 +163,9 @@ func (w *window) absorb(p page) error {
 		supersede = supersede || e.Message.Supersede
 		if e.Seq() < w.nextRead {
 			continue // offered meanwhile
+		}
+		if p.thin {
+			e.DropBody() // of the row as read, too: there may be thousands
 		}
 		w.take(e)
 	}

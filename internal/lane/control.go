@@ -43,6 +43,8 @@ type Tail struct {
 	PausedUntil time.Time // the CMS is unavailable: nothing is sent before
 	PauseReason string
 	Pauses      int64     // pauses in a row
+	Refusing    time.Time // since when the CMS has answered and taken nothing; zero = it takes messages, or does not answer
+	Probed      int64     // while it does: each key below this place in the log had its turn, 0 = not all had
 	SettleUntil time.Time // something unanswered may still be at work in the CMS
 	RateNext    time.Time // delivery.rate allows nothing before
 
@@ -109,6 +111,12 @@ func (t Tail) DueAt() time.Time {
 	return time.Time{}
 }
 
+// Untried reports whether a message may wait that had no turn yet, while the CMS refuses those
+// that had one: the pause is for these, and another key's message must not wait for its end.
+func (c Control) Untried(now time.Time) bool {
+	return c.Tail.Probed > 0 && (c.Head.Next > c.Tail.Probed || dueBy(c.Tail.NextDue, now))
+}
+
 // Touched says whether a wish waits, or a scheduled message has another moment.
 func (c Control) Touched() bool { return c.Head.Touched != c.Tail.TouchedSeen }
 
@@ -130,7 +138,11 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	if p, ok := c.Paused(now); ok {
 		paused = p.Ends()
 	}
-	for _, shut := range []time.Time{paused, believed(c.Tail.PausedUntil, now.Add(longestPause)), believed(c.Tail.SettleUntil, now.Add(c.settle))} {
+	refused := believed(c.Tail.PausedUntil, now.Add(longestPause))
+	if c.Untried(now) {
+		refused = time.Time{}
+	}
+	for _, shut := range []time.Time{paused, refused, believed(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {
 			at = shut
 		}
@@ -168,7 +180,7 @@ func (t Tail) values() map[string]any {
 		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
 		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded, "Moved": t.Counts.Moved,
 		"NextDue": timeValue(t.NextDue), "Placed": timeValue(t.Placed), "TouchedSeen": t.TouchedSeen,
-		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses,
+		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.Pauses, "Refusing": timeValue(t.Refusing), "Probed": t.Probed,
 		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.RateNext),
 		"Holder": t.Holder, "LastError": t.LastError, "LastErrorAt": timeValue(t.LastErrorAt),
 		"Open": t.Open, "Crashes": t.Crashes, "Trying": t.Trying, "TryingCrashes": t.TryingCrashes,
@@ -182,7 +194,7 @@ func tailFrom(r storage.Row) Tail {
 		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), Commit: v.int("Commit"), Cursor: v.int("Cursor"),
 		Counts:  Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded"), v.int("Moved")},
 		NextDue: v.time("NextDue"), Placed: v.time("Placed"), TouchedSeen: v.int("TouchedSeen"),
-		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"),
+		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), Pauses: v.int("Pauses"), Refusing: v.time("Refusing"), Probed: v.int("Probed"),
 		SettleUntil: v.time("SettleUntil"), RateNext: v.time("RateNext"),
 		Holder: v.string("Holder"), LastError: v.string("LastError"), LastErrorAt: v.time("LastErrorAt"),
 		Open: v.bool("Open"), Crashes: v.int("Crashes"), Trying: v.int("Trying"), TryingCrashes: v.int("TryingCrashes"),

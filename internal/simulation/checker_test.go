@@ -27,6 +27,7 @@ type counts struct {
 	Bulks, BulkReplayed                                                                int
 	Crowded                                                                            int
 	Told, ToldAgain, Linearized                                                        int
+	Turned                                                                             int
 	Longest                                                                            time.Duration // from the end of faults to rest
 }
 
@@ -67,6 +68,7 @@ func (c *counts) add(o counts) {
 	c.Told += o.Told
 	c.ToldAgain += o.ToldAgain
 	c.Linearized += o.Linearized
+	c.Turned += o.Turned
 	c.Longest = max(c.Longest, o.Longest)
 }
 

@@ -64,7 +64,10 @@ func (c *fakeCMS) plan(id weir.ID, body string) plan {
 		p.takes /= 50
 	}
 	if n, err := numberOf(body); err == nil && (n == w.bad[0] || n == w.bad[1]) {
-		p.status = []int{500, 422}[n%2]
+		p.status = []int{500, 422, 403}[n%3]
+		return p
+	} else if err == nil && w.refuses(n) {
+		p.status = w.refusal
 		return p
 	}
 	if w.calm() {

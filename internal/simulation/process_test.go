@@ -108,7 +108,7 @@ func (s *slot) start() {
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}), Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
 		Store: p.store, Leases: p.leases(), Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
-		Backoff: w.backoff, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
+		Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer

@@ -52,6 +52,9 @@ type settings struct {
 	stopped                          int              // pauses of lanes and keys
 	crowd                            int              // messages that fall due at one moment, long after the faults
 	storage                          time.Duration    // about what a request to storage takes; 0 = next to nothing
+	refused, refusal                 int              // how many the CMS refuses in the end, and how it answers
+	stand                            time.Duration    // how long they do before others come
+	patience                         time.Duration    // with a CMS that takes nothing
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -80,6 +83,7 @@ func draw(d *dice) settings {
 	s.stopping(d)
 	s.receivers(d)
 	s.crowds(d)
+	s.refusals(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -203,7 +207,7 @@ func (w *world) live(ctx context.Context) {
 		s.plans.Wait()
 	}
 	w.quiet = time.Now()
-	w.check.finish(ctx, w.settles(ctx))
+	w.check.finish(ctx, w.settles(ctx) && w.refuse(ctx))
 	w.end(ctx)
 }
 

@@ -92,6 +92,7 @@ type Result struct {
 	Body       string        // the first 2 KB of the answer
 	RetryAfter time.Duration // as the CMS asked, 0 when it did not
 	Unanswered bool          // sent, and it may still be at work inside the CMS: settle
+	Refused    bool          // unavailable, by an answer that may be meant for this message alone (403)
 	StartedAt  time.Time
 	Duration   time.Duration
 }

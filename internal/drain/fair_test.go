@@ -1,0 +1,372 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// The CMS refuses some messages for themselves, or all of them: others have their turn within ten
+// seconds, what is refused comes to its end in bounded time, and a CMS that is ill kills nothing.
+
+// defaults are the backoff of the settings.
+func defaults(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute} }
+
+// refuses answers with status to the keys that begin with bad, and takes the others.
+func refuses(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
+	return func(ctx context.Context, d weir.Delivery) weir.Result {
+		if strings.HasPrefix(d.Message.Key, "bad") {
+			return takes(takesTime, status)(ctx, d)
+		}
+		return takes(takesTime, 200)(ctx, d)
+	}
+}
+
+// fill files n messages, some at a time: the appender takes in a bounded number of bytes.
+func (w *world) fill(n int, key func(int) string, change ...func(*weir.Message)) {
+	w.t.Helper()
+	var wg sync.WaitGroup
+	room := make(chan struct{}, 40)
+	for i := range n {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			m := weir.Message{Contract: "article", Key: key(i), ContentType: "application/xml", Body: []byte("<a/>")}
+			for _, f := range change {
+				f(&m)
+			}
+			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func numbered(prefix string) func(int) string {
+	return func(i int) string { return fmt.Sprint(prefix, i) }
+}
+
+// taken waits until the CMS has taken n messages of keys that begin with prefix, and gives the
+// time that took.
+func (w *world) taken(prefix string, n int, limit time.Duration) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for ; time.Since(began) < limit; time.Sleep(10 * time.Millisecond) {
+		keys := map[string]bool{}
+		for _, s := range w.cms.requests() {
+			if strings.HasPrefix(s.key, prefix) && s.result.Outcome == weir.OutcomeDelivered {
+				keys[s.key] = true
+			}
+		}
+		if len(keys) == n {
+			return time.Since(began)
+		}
+	}
+	w.t.Fatalf("%d messages of %s… are not delivered after %s, %d requests were made", n, prefix, limit, len(w.cms.requests()))
+	return 0
+}
+
+const turn = 10 * time.Second
+
+func TestFair_RefusedKeysInFront(t *testing.T) {
+	for _, status := range []int{403, 500} {
+		for _, n := range []int{7, 400, 2000} {
+			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
+				simulate(t, func(t *testing.T, w *world) {
+					w.cms.set(refuses(status, 20*time.Millisecond))
+					w.fill(n, numbered("bad"))
+					w.fill(50, numbered("good"))
+					w.start(defaults).Wake(0)
+					t.Logf("50 good ones behind %d refused: %s", n, w.taken("good", 50, turn))
+				})
+			})
+		}
+	}
+}
+
+func TestFair_RefusedLargeOnesInFront(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(refuses(403, 20*time.Millisecond))
+		body := []byte(strings.Repeat("x", 200<<10))
+		w.fill(400, numbered("bad"), func(m *weir.Message) { m.Body = body })
+		w.fill(50, numbered("good"), func(m *weir.Message) { m.Body = body })
+		w.start(defaults).Wake(0)
+		w.taken("good", 50, turn)
+		for _, s := range w.cms.requests() {
+			if len(s.body) != len(body) {
+				t.Fatalf("key %s was sent with %d bytes of %d", s.key, len(s.body), len(body))
+			}
+		}
+	})
+}
+
+func TestFair_RefusedBetweenOthers(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(refuses(403, 5*time.Millisecond))
+		for i := range 20 {
+			w.post(fmt.Sprint("bad", i), "x")
+			w.post(fmt.Sprint("good", i), "x")
+		}
+		w.start(defaults).Wake(0)
+		if took := w.taken("good", 20, turn); took > time.Second {
+			t.Errorf("20 good ones took %s, want no pause between", took)
+		}
+	})
+}
+
+// What is refused stands for an hour, and pauses have grown: what comes then is sent soon, filed
+// by this process, by another one, or due.
+func TestFair_AfterAnHourOfRefusals(t *testing.T) {
+	for name, n := range map[string]int{"One": 1, "Many": 300} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(refuses(403, 20*time.Millisecond))
+				w.fill(n, numbered("bad"))
+				p := w.start(defaults)
+				p.Wake(0)
+				due := time.Now().Add(time.Hour + 3*time.Minute)
+				w.post("gooddue", "x", func(m *weir.Message) { m.DueAt = due })
+				time.Sleep(time.Hour)
+				if c := w.control(); n == 1 && time.Until(c.Tail.PausedUntil) > 5*time.Minute || c.Tail.Counts.Dead > 0 {
+					t.Errorf("after an hour: %+v", c.Tail)
+				}
+				w.post("goodwoken", "x")
+				p.Wake(0)
+				t.Logf("woken: %s", w.taken("goodwoken", 1, turn))
+				for range 3 { // a verdict has come; some are charged, and what is left is in doubt again
+					time.Sleep(50 * time.Second)
+					p.Wake(0) // as the sweep does
+				}
+				w.taken("gooddue", 1, time.Until(due)+turn)
+			})
+		})
+	}
+}
+
+// A CMS that answers 403 to all (its credentials have expired) or 500 kills nothing within hours,
+// is left alone more and more, and takes everything when it is well again.
+func TestFair_IllForHours(t *testing.T) {
+	for _, status := range []int{403, 500} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(takes(20*time.Millisecond, status))
+				w.fill(200, numbered("k"))
+				p := w.start(defaults)
+				for range 8 * 60 {
+					p.Wake(0)
+					time.Sleep(time.Minute)
+				}
+				n := len(w.cms.requests())
+				if c := w.control(); c.Tail.Counts.Dead > 0 || n > 8*60*60 {
+					t.Errorf("after 8 h of %d: %d dead, %d requests", status, c.Tail.Counts.Dead, n)
+				}
+				t.Logf("%d requests in 8 h", n)
+				w.cms.set(takes(20*time.Millisecond, 200))
+				began := time.Now()
+				for w.control().Waiting() > 0 && time.Since(began) < 10*time.Minute {
+					p.Wake(0)
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(began); took > 6*time.Minute {
+					t.Errorf("it took %s until all were delivered, want the longest pause and a little", took)
+				}
+			})
+		})
+	}
+}
+
+// A CMS that does not answer, or says that it is away, is waited for as long as it takes.
+func TestFair_AwayForDays(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(20*time.Millisecond, 503))
+		w.fill(20, numbered("k"))
+		p := w.start(defaults)
+		for range 72 * 60 {
+			p.Wake(0)
+			time.Sleep(time.Minute)
+		}
+		if c := w.control(); c.Waiting() != 20 {
+			t.Errorf("after three days: %+v", c.Tail)
+		}
+	})
+}
+
+// Refused messages with nothing else in their lane die once the CMS's patience is over, and not
+// before; those that came later have their own.
+func TestFair_RefusedAloneDies(t *testing.T) {
+	for _, status := range []int{403, 500} {
+		for _, n := range []int{1, 100} {
+			if n == 1 && status == 500 {
+				continue // it is charged at once, as ever
+			}
+			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
+				simulate(t, func(t *testing.T, w *world) {
+					w.cms.set(refuses(status, 20*time.Millisecond))
+					w.fill(n, numbered("bad"))
+					p := w.start(defaults)
+					wake := func(d time.Duration) {
+						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Minute) {
+							p.Wake(0)
+						}
+					}
+					wake(12 * time.Hour)
+					late := w.post("badlate", "x")
+					wake(12*time.Hour - time.Minute)
+					if c := w.control(); c.Tail.Counts.Dead > 0 {
+						t.Errorf("%d died within a day", c.Tail.Counts.Dead)
+					}
+					wake(45 * time.Minute)
+					if c := w.control(); c.Tail.Counts.Dead != int64(n) || c.Waiting() != 1 {
+						t.Errorf("a day and three quarters of an hour later: %+v", c.Tail.Counts)
+					}
+					wake(12 * time.Hour)
+					if st := w.status(late); st.Stage != weir.Dead || st.AttemptCount != 5 {
+						t.Errorf("the later one: %s after %d attempts", st.Stage, st.AttemptCount)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Once the CMS took others between two refusals of a message, its refusals count, whatever comes.
+func TestFair_ProvenOnesDie(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(refuses(403, 20*time.Millisecond))
+		bad := w.post("bad", "x")
+		p := w.start(defaults)
+		p.Wake(0)
+		time.Sleep(5 * time.Second)
+		w.post("good", "x")
+		p.Wake(0)
+		time.Sleep(5 * time.Minute)
+		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 || st.CMSStatus != 403 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// slow is storage whose operations take time. It knows how many messages were read of the log and
+// not committed.
+type slow struct {
+	storage.Table
+	mu                sync.Mutex
+	read, put, atMost int
+}
+
+func (s *slow) note(read, put int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read, s.put = s.read+read, s.put+put
+	s.atMost = max(s.atMost, s.read-s.put)
+}
+
+func (s *slow) most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.atMost
+}
+
+func (s *slow) Get(ctx context.Context, p, k string) (storage.Row, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.Table.Get(ctx, p, k)
+}
+
+func (s *slow) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	time.Sleep(10 * time.Millisecond)
+	page, err := s.Table.Range(ctx, q)
+	if strings.HasPrefix(q.From, "m_") {
+		s.note(len(page.Rows), 0)
+	}
+	return page, err
+}
+
+func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+	time.Sleep(15 * time.Millisecond)
+	tags, err := s.Table.Transact(ctx, p, ops)
+	put := 0
+	for _, op := range ops {
+		if stage, _ := op.Values["Stage"].(string); strings.HasPrefix(op.Key, "m_") && (op.Values["Held"] == true || stage == "superseded") {
+			put++
+		}
+	}
+	if err == nil {
+		s.note(0, put)
+	}
+	return tags, err
+}
+
+// start with slow storage.
+func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
+	s := &slow{Table: w.account.Table()}
+	return w.start(append(change, func(c *drain.Config) {
+		store := *w.store
+		store.Table = s
+		c.Store = &store
+	})...), s
+}
+
+// copies files n more messages like one that was filed.
+func (w *world) copies(of weir.ID, n int) {
+	w.t.Helper()
+	ctx, partition := w.t.Context(), fmt.Sprintf("%d.%d", of.Epoch, of.Lane)
+	row, err := w.account.Table().Get(ctx, partition, "m_"+lane.Place(of.Seq))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for next := w.control().Head.Next; n > 0; {
+		ops := []storage.Op{{}}
+		for ; n > 0 && len(ops) < storage.MaxOps; n-- {
+			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(next), Values: row.Values})
+			next++
+		}
+		ops[0] = storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": next}}
+		if _, err := w.account.Table().Transact(ctx, partition, ops); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// What waits behind a blocked key, or is outdated, does not pile up: it is read as it is put aside,
+// and what comes behind it does not wait for that.
+func TestFair_PutAsideAsCommitted(t *testing.T) {
+	const n = 20_000
+	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }
+	for name, fill := range map[string]func(*world) weir.ID{
+		"Blocked": func(w *world) weir.ID { return w.post("bad", "x") },
+		"Paused":  func(w *world) weir.ID { w.pause("one", time.Time{}); return w.post("one", "x") },
+		"Outdated": func(w *world) weir.ID {
+			w.post("one", "x", old, func(m *weir.Message) { m.Version = "9" })
+			return w.post("one", "x", old)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.cms.set(refuses(500, time.Millisecond))
+				first := fill(w)
+				w.copies(first, n/2)
+				w.post("goodmiddle", "x")
+				w.copies(first, n/2)
+				w.post("goodlast", "x")
+				p, table := w.startSlow(func(c *drain.Config) { c.Backoff = drain.Backoff{Steps: []time.Duration{time.Hour}} })
+				p.Wake(0)
+				if name == "Blocked" || name == "Paused" { // what is outdated may supersede: it is looked at one by one
+					w.taken("goodmiddle", 1, 3*time.Second)
+				}
+				w.taken("good", 2, turn)
+				if most := table.most(); most > n*6/10 {
+					t.Errorf("%d of %d messages were read and not committed", most, n)
+				}
+			})
+		})
+	}
+}

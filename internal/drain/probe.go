@@ -1,0 +1,80 @@
+package drain
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+)
+
+// Probing: while the CMS refuses one message after the other, the holder looks for one that it
+// takes. Each key has a turn, both ends of the log in turn. As long as one has not had its turn,
+// pauses are short and the holder stays; then they grow, and what is filed or falls due meanwhile
+// has its turn at once (lane.Control.Untried).
+
+// beginRound lets all keys have another turn where each that can be had one, and reports
+// whether there is something to choose from again. What comes behind in the log goes first.
+func (r *run) beginRound(ctx context.Context) (bool, error) {
+	if len(r.gate.avoid) == 0 || r.committer.load() > 0 || r.releases.underWay() {
+		return false, nil
+	}
+	if !r.window.whole() {
+		return true, r.lookFar(ctx)
+	}
+	if r.gate.endRound(r.Now()) {
+		return true, nil
+	}
+	r.allProbed()
+	return false, nil
+}
+
+// pauseProbing pauses the lane where enough was refused since the last pause.
+func (r *run) pauseProbing() {
+	switch {
+	case !r.gate.probedEnough():
+	case r.untried():
+		r.gate.pause(0, r.Now(), refusedPause)
+	default:
+		r.gate.pause(0, r.Now(), maxDelay)
+		r.allProbed()
+	}
+}
+
+// untried reports whether a key that has not had its turn may be in the log.
+func (r *run) untried() bool {
+	return !r.window.whole() || slices.ContainsFunc(r.window.entries, func(e *lane.Entry) bool {
+		return e.Seq() >= r.gate.probed && !r.gate.avoid[e.KeyHash()]
+	})
+}
+
+// allProbed notes that nothing in the log waits for its first turn. What is due and had one
+// waits for the end of the pause, in the same order, so that tail calls for a holder only when
+// something else falls due.
+func (r *run) allProbed() {
+	r.gate.probed = r.window.nextRead
+	until := r.gate.pausedUntil.Truncate(time.Microsecond)
+	for _, b := range r.blocks.overdue(r.Now()) {
+		if !r.gate.avoid[b.KeyHash] || r.shut(b.KeyHash) {
+			continue
+		}
+		until = until.Add(time.Microsecond)
+		r.deferred[b.ID], b.Next = b.Next, until
+		ch := &lane.Change{}
+		ch.Block(*b)
+		r.committer.add(ch, false)
+	}
+	ch := &lane.Change{}
+	r.position(ch)
+	r.committer.add(ch, true)
+}
+
+// bringForward ends the wait for the next round, since the CMS has taken a message.
+func (r *run) bringForward() {
+	for id, next := range r.deferred {
+		if b := r.blocks[id]; b != nil && next.Before(b.Next) {
+			b.Next = next
+		}
+	}
+	clear(r.deferred)
+}

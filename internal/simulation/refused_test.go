@@ -1,0 +1,132 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// A CMS that refuses messages for themselves, once the faults are over and all is at rest: more
+// keys than a holder tries in a while stand in front of others, which must not wait for them.
+
+const (
+	// turned is within what a message of another key is delivered, once refused ones stand in front.
+	turned = 10 * time.Second
+	// others is how many of those there are.
+	others = 4
+)
+
+// refusals draws how much of that a seed has.
+func (s *settings) refusals(d *dice) {
+	s.patience = d.between("patience", 30*time.Second, 2*time.Minute)
+	if s.rate > 20*time.Millisecond || !d.chance("refusals", 0.15) {
+		return
+	}
+	s.refused, s.refusal = 30+d.below("refused", 90), []int{403, 500}[d.below("refusal", 2)]
+	if s.swift {
+		s.refused *= 5
+	}
+	s.stand = d.between("stand", 0, 40*time.Second)
+	s.backoff.Max = d.between("long pauses", 15*time.Second, time.Minute)
+}
+
+// refuses says whether the CMS never takes a submission.
+func (w *world) refuses(number int) bool {
+	return number >= w.messages && number < w.messages+w.refused
+}
+
+// refuse files messages that the CMS refuses, and some time later others. It says whether
+// everything has come to rest again.
+func (w *world) refuse(ctx context.Context) bool {
+	if w.refused == 0 {
+		return true
+	}
+	for left := w.check.undisturbedIn(); left > 0; left = w.check.undisturbedIn() {
+		time.Sleep(left) // an outage may outlast the faults, and what hangs in it even that
+	}
+	w.fileAll(ctx, w.messages, w.refused, "bad")
+	began := time.Now()
+	time.Sleep(w.stand)
+	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
+		w.check.spared(w.messages, w.refused)
+	}
+	w.fileAll(ctx, w.messages+w.refused, others, "good")
+	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.takenAll(w.messages+w.refused, others); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.check.fair(w.messages+w.refused, others)
+	w.quiet = time.Now()
+	return w.settles(ctx)
+}
+
+// fileAll files n messages of as many keys, numbered from first on, until all are answered.
+func (w *world) fileAll(ctx context.Context, first, n int, key string) {
+	var filed sync.WaitGroup
+	for i := first; i < first+n; i++ {
+		m := weir.Message{Contract: "article", Key: fmt.Sprint(key, i), ContentType: "application/xml", Body: w.body(i)}
+		s := &submission{number: i, key: m.Key, idem: fmt.Sprint("idem", i), message: m}
+		w.check.expect(s)
+		at := w.dice.between("filed "+key, 0, 100*time.Millisecond)
+		filed.Go(func() {
+			time.Sleep(at)
+			w.send(ctx, fmt.Sprint(i), s)
+		})
+	}
+	filed.Wait()
+}
+
+// undisturbedIn is how long the last fault's consequences may last.
+func (c *checker) undisturbedIn() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(c.disturbed.Add(recovered))
+}
+
+// filedAs gives a submission as it stands in the log; nil where it was never answered.
+func (c *checker) filedAs(number int) *filed {
+	id := c.expected[number].id
+	if id.IsZero() {
+		return nil
+	}
+	return c.lane(id.Lane).log[id.Seq-1]
+}
+
+// takenAll says whether the CMS has taken all of some submissions.
+func (c *checker) takenAll(first, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := first; i < first+n; i++ {
+		if f := c.filedAs(i); f != nil && !f.taken {
+			return false
+		}
+	}
+	return true
+}
+
+// fair holds that refused messages, however many, keep none of another key for long.
+func (c *checker) fair(first, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := first; i < first+n; i++ {
+		c.counts.Turned++
+		if f := c.filedAs(i); f != nil && !f.taken {
+			c.failed("unfair", "seq %d of lane %d, key %s, waits longer than %s behind %d that the CMS answers %d", f.id.Seq, f.id.Lane, f.key, turned, c.w.refused, c.w.refusal)
+		}
+	}
+}
+
+// spared holds that no attempt is counted while the CMS may have failed as a whole.
+func (c *checker) spared(first, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := first; i < first+n; i++ {
+		if f := c.filedAs(i); f != nil {
+			if st, err := c.store.Status(context.Background(), f.id); err != nil || st.AttemptCount != 0 {
+				c.failed("spared", "seq %d of lane %d: %d attempts are counted, though the CMS has taken nothing (%v)", f.id.Seq, f.id.Lane, st.AttemptCount, err)
+			}
+		}
+	}
+}
