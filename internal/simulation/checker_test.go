@@ -28,11 +28,14 @@ type counts struct {
 	Crowded                                                                            int
 	Told, ToldAgain, Linearized                                                        int
 	Turned                                                                             int
+	Removed, Kept                                                                      int           // by retention; what storage did not let go
 	Longest                                                                            time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
 	c.Messages += o.Messages
+	c.Removed += o.Removed
+	c.Kept += o.Kept
 	c.Bulks += o.Bulks
 	c.BulkReplayed += o.BulkReplayed
 	c.Requests += o.Requests
@@ -86,6 +89,7 @@ type filed struct {
 	taken   bool  // a process has been told that the CMS took it
 	under   int64 // the fence of that
 	final   weir.Stage
+	gone    bool // its retention is over, and it was removed
 	scheduling
 	replaying
 }
@@ -116,6 +120,7 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
+	stuck     string                         // a body that storage does not let go
 	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
 	history   chronicle
 }
@@ -192,9 +197,14 @@ func (c *checker) lane(n int) *laneState {
 func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
 	var epoch, number int
-	if _, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number); scanErr != nil {
+	_, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number)
+	var gone []removal
+	if scanErr == nil && ops[0].Kind == storage.Delete {
+		gone = c.removals(c.lane(number), ops)
+	}
+	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
+	if scanErr != nil {
 		c.w.trace.add("%s writes %s of %s: %v", p.name, seeded(ops[0].Key), partition, err)
 		return etags, err
 	}
@@ -206,6 +216,9 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 		return etags, err
 	}
 	l := c.lane(number)
+	if ops[0].Kind == storage.Delete {
+		c.removed(p, l, ops, gone)
+	}
 	switch ops[0].Key {
 	case "!head":
 		if _, ok := ops[0].Values["Touched"]; ok {

@@ -53,6 +53,7 @@ type process struct {
 	process *tickets.Function
 	poison  *poison.Function
 	sweep   *sweep.Function
+	cleaner *sweep.Cleaner
 	runner  *recur.Runner
 	notify  *notify.Sender
 	carrier *replay.Runner
@@ -82,11 +83,6 @@ type standing struct {
 	name  string
 	waits time.Duration // when the process goes on
 }
-
-// nothing stands for retention, which nothing here is old enough for.
-type nothing struct{}
-
-func (nothing) Nudge() {}
 
 func (w *world) newSlot(number int) *slot {
 	s := &slot{w: w, number: number, turn: make(chan struct{}, 1), offset: w.dice.between(fmt.Sprint("clock ", number), -time.Second, time.Second)}
@@ -118,7 +114,8 @@ func (s *slot) start() {
 	p.notify = p.notifier()
 	p.store.Mailer = p.notify
 	p.carrier = p.bulkCarrier()
-	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Cleaner: nothing{}, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.cleaner = p.newCleaner()
+	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Cleaner: p.cleaner, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -357,6 +354,7 @@ func (s *slot) plan() {
 			_ = p.carrier.Close(ctx)
 			_ = p.drainer.Close(ctx)
 			_ = p.notify.Close(ctx)
+			_ = p.cleaner.Close(ctx)
 			p.kill()
 			s.start()
 			w.check.count(func(c *counts) { c.Stops++ })
@@ -425,6 +423,7 @@ func (s *slot) end(context.Context) {
 		_ = p.carrier.Close(ctx)
 		_ = p.drainer.Close(ctx)
 		_ = p.notify.Close(ctx)
+		_ = p.cleaner.Close(ctx)
 		cancel()
 		p.host.Wait()
 		p.bell.Wait(context.Background())

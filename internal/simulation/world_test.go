@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,9 @@ type settings struct {
 	refused, refusal                 int              // how many the CMS refuses in the end, and how it answers
 	stand                            time.Duration    // how long they do before others come
 	patience                         time.Duration    // with a CMS that takes nothing
+	grows                            bool             // days pass at the end, and messages with them
+	refusedRow                       int              // number of a message of lane 0 that storage does not let go; -1 = none
+	refusesBody                      bool             // storage does not let one body go
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -84,6 +88,7 @@ func draw(d *dice) settings {
 	s.receivers(d)
 	s.crowds(d)
 	s.refusals(d)
+	s.ages(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -117,6 +122,7 @@ type world struct {
 	posts    *posts
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
+	rough    atomic.Int64   // nanosecond until which faults go on, when days have passed
 	over     chan struct{}  // closed at the end: whoever stands still for good lets go
 	loose    sync.WaitGroup // what goes on without anybody waiting: late writes, requests inside the CMS
 	slots    []*slot
@@ -143,7 +149,9 @@ func (t *trace) String() string {
 }
 
 // calm says that the time of faults is over.
-func (w *world) calm() bool { return time.Since(w.started) > w.trouble }
+func (w *world) calm() bool {
+	return time.Since(w.started) > w.trouble && time.Now().UnixNano() > w.rough.Load()
+}
 
 // outcome is what came of a run.
 type outcome struct {
@@ -208,6 +216,7 @@ func (w *world) live(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.finish(ctx, w.settles(ctx) && w.refuse(ctx))
+	w.age(ctx)
 	w.end(ctx)
 }
 
