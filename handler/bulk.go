@@ -15,7 +15,7 @@ import (
 
 // bulk adds what brings many dead messages back, and the runner that does it.
 func (o *operator) bulk() {
-	runner := o.newReplays(o.store, caller{o.drainer, o.bell}.Call)
+	runner := o.newReplays(o.store, o.call.Call)
 	o.Program.replays.Store(runner)
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, o.log, time.Now, h) }
 	o.mux.Handle("/api/replays", httpio.Methods(map[string]http.Handler{
@@ -30,7 +30,7 @@ func (o *operator) bulk() {
 
 // cancellations adds the address that cancels many waiting messages.
 func (o *operator) cancellations() {
-	o.write("/api/cancellations", "POST", &write.Cancellations{Log: o.store, Caller: caller{o.drainer, o.bell}, Lanes: o.settings.Lanes, Now: time.Now, Logger: o.log})
+	o.write("/api/cancellations", "POST", &write.Cancellations{Log: o.store, Caller: o.call, Lanes: o.settings.Lanes, Now: time.Now, Logger: o.log})
 }
 
 func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Runner {
@@ -38,19 +38,6 @@ func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Run
 		Store: store, Log: replayLog{store}, Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease),
 		Call: call, Finished: p.replayFinished, Interval: time.Duration(p.settings.Delivery.Rate), Now: time.Now, Logger: p.log,
 	})
-}
-
-// closeReplays ends the bulk replays of this process beside the rest: where storage is away
-// they must not take the time that the drains need.
-func (p *Program) closeReplays(ctx context.Context) <-chan error {
-	closed := make(chan error, 1)
-	r := p.replays.Load()
-	if r == nil {
-		closed <- nil
-		return closed
-	}
-	go func() { closed <- r.Close(ctx) }()
-	return closed
 }
 
 // replayLog is the log as bulk replays need it.

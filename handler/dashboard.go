@@ -30,7 +30,7 @@ func (o *operator) dashboard() {
 		Contracts: contracts, Now: time.Now, Log: o.log})
 	o.view(dashboard.Base, pages)
 	o.view(dashboard.Base+"/{rest...}", pages)
-	o.write("/api/messages/{id}/cancel", "POST", &cancel.Function{Log: o.store, Caller: caller{o.drainer, o.bell}, Logger: o.log})
+	o.write("/api/messages/{id}/cancel", "POST", &cancel.Function{Log: o.store, Caller: o.call, Logger: o.log})
 }
 
 // pageSource is where the pages have what they show from, in their words.

@@ -45,12 +45,14 @@ func (s *shell) serve(ctx context.Context) error {
 		return err
 	}
 	level.Set(slog.Level(program.settings.Log.Level))
+	program.began = s.started
 	program.exportTo(ctx, export)
 	listener, err := listen(s.env)
 	if err != nil {
 		log.Error("handler: cannot listen", "err", err)
 		return err
 	}
+	log.Info("handler: listening", "duration", time.Since(s.started))
 	if err := program.Run(ctx, listener); err != nil {
 		log.Error("handler: stopped", "err", err)
 		return fmt.Errorf("run: %w", err)

@@ -5,32 +5,29 @@ import (
 	"time"
 
 	"weir/functions/view"
-	"weir/internal/drain"
 	"weir/internal/history"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/openapi"
 	"weir/internal/overview"
-	"weir/internal/ticket"
 )
 
 // operator is what the operator's routes are made from.
 type operator struct {
 	*Program
-	mux     *router
-	store   *lane.Store
-	drainer *drain.Drainer
-	bell    *ticket.Bell
+	mux   *router
+	store *lane.Store
+	call  caller
 
 	keeper   *history.Keeper
 	overview *overview.Overview
 }
 
 // newOperator prepares what several addresses use.
-func (p *Program) newOperator(mux *router, store *lane.Store, drainer *drain.Drainer, bell *ticket.Bell) *operator {
+func (p *Program) newOperator(mux *router, store *lane.Store, call caller) *operator {
 	keeper := p.keepHistory(store)
 	all := &overview.Overview{Store: store, Rates: keeper, Calendar: p.calendar, Now: time.Now}
-	return &operator{p, mux, store, drainer, bell, keeper, all}
+	return &operator{p, mux, store, call, keeper, all}
 }
 
 // routes adds what the functions view and write serve. A path that takes other methods too

@@ -101,7 +101,7 @@ func (s *shell) poll(ctx context.Context, p *Program, cfg poll.Config, asJSON bo
 	summary, err := run.Do(ctx)
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer stop()
-	return errors.Join(err, <-p.closeCleaner(limited), s.tellPeriod(summary, asJSON))
+	return errors.Join(err, closeTogether(limited, p.backgroundClosers()...), s.tellPeriod(summary, asJSON))
 }
 
 // period is what one came to, for programs. Times are seconds.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/relane"
 	"weir/internal/replay"
+	"weir/internal/storage"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
 	"weir/internal/ticket"
@@ -32,6 +34,8 @@ const (
 	stopTimeout = 8 * time.Second
 	// storageRetry is the pause before storage is asked again at start.
 	storageRetry = 2 * time.Second
+	// firstRetry is that pause at first; it doubles.
+	firstRetry = 100 * time.Millisecond
 )
 
 // Program is the custom handler: everything wired together.
@@ -49,7 +53,9 @@ type Program struct {
 	export    *telemetry.Export // nil = nothing is sent to a collector
 	instance  string            // of the platform; empty = not on one
 
-	ready    atomic.Pointer[http.Handler] // set once storage is open
+	began    time.Time
+	opened   chan struct{}                // closed once storage is open
+	ready    atomic.Pointer[http.Handler] // set then
 	drainer  atomic.Pointer[drain.Drainer]
 	bell     atomic.Pointer[ticket.Bell]
 	runner   atomic.Pointer[recur.Runner]
@@ -77,7 +83,7 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepare makes a Program as far as the settings allow.
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
-	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: errors.Join(err, p.memory.check(int64(settings.MaxBody)))}
@@ -135,15 +141,9 @@ func (p *Program) fatal(opened <-chan error) <-chan error {
 func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	cleaning := p.closeCleaner(limited)
-	var err error
-	replays := p.closeReplays(limited)
-	if r := p.runner.Load(); r != nil {
-		err = r.Close(limited)
-	}
-	if d := p.drainer.Load(); d != nil {
-		err = errors.Join(err, d.Close(limited))
-	}
+	background := make(chan error, 1)
+	go func() { background <- closeTogether(limited, p.backgroundClosers()...) }()
+	err := closeTogether(limited, p.workClosers()...)
 	err = errors.Join(err, server.Shutdown(limited))
 	if s := p.notifier.Load(); s != nil {
 		err = errors.Join(err, s.Close(limited))
@@ -154,24 +154,46 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	if b := p.bell.Load(); b != nil {
 		b.Wait(limited)
 	}
-	return errors.Join(err, <-replays, <-cleaning)
+	return errors.Join(err, <-background)
 }
 
-// closeCleaner ends the removal of what is old, beside all else.
-func (p *Program) closeCleaner(ctx context.Context) <-chan error {
-	closed := make(chan error, 1)
-	go func() {
-		var err error
-		if c := p.cleaner.Load(); c != nil {
-			err = c.Close(ctx)
-		}
-		closed <- err
-	}()
-	return closed
+// workClosers end what files and what delivers, at the same time: where storage is away, the
+// schedules must not take the time that the drains need to hand their lanes over.
+func (p *Program) workClosers() (closers []func(context.Context) error) {
+	if r := p.runner.Load(); r != nil {
+		closers = append(closers, r.Close)
+	}
+	if d := p.drainer.Load(); d != nil {
+		closers = append(closers, d.Close)
+	}
+	return closers
 }
 
-// open connects to storage, trying until it can be reached: meanwhile every request is
-// answered with 503, so that the host does not restart us for nothing.
+// backgroundClosers end what nothing else waits for: bulk replays, and the removal of what
+// is old.
+func (p *Program) backgroundClosers() (closers []func(context.Context) error) {
+	if r := p.replays.Load(); r != nil {
+		closers = append(closers, r.Close)
+	}
+	if c := p.cleaner.Load(); c != nil {
+		closers = append(closers, c.Close)
+	}
+	return closers
+}
+
+// closeTogether calls all at the same time, and returns all their errors.
+func closeTogether(ctx context.Context, closers ...func(context.Context) error) error {
+	errs := make([]error, len(closers))
+	var all sync.WaitGroup
+	for i, closer := range closers {
+		all.Go(func() { errs[i] = closer(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// open connects to storage, trying until it can be reached: meanwhile requests are held, and
+// then answered with 503, so that the host does not restart us for nothing.
 func (p *Program) open(ctx context.Context) error {
 	store, err := p.awaitStore(ctx)
 	if err != nil {
@@ -183,27 +205,33 @@ func (p *Program) open(ctx context.Context) error {
 
 // awaitStore opens storage, trying again until ctx ends.
 func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
-	for {
+	for pause := firstRetry; ; pause = min(2*pause, storageRetry) {
 		store, err := p.openStore(ctx)
 		if err == nil || errors.Is(err, lane.ErrLanes) {
 			return store, err
 		}
 		p.log.Warn("handler: storage not open yet", "err", err)
-		if !clock.Sleep(ctx, storageRetry) {
+		if !clock.Sleep(ctx, pause) {
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// openStore opens storage, making what is missing there.
+// openStore opens storage. Of storage that is in use it reads the record of lanes alone; what
+// is missing is made where there is no table.
 func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now, Settle: p.settings.settle()}
-	if err := p.account.Ensure(ctx); err != nil {
+	err := store.Open(ctx)
+	if errors.Is(err, storage.ErrGone) {
+		p.log.Warn("handler: storage is used for the first time, or its table was removed; it is made")
+		if err = p.account.Ensure(ctx); err == nil {
+			err = store.Open(ctx)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := store.Open(ctx); err != nil {
-		return nil, err
-	}
+	store.Table = watchedTable{store.Table, p.lose}
 	return store, nil
 }
 
@@ -217,10 +245,16 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	p.bell.Store(bell)
 	routes, firstSweep := p.routes(store, bell, drainer)
 	p.ready.Store(&routes)
-	p.log.Info("handler: ready")
+	close(p.opened)
+	p.log.Info("handler: ready", "duration", time.Since(p.began))
 	go func() {
 		if err := relane.Watch(ctx, store, p.nudge); err != nil {
-			p.over <- err
+			p.end(err)
+		}
+	}()
+	go func() {
+		if err := p.account.Ensure(ctx); err != nil && ctx.Err() == nil {
+			p.log.Warn("handler: queues and containers not looked at", "err", err)
 		}
 	}()
 	if err := firstSweep(ctx); err != nil {
@@ -229,9 +263,17 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 }
 
 func (p *Program) newBell(store *lane.Store) *ticket.Bell {
+	return ticket.New(p.bellConfig(store, p.account.Tickets()))
+}
+
+func (p *Program) bellConfig(store *lane.Store, queue storage.Queue) ticket.Config {
 	delay := p.settings.TicketDelay
-	return ticket.New(ticket.Config{Queue: p.account.Tickets(), Epoch: store.Epoch,
-		MinDelay: time.Duration(delay.Min), MaxDelay: time.Duration(delay.Max), Now: time.Now, Log: p.log})
+	cfg := ticket.Config{Queue: queue, Epoch: store.Epoch, MinDelay: time.Duration(delay.Min), MaxDelay: time.Duration(delay.Max),
+		NoDelay: delay.Max == 0, Now: time.Now, Log: p.log}
+	if p.settings.leavesDelivery() {
+		cfg.NoDelay, cfg.Counts = true, holderSees
+	}
+	return cfg
 }
 
 func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
@@ -241,6 +283,14 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Patience: time.Duration(s.Delivery.Patience),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
 		Observer: p.observer(), Name: p.processName(), Calendar: p.calendar,
+	}
+}
+
+// end has the process end with an error, the first of several.
+func (p *Program) end(err error) {
+	select {
+	case p.over <- err:
+	default:
 	}
 }
 

@@ -7,8 +7,7 @@ import (
 
 // replays adds what brings a dead message back.
 func (o *operator) replays() {
-	call := caller{o.drainer, o.bell}
-	o.write("/api/messages/{id}/replay", "POST", &write.Replay{Log: o.store, Caller: call, Logger: o.log})
-	o.write("/api/messages/{id}/edit", "POST", &write.Edit{Contracts: o.contracts, Log: o.store, Caller: call, MaxBody: int64(o.settings.MaxBody), Logger: o.log})
+	o.write("/api/messages/{id}/replay", "POST", &write.Replay{Log: o.store, Caller: o.call, Logger: o.log})
+	o.write("/api/messages/{id}/edit", "POST", &write.Edit{Contracts: o.contracts, Log: o.store, Caller: o.call, MaxBody: int64(o.settings.MaxBody), Logger: o.log})
 	o.view("/api/messages/{id}/difference", &view.Difference{Bodies: o.store, Logger: o.log})
 }

@@ -20,47 +20,31 @@ import (
 	"weir/internal/drain"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/ticket"
-	"weir/internal/weir"
 )
-
-// front answers / at once, as the host's readiness checks want it, and everything else
-// once storage is open.
-func (p *Program) front() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			w.WriteHeader(http.StatusOK)
-			return
-		}
-		if routes := p.ready.Load(); routes != nil {
-			(*routes).ServeHTTP(w, r)
-			return
-		}
-		httpio.WriteError(w, r, p.log, &weir.Error{Kind: weir.Unavailable, Op: "start", Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
-	})
-}
 
 // routes makes the functions. HTTP triggers arrive under /api with their own method and
 // path, the others as POST /<function>.
 func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
 	s := p.settings
-	sweeper := p.sweeper(store, drainer)
+	call := p.newCaller(drainer, bell)
+	sweeper := p.sweeper(store, call)
 	mux := &router{}
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
 	add := func(function, pattern, method string, h http.Handler) {
 		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
 	}
-	appender := p.newAppender(store, drainer)
+	appender := p.newAppender(store, call)
 	appender.Sealed = p.lookAgain
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
-	op := p.newOperator(mux, store, drainer, bell)
+	op := p.newOperator(mux, store, call)
 	mux.Handle("/api/messages", httpio.Methods(map[string]http.Handler{
 		http.MethodGet: op.reading(&view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
 		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
 			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Bell: bell, Waits: &receive.Waits{Finals: drainer, States: store, Most: p.memory.waits}, Observer: p.metrics,
 			Intake: httpio.NewIntake(p.memory.intake, int64(s.MaxBody)), MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
-	call := caller{drainer, bell}
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:    wrap("status", httpio.Within(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
 		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
@@ -84,9 +68,15 @@ type sealWatch struct {
 	seen   func(ctx context.Context, number int, c lane.Control)
 }
 
-// Control implements sweep.Reader.
+// Control implements sweep.Reader. A lane that is not there is made: older versions wrote the
+// lanes' record first, and a first start may have broken off behind it.
 func (s sealWatch) Control(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.Control(ctx, number)
+	if storage.Is(err, storage.NotFound) {
+		if err = s.Ensure(ctx, number); err == nil {
+			c, err = s.Store.Control(ctx, number)
+		}
+	}
 	if c.Head.Sealed {
 		s.sealed()
 	}
@@ -103,18 +93,6 @@ func (p *Program) sweeper(store *lane.Store, waker sweep.Waker) *sweep.Function 
 		Log: sealWatch{store, p.lookAgain, func(ctx context.Context, number int, c lane.Control) { p.seen(ctx, store, number, c) }}, Waker: waker, Lanes: s.Lanes, Now: time.Now, Logger: p.log,
 		Cleaner: p.newCleaner(store),
 	}
-}
-
-// caller has a lane looked at here, and, through the queue, wherever it is held.
-type caller struct {
-	drainer *drain.Drainer
-	bell    *ticket.Bell
-}
-
-// Call returns at once.
-func (c caller) Call(lane int) {
-	c.drainer.Wake(lane)
-	c.bell.RingSoon(lane)
 }
 
 // maxSkew is the difference of clocks from which the margin of leases is no longer enough

@@ -78,7 +78,18 @@ type delivery struct {
 
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+
+	Instances string `yaml:"instances"` // that deliver: any, or those alone that the platform gives the function process
 }
+
+// The values of delivery.instances.
+const (
+	anyInstance     = "any"
+	processInstance = "process"
+)
+
+// leavesDelivery reports whether lanes are drained only where a ticket of process comes in.
+func (s *Settings) leavesDelivery() bool { return s.Delivery.Instances == processInstance }
 
 // polling is how handler poll works; its flags win.
 type polling struct {
@@ -154,7 +165,7 @@ func defaults() Settings {
 	return Settings{
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: span{0, duration(10 * time.Second)}, MaxBody: 1 << 20,
 		Retention: 7 * day, DeadRetention: 90 * day,
-		Delivery: delivery{Method: "POST", Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}, Patience: duration(24 * time.Hour)},
+		Delivery: delivery{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second), Attempts: 5, Backoff: backoff{span: span{duration(time.Second), duration(5 * time.Minute)}}, Patience: duration(24 * time.Hour)},
 		Poll:     polling{Period: duration(time.Minute), Idle: duration(5 * time.Second), Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
 }
@@ -284,6 +295,7 @@ func (s *Settings) check() []error {
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour), "delivery.patience is %s and must be 1m to 90d", d.Patience)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
+	must(d.Instances == anyInstance || d.Instances == processInstance, "delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
 	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())
 	if _, err := calendar.New(s.Calendar); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {

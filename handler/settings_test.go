@@ -177,6 +177,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"DaysOverflow":   {minimal + "deadRetention: 215000d\n", `[5:16] deadRetention: "215000d" is not a duration of at most 106751d`},
 		"Size":           {minimal + "maxBody: big\n", `[5:10] maxBody: "big" is not a size`},
 		"TooLargeBody":   {minimal + "maxBody: 200MiB\n", "maxBody"},
+		"Instances":      {strings.Replace(minimal, "delivery: {", "delivery: { instances: all,", 1), "delivery.instances"},
 		"TicketDelay":    {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention":  {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Patience":       {strings.Replace(minimal, "delivery: {", "delivery: { patience: 1s,", 1), "patience"},

@@ -52,11 +52,16 @@ func (p *Program) sender() drain.Sender {
 	return p.export.Sender(p.client, p.settings.Delivery.Method, p.settings.Delivery.URL)
 }
 
-// newAppender makes an appender that offers to the drainer what it files, and counts it.
-func (p *Program) newAppender(store *lane.Store, drainer *drain.Drainer) *lane.Appender {
+// offerTaker takes what was filed just now.
+type offerTaker interface {
+	Offer(lane int, messages []weir.Message)
+}
+
+// newAppender makes an appender that offers to a drain what it files, and counts it.
+func (p *Program) newAppender(store *lane.Store, offers offerTaker) *lane.Appender {
 	a := lane.NewAppender(store, p.log)
 	a.Filed = func(number int, messages []weir.Message) {
-		drainer.Offer(number, messages)
+		offers.Offer(number, messages)
 		p.filed(number, messages)
 	}
 	return a

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+// Where deliveries are left to the instances of process, nothing that a receiver, a sweep or
+// an operator does has a lane looked at here: a ticket does, at once, and again two seconds
+// later, when a holder may have left the lane.
+func TestCaller(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		instances string
+		looks     bool
+		tickets   map[string]int // by what was called, after a burst of 50 within a second
+	}{
+		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
+		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
+	} {
+		for called, want := range c.tickets {
+			t.Run(name+" "+called, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					account, looked := memory.New(time.Now), atomic.Int64{}
+					faults := storagetest.NewFaults()
+					faults.Set(func(storagetest.Call) storagetest.Fault { looked.Add(1); return storagetest.Fault{} })
+					store := &lane.Store{Table: account.Table(), Lanes: 1, Now: time.Now}
+					if err := store.Open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					store.Table = faults.Table(account.Table())
+					p := &Program{settings: defaults(), log: slog.New(slog.DiscardHandler)}
+					p.settings.Delivery.Instances = c.instances
+					queue := account.Queue("tickets")
+					bell := ticket.New(p.bellConfig(store, queue))
+					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Bell: bell, Lease: 15 * time.Second, Now: time.Now, Log: p.log})
+					caller := p.newCaller(drainer, bell)
+					for range 50 {
+						map[string]func(){
+							"call":  func() { caller.Call(0) },
+							"wake":  func() { caller.Wake(0) },
+							"offer": func() { caller.Offer(0, []weir.Message{{}}) },
+						}[called]()
+						time.Sleep(20 * time.Millisecond)
+					}
+					bell.Wait(t.Context())
+					if n, err := queue.Length(t.Context()); n != int64(want) || err != nil {
+						t.Errorf("%d tickets (%v), want %d", n, err, want)
+					}
+					if looked := looked.Load(); (looked > 0) != c.looks {
+						t.Errorf("%d looks at the lane here, want some: %v", looked, c.looks)
+					}
+					if err := drainer.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// goneTable is a table that somebody has removed.
+type goneTable struct{}
+
+var errGone = &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: storage.ErrGone}
+
+func (goneTable) Get(context.Context, string, string) (storage.Row, error) {
+	return storage.Row{}, errGone
+}
+func (goneTable) Range(context.Context, storage.Query) (storage.Page, error) {
+	return storage.Page{}, errGone
+}
+func (goneTable) Transact(context.Context, string, []storage.Op) ([]storage.ETag, error) {
+	return nil, errGone
+}
+
+func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(storage.Table) error{
+		"Get":      func(s storage.Table) error { _, err := s.Get(t.Context(), "p", "k"); return err },
+		"Range":    func(s storage.Table) error { _, err := s.Range(t.Context(), storage.Query{Partition: "p"}); return err },
+		"Transact": func(s storage.Table) error { _, err := s.Transact(t.Context(), "p", nil); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &Program{over: make(chan error, 1)}
+			for range 3 { // the second and third find it ending
+				if err := call(watchedTable{goneTable{}, p.lose}); !storage.Is(err, storage.Unavailable) {
+					t.Errorf("err = %v, want unavailable", err)
+				}
+			}
+			select {
+			case err := <-p.over:
+				if !errors.Is(err, lane.ErrBegunAnew) {
+					t.Errorf("err = %v, want %v", err, lane.ErrBegunAnew)
+				}
+			default:
+				t.Error("the process goes on")
+			}
+		})
+	}
+	p := &Program{over: make(chan error, 1)}
+	if _, err := (watchedTable{memory.New(time.Now).Table(), p.lose}).Get(t.Context(), "p", "k"); !storage.Is(err, storage.NotFound) || len(p.over) != 0 {
+		t.Errorf("err = %v, ends %d times, want a row that is not there to end nothing", err, len(p.over))
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// Since a process began, the host's question whether it is ready is held back for as long as
+// pingHold, and requests for as long as requestHold: the request that wakes the app is
+// answered 202 when storage opens within that time. The host itself waits for 30 s.
+const (
+	pingHold    = 10 * time.Second
+	requestHold = 14 * time.Second
+)
+
+// front lets requests in once storage is open. / is what the host asks to see whether the
+// handler is ready, and now and then afterwards.
+func (p *Program) front() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			p.awaitOpen(r.Context(), pingHold)
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		p.awaitOpen(r.Context(), requestHold)
+		if routes := p.ready.Load(); routes != nil {
+			(*routes).ServeHTTP(w, r)
+			return
+		}
+		httpio.WriteError(w, r, p.log, &weir.Error{Kind: weir.Unavailable, Op: "start", Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
+	})
+}
+
+// awaitOpen waits until storage is open, until the process is as old as held, or until ctx
+// ends.
+func (p *Program) awaitOpen(ctx context.Context, held time.Duration) {
+	timer := time.NewTimer(time.Until(p.began.Add(held)))
+	defer timer.Stop()
+	select {
+	case <-p.opened:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// frontProgram is a program as far as front needs one.
+func frontProgram() *Program {
+	return &Program{log: slog.New(slog.DiscardHandler), began: time.Now(), opened: make(chan struct{})}
+}
+
+// open does as start does when storage is open.
+func (p *Program) openFront() {
+	var routes http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	p.ready.Store(&routes)
+	close(p.opened)
+}
+
+// ask sends a request, and returns its status and how long it took.
+func (p *Program) ask(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
+	w, began := httptest.NewRecorder(), time.Now()
+	p.front().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, nil))
+	return w.Code, time.Since(began), w.Header().Get("Retry-After")
+}
+
+func TestFront(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path         string
+		asked, opens time.Duration // since the process began; 0 = never
+		gaveUp       time.Duration // behind the question; 0 = never
+		status       int
+		took         time.Duration
+		retry        string
+	}{
+		"TheHostHearsOfItWhenStorageIsOpen":   {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
+		"TheHostHearsOfItAfterTenSeconds":     {path: "/", status: 200, took: 10 * time.Second},
+		"LaterTheHostIsAnsweredAtOnce":        {path: "/", opens: time.Second, asked: time.Hour, status: 200},
+		"TheHostIsNotKeptWaitingTwice":        {path: "/", asked: time.Hour, status: 200},
+		"TheFirstRequestIsHeld":               {path: "/api/messages", opens: 9 * time.Second, status: 202, took: 9 * time.Second},
+		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", asked: 10 * time.Second, status: 503, took: 4 * time.Second, retry: "4"},
+		"StorageStaysAway":                    {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
+		"StorageIsLate":                       {path: "/api/messages", opens: 15 * time.Second, status: 503, took: 14 * time.Second, retry: "4"},
+		"StorageIsAwayForLong":                {path: "/api/messages", asked: time.Minute, status: 503, retry: "4"},
+		"StorageIsOpen":                       {path: "/api/messages", opens: time.Second, asked: time.Minute, status: 202},
+		"TheCallerGivesUp":                    {path: "/api/messages", gaveUp: 2 * time.Second, status: 503, took: 2 * time.Second, retry: "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := frontProgram()
+				if c.opens > 0 {
+					time.AfterFunc(c.opens, p.openFront)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				time.Sleep(c.asked)
+				if c.gaveUp > 0 {
+					time.AfterFunc(c.gaveUp, cancel)
+				}
+				status, took, retry := p.ask(ctx, c.path)
+				if status != c.status || took != c.took || retry != c.retry {
+					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took, c.retry)
+				}
+				time.Sleep(c.opens)
+			})
+		})
+	}
+}
+
+// Close of one that hangs must not take the time of the others.
+func TestCloseTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		limited, cancel := context.WithTimeout(t.Context(), stopTimeout)
+		defer cancel()
+		bad := errors.New("bad")
+		var begun []time.Duration
+		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		err := closeTogether(limited, hangs, func(context.Context) error {
+			begun = append(begun, time.Since(began))
+			return bad
+		})
+		if !errors.Is(err, bad) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v, want both", err)
+		}
+		if len(begun) != 1 || begun[0] != 0 {
+			t.Errorf("the second began after %v, want at once", begun)
+		}
+	})
+}

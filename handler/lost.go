@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// watchedTable tells when the table is gone. All messages were in it, and what this process
+// knows of lanes, fences and numbers is of that table: to go on with it in a new one would
+// mix the two. So the process ends, and the host starts another that begins anew.
+type watchedTable struct {
+	storage.Table
+	gone func(error)
+}
+
+func (t watchedTable) look(err error) {
+	if errors.Is(err, storage.ErrGone) {
+		t.gone(err)
+	}
+}
+
+// Get implements storage.Table.
+func (t watchedTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
+	row, err := t.Table.Get(ctx, partition, key)
+	t.look(err)
+	return row, err
+}
+
+// Range implements storage.Table.
+func (t watchedTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	page, err := t.Table.Range(ctx, q)
+	t.look(err)
+	return page, err
+}
+
+// Transact implements storage.Table.
+func (t watchedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	etags, err := t.Table.Transact(ctx, partition, ops)
+	t.look(err)
+	return etags, err
+}
+
+// lose ends the process because the table is gone.
+func (p *Program) lose(err error) {
+	p.end(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrBegunAnew, err))
+}
