@@ -96,11 +96,11 @@ func (r *run) announce(ctx context.Context, seq int64) error {
 	return r.committer.waitBelow(ctx, 1)
 }
 
-// send makes the attempt, unless the message has been the end of too many processes.
+// send makes the attempt, unless too many processes in a row ended during one.
 func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == r.condemned {
-		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("the process ended %d times while it delivered this message", carefulAfter), StartedAt: r.Now()}, nil
+		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("processes ended %d times in a row while this message was being delivered, and no attempt came to its end; it need not be the cause", carefulAfter), StartedAt: r.Now()}, nil
 	}
 	err := r.loadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -192,8 +193,8 @@ func TestDrainer_Crash(t *testing.T) {
 				}
 			}
 			w.settled(time.Minute)
-			if st := w.status(id); st.Stage != weir.Dead {
-				t.Errorf("killer: %+v", st)
+			if st := w.status(id); st.Stage != weir.Dead || !strings.Contains(st.LastError, "it need not be the cause") {
+				t.Errorf("killer: %+v, want it dead without being called the cause", st)
 			}
 			if st := w.status(good); st.Stage != weir.Delivered {
 				t.Errorf("good: %+v", st)

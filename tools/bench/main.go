@@ -71,6 +71,7 @@ func scenarios() []scenario {
 		{"sweep", "one sweep over 256 lanes", sweepLanes, last},
 		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", tickets, last},
 		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", hang, last},
+		{"coldstart", "from the start of a handler to its first 202", coldstart, always},
 		{"recipe", "the usual recipe, as the baseline to point at", recipe, always},
 	}
 }
@@ -120,6 +121,8 @@ type sizes struct {
 	retries              int
 	retryGap             time.Duration // between two of them
 	recipe               int           // messages
+	coldLanes            []int
+	coldStarts           int // for each number of lanes
 	crowds               crowdSizes
 }
 
@@ -128,7 +131,7 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
-	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4, crowds: fullCrowds}
+	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4, coldLanes: []int{1, 64, 208}, coldStarts: 15, crowds: fullCrowds}
 
 // farther is as much as needs to be measured again where storage is far away: less of what
 // only counts, and nothing of what runs on memory storage.

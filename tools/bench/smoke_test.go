@@ -35,7 +35,7 @@ var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
 	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
 	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,
-	recurring: 20, recurringLead: 5 * time.Second, recurringKills: 1,
+	recurring: 20, recurringLead: 5 * time.Second, recurringKills: 1, coldLanes: []int{1, 5}, coldStarts: 2,
 	crowds: crowdSizes{dueRates: []int{5}, dueSpan: 2 * time.Second, moments: []int{20}, momentLead: 2 * time.Second,
 		schedules: 3, schedulesSpan: 3 * time.Second, refused: 1, good: 3, behind: 40, large: 4, largeLead: 10 * time.Second,
 		oldLanes: 2, old: 10, sweptLanes: 4, sweptOld: 2, busyLanes: 4, busyInstances: []int{1, 2}, busySpan: 3 * time.Second,
@@ -67,6 +67,7 @@ func TestBench(t *testing.T) {
 			"retention over 2 lanes: messages removed a second" + away, "retention: transactions per message" + away, "a sweep over 4 lanes, longest of 3" + away,
 			"tickets, 4 busy lanes, 1 instances: most in the queue" + away, "tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
 			"tickets, 4 busy lanes, 2 instances: most in the queue" + away, "tickets, 4 busy lanes, 2 instances: instances the queue asks for" + away}},
+		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away, "cold start, 5 lanes: exec to the first 202" + away}},
 		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away, "one storage request hangs: the lane's standstill, max" + away}},
 	} {
 		t.Run(name, func(t *testing.T) {
