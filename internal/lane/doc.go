@@ -10,6 +10,7 @@
 //	!mail                  the outbox may hold something; !mailed: what was told of the lane itself
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
 //	!replay_<id>           a bulk replay under way; in lane 0 alone
+//	!swept                 how far retention has come, and when it looks again
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row

@@ -258,7 +258,7 @@ func TestForgotten_CutOff(t *testing.T) {
 		}
 		left := b.allBlobs()
 		r := b.retention(b.eyes)
-		if next := b.forget(r); left == 0 || b.allBlobs() != left || next.Sub(time.Now()) > 10*time.Minute {
+		if next := b.forget(r); left == 0 || b.allBlobs() != left || time.Until(next) > 10*time.Minute {
 			t.Errorf("%d of %d bodies are left while a process that may live has the look to itself; next in %s", b.allBlobs(), left, time.Until(next))
 		}
 		time.Sleep(10 * time.Minute)

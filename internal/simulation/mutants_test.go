@@ -85,11 +85,9 @@ var mutants = []mutant{
 	{"a page that is not full taken for the end", "lane/standing.go", "more && len(rows) < limit; {", "more && len(rows) == 0; {", "rows|repeat|superseded|stuck", ""},
 	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
-	{"a d_ row removed before the last of its messages", "lane/retention_remove.go", "here[p] == p.left {", "here[p] >= 1 && m.seq == p.high {", "removed", "6000"},
 	{"idempotency keys left behind", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
 	{"a row that storage keeps stops the walk", "lane/retention_remove.go", "t.refused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
 	{"a body that storage keeps stops the walk", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", ""},
-	{"an unmarked body removed without a look in the log", "lane/retention_forgotten.go", "if used[names[i]] {", "if used[names[i]] && false {", "removed", ""},
 	{"forgotten bodies left alone", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 

@@ -1,0 +1,67 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+	"weir/tools/azurite"
+)
+
+func TestMain(m *testing.M) { azurite.Main(m) }
+
+// TestRetention_OnAzurite shows on real storage what the other tests show in memory: pages, large
+// transactions and their refusal, bodies, and the listing of forgotten ones.
+func TestRetention_OnAzurite(t *testing.T) {
+	t.Parallel()
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("keep%d", time.Now().UnixNano())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(account.Close)
+	if err := account.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 1, Now: time.Now}
+	if err := store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const messages = 600
+	fileDelivered(t, store, messages)
+	forgotten := time.Now().UTC().Format(time.DateOnly) + "/1.0/forgotten"
+	if err := account.Bodies().Put(t.Context(), forgotten, nil); err != nil {
+		t.Fatal(err)
+	}
+	// One idempotency row is gone: its message's transaction is refused, and sent without it.
+	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.Place(30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: row.Values["Idem"].(string)}}); err != nil {
+		t.Fatal(err)
+	}
+	table, removed := &distantTable{Table: account.Table()}, 0
+	later := *store
+	later.Table, later.Now = table, func() time.Time { return time.Now().Add(8 * oneDay) }
+	r := &lane.Retention{Store: &later, Keep: 7 * oneDay, Dead: 30 * oneDay, Share: time.Minute, Count: func(n, _ int) { removed += n }}
+	began := time.Now()
+	if next, err := r.Run(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
+		t.Errorf("%d of %d messages removed, next %s, %v", removed, messages, next, err)
+	}
+	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed, time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
+	for _, prefix := range []string{"m_", "i_", "d_"} {
+		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
+		if err != nil || len(page.Rows) != 0 {
+			t.Errorf("%d rows %s are left, %v", len(page.Rows), prefix, err)
+		}
+	}
+	if _, err := r.Forgotten(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := account.Bodies().Get(t.Context(), forgotten); !storage.Is(err, storage.NotFound) {
+		t.Errorf("the forgotten body: %v, want NotFound", err)
+	}
+}
