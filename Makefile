@@ -7,7 +7,7 @@ STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || ech
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test simulate lint build bench microbench clean azurite tools
+.PHONY: help run start demo test simulate lint build bench profile microbench clean azurite tools
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -58,6 +58,12 @@ DELAY ?= 0s,10ms
 
 bench: azurite build tools ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some, DELAY=10ms puts storage so far away
 	@build/tools/bench -only '$(SCENARIOS)' -storage-delay '$(DELAY)'
+
+profile: azurite build tools ## where the handler's CPU goes: scenario cpu with a build that writes profiles to build/profile
+	@rm -rf build/profile && cp -r $(APP) build/profile
+	CGO_ENABLED=0 go build -tags profile -trimpath -o build/profile/handler ./handler
+	@WEIR_PROFILE=$(CURDIR)/build/profile build/tools/bench -only cpu -profile build/profile -app build/profile -json build/profile/bench.json
+	@go tool pprof -top -nodecount 60 build/profile/handler build/profile/*.pprof
 
 microbench: ## the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./internal/...

@@ -40,9 +40,27 @@ func post(ctx context.Context, c *http.Client, url string, m message) error {
 }
 
 func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
+	status, answer, err := exchange(ctx, c, url, body, header)
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("post to %s: %d: %s", url, status, answer)
+	}
+	return err
+}
+
+// postFor posts what is to be answered with one status.
+func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
+	status, answer, err := exchange(ctx, c, url, body, nil)
+	if err == nil && status != want {
+		err = fmt.Errorf("post to %s: %d: %s, want %d", url, status, answer, want)
+	}
+	return err
+}
+
+// exchange posts a body and reads the answer.
+func exchange(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	if header != nil {
 		req.Header = header
@@ -50,14 +68,11 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 	req.Header.Set("Content-Type", "application/xml")
 	resp, err := c.Do(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("post to %s: %s: %s", url, resp.Status, answer)
-	}
-	return err
+	return resp.StatusCode, answer, err
 }
 
 // get expects 200 and hands the body to read, if there is one.

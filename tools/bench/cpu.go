@@ -1,12 +1,74 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
+
+// handlerCPU measures what a handler takes of the CPUs for a message that is accepted and
+// delivered, both at full speed: its process's own time, all it does beside included.
+func handlerCPU(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newRig(ctx, setup{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.warm(ctx); err != nil {
+		return nil, err
+	}
+	all, used := messages("cpu", r.sizes.cpu, r.sizes.keys), effort{}
+	err = r.work(&used, func() error {
+		return r.profiled(ctx, func() error {
+			if err := r.send(ctx, all, r.sizes.clients, r.direct()...); err != nil {
+				return err
+			}
+			if err := r.delivered(ctx, len(all)); err != nil {
+				return err
+			}
+			return r.atRest(ctx, burstLimit)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []result{measured("CPU of the handler per message", "ms", used.handlers*1000/float64(len(all))).atMost(0.25).
+		noted("%d messages accepted from %d clients and delivered to a CMS that takes no time; each: %s", len(all), r.sizes.clients, used.per(len(all)))}, r.clean(len(all))
+}
+
+// profiled has the handlers write profiles of what is done, if they are asked for: make profile
+// built the handlers then, and no others know the signal.
+func (r *rig) profiled(ctx context.Context, do func() error) error {
+	if r.profile == "" {
+		return do()
+	}
+	if err := r.signal(syscall.SIGUSR2); err != nil {
+		return err
+	}
+	if err := errors.Join(do(), r.signal(syscall.SIGUSR2)); err != nil {
+		return err
+	}
+	return r.until(ctx, readyLimit, "the profiles are written", func() bool {
+		files, err := filepath.Glob(filepath.Join(r.profile, "*.pprof"))
+		return err == nil && len(files) == len(r.direct())
+	})
+}
+
+func (r *rig) signal(s syscall.Signal) error {
+	for _, i := range r.host.Status().Instances {
+		if i.PID != 0 {
+			if err := syscall.Kill(i.PID, s); err != nil {
+				return fmt.Errorf("signal to the handler: %w", err)
+			}
+		}
+	}
+	return nil
+}
 
 // effort is the CPU time of the processes that take part, in s.
 type effort struct{ handlers, storage, bench float64 }

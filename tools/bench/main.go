@@ -52,6 +52,7 @@ func scenarios() []scenario {
 		{"lanes", "the same burst on eight lanes", lanes, always},
 		{"fast", "what one lane delivers to a CMS that takes no time", fast, always},
 		{"accept", "how soon and how often a message is accepted", accept, always},
+		{"cpu", "what a message costs the handler's process", handlerCPU, last},
 		{"trickle", "one message a second: cost, and time to the CMS", trickle, always},
 		{"two", "the same with two instances in turn", two, always},
 		{"idle", "what a system at rest costs, and how soon it wakes", idle, always},
@@ -86,6 +87,7 @@ type bench struct {
 	log     io.Writer     // of hosts and handlers
 	out     io.Writer     // progress
 	temp    string
+	profile string // folder for the handlers' CPU profiles; empty = none are written
 	sizes   sizes
 	results []result
 	count   int // prefixes given out
@@ -99,6 +101,7 @@ type sizes struct {
 	fast                 int           // messages to the CMS that takes no time
 	latencies            int           // samples of one client
 	rate                 int           // posts of many clients in a turn
+	cpu                  int           // messages whose CPU time is measured
 	trickle              int           // messages
 	gap                  time.Duration // between two of them
 	backOff              time.Duration // until the host polls at its longest interval
@@ -127,7 +130,7 @@ type sizes struct {
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
-	latencies: 300, rate: 1000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
+	latencies: 300, rate: 1000, cpu: 5000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
@@ -157,6 +160,7 @@ func main() {
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
 	file := flag.String("json", filepath.Join("build", "bench.json"), "where the rows are written")
 	delays := flag.String("storage-delay", "0s", "median delay of storage's answers; several, with commas between, are so many passes")
+	profile := flag.String("profile", "", "a folder: in scenario cpu handlers that make profile built write their CPU profiles there")
 	sizes := fullSizes
 	flag.IntVar(&sizes.long, "long", sizes.long, "messages of the long backlog on Azurite")
 	flag.Parse()
@@ -166,13 +170,13 @@ func main() {
 		}
 		return
 	}
-	if err := run(ctx, *only, *delays, *app, *file, sizes); err != nil {
+	if err := run(ctx, *only, *delays, *app, *file, *profile, sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only, delays, app, file string, sizes sizes) error {
+func run(ctx context.Context, only, delays, app, file, profile string, sizes sizes) error {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
@@ -185,6 +189,7 @@ func run(ctx context.Context, only, delays, app, file string, sizes sizes) error
 	if err != nil {
 		return err
 	}
+	b.profile = profile
 	err = b.runPasses(ctx, chosen, passes)
 	printTable(os.Stdout, b.results)
 	return errors.Join(err, writeJSON(file, b.results), stop())

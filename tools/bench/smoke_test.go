@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // tiny is enough to see that a scenario works; its figures mean nothing.
 var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
-	latencies: 10, rate: 100, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
+	latencies: 10, rate: 100, cpu: 40, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
 	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
 	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,

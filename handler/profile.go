@@ -1,0 +1,45 @@
+//go:build profile
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"syscall"
+)
+
+// Of a build for measuring alone (make profile): SIGUSR2 begins a CPU profile, and the next
+// one writes it into the folder WEIR_PROFILE. A file there is whole.
+func init() {
+	folder := os.Getenv("WEIR_PROFILE")
+	if folder == "" {
+		return
+	}
+	toggles := make(chan os.Signal, 1)
+	signal.Notify(toggles, syscall.SIGUSR2)
+	go func() {
+		for n := 1; ; n++ {
+			<-toggles
+			if err := writeProfile(filepath.Join(folder, fmt.Sprintf("%d-%d.pprof", os.Getpid(), n)), toggles); err != nil {
+				fmt.Fprintln(os.Stderr, "profile:", err)
+			}
+		}
+	}()
+}
+
+func writeProfile(path string, end <-chan os.Signal) error {
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	<-end
+	pprof.StopCPUProfile()
+	return errors.Join(file.Close(), os.Rename(file.Name(), path))
+}
