@@ -37,12 +37,21 @@ type crowdSizes struct {
 	hungPosts     int
 	hungSpan      time.Duration // from the first of them to the last
 	hungFlow      time.Duration // of messages before one request hangs, and after
+	heavyPosts    int           // at a time
+	searched      int           // messages of searchedBody
+	searches      int           // at a time
+	hungLarge     int           // posts of a megabyte while storage hangs
+	waits         int           // answers held at a time
+	waitSpan      time.Duration
+	states        int // status reads in a backlog
+	stateBacklog  int
 }
 
 var fullCrowds = crowdSizes{dueRates: []int{10, 20}, dueSpan: 45 * time.Second, moments: []int{1000, 2000}, momentLead: 10 * time.Second,
 	schedules: 300, schedulesSpan: 20 * time.Second, refused: 400, good: 50, behind: 20_000, large: 1000, largeLead: time.Minute,
 	oldLanes: 8, old: 1000, sweptLanes: 256, sweptOld: 10, busyLanes: 64, busyInstances: []int{1, 4}, busySpan: 3 * time.Minute,
-	hungPosts: 40, hungSpan: 10 * time.Second, hungFlow: 8 * time.Second}
+	hungPosts: 40, hungSpan: 10 * time.Second, hungFlow: 8 * time.Second,
+	heavyPosts: 200, searched: 3000, searches: 40, hungLarge: 150, waits: 3000, waitSpan: 20 * time.Second, states: 300, stateBacklog: 1500}
 
 // fillAtOnce files messages in whatever order, many in a transaction; change sees each first.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int, change func(int, *weir.Message) (idempotencyKey string)) error {

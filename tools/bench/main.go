@@ -68,6 +68,8 @@ func scenarios() []scenario {
 		{"everysecond", "300 schedules of one second: the lane goes on", everySecond, last},
 		{"refused", "400 messages that the CMS refuses, in front of 50 good ones", refused, last},
 		{"aside", "memory: 20,000 messages behind a blocked key, 1,000 of 200 KiB due at once", aside, last},
+		{"memory", "memory: large posts, searches for a text, and large posts while storage hangs", smallMemory, last},
+		{"waits", "3,000 answers that are held beside posts; what a status costs in a backlog", waits, last},
 		{"retention", "how fast old messages are removed, and how many transactions that takes", retention, last},
 		{"sweep", "one sweep over 256 lanes", sweepLanes, last},
 		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", tickets, last},

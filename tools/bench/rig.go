@@ -28,6 +28,7 @@ type setup struct {
 	wait      time.Duration                     // before each retry; 0 = the project's own
 	hostless  bool                              // CMS and storage only
 	hangs     bool                              // handlers and host reach storage through a proxy of their own, which can hang
+	env       []string                          // more in the handlers' environment
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
 
@@ -136,7 +137,7 @@ func (r *rig) startHost() (err error) {
 	}
 	r.host, err = host.Start(host.Config{
 		ScriptRoot: r.app, Instances: r.instances, Out: r.log, Quiet: true, GiveUpAfter: -1, StateDir: filepath.Join(r.temp, r.prefix),
-		Env: append(os.Environ(), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
+		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
 			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL),
 	})
 	return err

@@ -39,7 +39,8 @@ var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	crowds: crowdSizes{dueRates: []int{5}, dueSpan: 2 * time.Second, moments: []int{20}, momentLead: 2 * time.Second,
 		schedules: 3, schedulesSpan: 3 * time.Second, refused: 1, good: 3, behind: 40, large: 4, largeLead: 10 * time.Second,
 		oldLanes: 2, old: 10, sweptLanes: 4, sweptOld: 2, busyLanes: 4, busyInstances: []int{1, 2}, busySpan: 3 * time.Second,
-		hungPosts: 3, hungSpan: time.Second, hungFlow: 4 * time.Second}}
+		hungPosts: 3, hungSpan: time.Second, hungFlow: 4 * time.Second,
+		heavyPosts: 3, searched: 20, searches: 3, hungLarge: 3, waits: 20, waitSpan: 2 * time.Second, states: 20, stateBacklog: 100}}
 
 // TestBench runs scenarios end to end, with storage near and away: real handlers under the
 // host's stand-in, Azurite, and the demo CMS.
