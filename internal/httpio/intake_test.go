@@ -154,7 +154,6 @@ func TestIntake_ReadBody_EndsASenderThatStalls(t *testing.T) {
 		ours, theirs := net.Pipe()
 		l := &oneConn{conn: theirs, closed: make(chan struct{})}
 		go server.Serve(l)
-		began := time.Now()
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxy")
 		if err := <-got; err != nil {
 			t.Errorf("a held answer: %v", err)
@@ -162,7 +161,7 @@ func TestIntake_ReadBody_EndsASenderThatStalls(t *testing.T) {
 		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("%v, %v", resp, err)
 		}
-		began = time.Now()
+		began := time.Now()
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")
 		if err := <-got; weir.KindOf(err) != weir.Malformed || time.Since(began) > 6*time.Minute {
 			t.Errorf("a body that stalls: %v after %s", err, time.Since(began))
