@@ -25,7 +25,7 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 		paths = append(paths, p)
 	}
 	random, found := rand.New(rand.NewPCG(1, 2)), 0
-	for range 300 {
+	for range 100 {
 		text := randomXML(random, 0)
 		_, whole, err := scan(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
@@ -43,7 +43,7 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 			found += len(want)
 		}
 	}
-	if found < 1000 {
+	if found < 300 {
 		t.Errorf("only %d values were compared", found)
 	}
 }
