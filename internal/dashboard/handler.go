@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"weir/internal/httpio"
@@ -95,7 +96,7 @@ func (d *Dashboard) page(name string, build func(ctx context.Context, p *page, r
 			v, shown = d.failed(p, r, err), "failed"
 		}
 		var out bytes.Buffer
-		if err := templates[shown].ExecuteTemplate(&out, "layout.html", v); err != nil {
+		if err := templates()[shown].ExecuteTemplate(&out, "layout.html", v); err != nil {
 			httpio.WriteError(w, r, d.Log, err)
 			return
 		}
@@ -126,7 +127,11 @@ func (d *Dashboard) missing(_ context.Context, p *page, _ *http.Request) (view, 
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-var templates = parse("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
+// templates are parsed when the first page is asked for: that takes 5 ms, which no cold start
+// should wait for.
+var templates = sync.OnceValue(func() map[string]*template.Template {
+	return parse("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
+})
 
 // parse makes each page's template: the layout, the parts that pages share, and its own.
 func parse(names ...string) map[string]*template.Template {
