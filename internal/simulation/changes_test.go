@@ -174,7 +174,13 @@ func askFor[T any](ctx context.Context, p *process, name string, patience time.D
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got := make(chan answer, 1)
+	p.invocations.Add(1)
 	p.w.loose.Go(func() {
+		defer p.invocations.Add(-1)
+		if !p.opens(ctx, name) {
+			got <- answer{err: errStarting}
+			return
+		}
 		t, err := handle(ctx)
 		if p.running("answer " + name) {
 			got <- answer{t, err}

@@ -26,9 +26,9 @@ type counts struct {
 	Replayed, Refused, Edited, Stopped, Resumed                                        int
 	Bulks, BulkReplayed                                                                int
 	Crowded                                                                            int
-	Told, ToldAgain, Linearized                                                        int
 	Turned                                                                             int
-	Removed, Kept                                                                      int           // by retention; what storage did not let go
+	Removed, Kept                                                                      int // by retention; what storage did not let go
+	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn          int
 	Longest                                                                            time.Duration // from the end of faults to rest
 }
 
@@ -72,6 +72,10 @@ func (c *counts) add(o counts) {
 	c.ToldAgain += o.ToldAgain
 	c.Linearized += o.Linearized
 	c.Turned += o.Turned
+	c.HandlerDeaths += o.HandlerDeaths
+	c.IdleEnds += o.IdleEnds
+	c.ScaledOut += o.ScaledOut
+	c.ScaledIn += o.ScaledIn
 	c.Longest = max(c.Longest, o.Longest)
 }
 

@@ -3,7 +3,6 @@ package simulation_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"weir/functions/sweep"
 	"weir/internal/cms"
 	"weir/internal/drain"
-	"weir/internal/invoke"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/notify"
@@ -58,6 +56,8 @@ type process struct {
 	notify  *notify.Sender
 	carrier *replay.Runner
 
+	platform
+
 	listening context.Context
 	deafen    context.CancelFunc
 	host      sync.WaitGroup
@@ -95,6 +95,7 @@ func (s *slot) start() {
 	w := s.w
 	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
 	p.now = s.clock
+	p.readyAt = time.Now().Add(w.dice.between(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
 	if err != nil {
@@ -247,7 +248,7 @@ func (p *process) serve() {
 	if p.w.mutant != "watch and sweep off" {
 		p.host.Go(func() {
 			for p.listening.Err() == nil {
-				_ = p.sweep.Sweep(p.listening)
+				_ = p.invoke("sweep", p.sweep.Sweep)
 				p.idle(time.Minute)
 			}
 		})
@@ -265,48 +266,10 @@ func (p *process) idle(d time.Duration) {
 	}
 }
 
-// listen takes messages of a queue, as the host does: hidden for ten minutes in hand,
-// deleted after success, back at once after failure, moved to poison after five.
-func (p *process) listen(name string, function func(context.Context, invoke.Invocation) error) {
-	queue := p.w.account.Queue(name)
-	for p.listening.Err() == nil {
-		p.idle(p.w.dice.between(p.name+" poll "+name, 2*time.Second, 6*time.Second))
-		if p.listening.Err() != nil {
-			return
-		}
-		got, err := queue.Get(context.Background(), 16, 10*time.Minute)
-		if err != nil {
-			p.w.check.fail("setup", "queue: %v", err)
-		}
-		for _, m := range got {
-			p.host.Go(func() {
-				text, err := json.Marshal(m.Text)
-				if err == nil {
-					err = function(p.listening, invoke.Invocation{ID: m.ID, Data: map[string]json.RawMessage{"ticket": text}})
-				}
-				if p.listening.Err() != nil {
-					return // the host is gone, and the message stays hidden
-				}
-				switch {
-				case err == nil:
-					err = queue.Delete(context.Background(), m)
-				case m.DequeueCount < 5:
-					_, err = queue.Update(context.Background(), m, m.Text, 0)
-				default:
-					_ = p.w.account.Queue("poison").Put(context.Background(), m.Text, 0)
-					err = queue.Delete(context.Background(), m)
-				}
-				if err != nil {
-					p.w.trace.add("%s: ticket: %v", p.name, err)
-				}
-			})
-		}
-	}
-}
-
 // plan lets happen to the slot what the seed says.
 func (s *slot) plan() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
+	s.planHost()
 	for range w.crashes {
 		s.at(name+" crash", func() {
 			s.now().kill()
@@ -346,6 +309,9 @@ func (s *slot) plan() {
 	for range w.stops {
 		s.at(name+" stop", func() {
 			p := s.now()
+			if p.isDead() { // the platform has ended it
+				return
+			}
 			p.deafen()
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 			defer cancel()

@@ -59,6 +59,7 @@ type settings struct {
 	grows                            bool             // days pass at the end, and messages with them
 	refusedRow                       int              // number of a message of lane 0 that storage does not let go; -1 = none
 	refusesBody                      bool             // storage does not let one body go
+	hosting                          hosting          // see host_test.go
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -89,6 +90,7 @@ func draw(d *dice) settings {
 	s.crowds(d)
 	s.refusals(d)
 	s.ages(d)
+	s.host(d)
 	s.bad = [2]int{-1, -1}
 	for i := range d.below("bad messages", 3) {
 		s.bad[i] = d.below("bad", s.messages)
@@ -206,6 +208,7 @@ func (w *world) live(ctx context.Context) {
 		s.plan()
 	}
 	w.planOutages()
+	w.scale()
 	if w.mutant == "an outsider writes tail" {
 		w.meddle()
 	}

@@ -1,0 +1,222 @@
+package simulation_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/invoke"
+)
+
+// The platform: how many invocations a host runs, how long it lets one run, when it forwards to a
+// handler that is still starting, and when it ends an instance.
+
+// The host's settings, as host.json and its extensions have them.
+const (
+	batchSize         = 16
+	newBatchThreshold = 8 // more messages are fetched only when no more than these are at work
+	functionTimeout   = 5 * time.Minute
+	retryDelay        = 5 * time.Second  // after a failed invocation
+	lockedFor         = 10 * time.Minute // a message in the hands of a host that died
+	deathsAllowed     = 3                // of a handler, before its host gives up
+	holdsAtMost       = 15 * time.Second // a handler that is starting holds a request that long
+)
+
+var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
+
+// hosting is what only some seeds have of the platform.
+type hosting struct {
+	cold     time.Duration // until a handler is ready, at most; 0 = at once
+	deaths   int           // handlers that die while their host lives on
+	idleEnds int           // instances ended in a moment without an invocation
+	scales   bool          // by the queue's length
+}
+
+// host draws it.
+func (s *settings) host(d *dice) {
+	if d.chance("cold starts", 0.3) {
+		s.hosting.cold = []time.Duration{time.Second, 4 * time.Second, 25 * time.Second}[d.below("cold", 3)]
+	}
+	if d.chance("handlers die", 0.3) {
+		s.hosting.deaths = 1 + d.below("handler deaths", 4)
+	}
+	if d.chance("idle instances are ended", 0.3) {
+		s.hosting.idleEnds = 1 + d.below("idle ends", 2)
+	}
+	s.hosting.scales = d.chance("scales", 0.2)
+}
+
+// platform is what a process knows of its host.
+type platform struct {
+	readyAt     time.Time
+	hostLives   atomic.Bool  // though the handler is dead: what it had in hand comes back at once
+	invocations atomic.Int32 // queue and timer calls, and requests
+}
+
+// opens waits until the handler is ready, as the program holds what comes before; false when that
+// takes too long.
+func (p *process) opens(ctx context.Context, name string) bool {
+	left := time.Until(p.readyAt)
+	if left <= 0 {
+		return true
+	}
+	if !p.wait(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
+		return false
+	}
+	// Those who waited for the same moment go on one after the other.
+	return p.wait(ctx, p.w.dice.between(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
+}
+
+// invoke is one call of a trigger: it fails when the handler dies, and may not outlast
+// functionTimeout, for then the host kills the handler with all that it has in hand.
+func (p *process) invoke(name string, function func(context.Context) error) error {
+	p.invocations.Add(1)
+	defer p.invocations.Add(-1)
+	if !p.opens(p.listening, name) {
+		return errStarting
+	}
+	done := make(chan error, 1)
+	p.host.Go(func() { done <- function(p.listening) })
+	timer := time.NewTimer(functionTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-p.killed:
+	case <-timer.C:
+		p.w.check.fail("timeout", "%s: an invocation of %s outlasts functionTimeout: the host kills the handler", p.name, name)
+	}
+	return errHandlerGone
+}
+
+// listen takes messages of a queue, as the host does: hidden for ten minutes in hand,
+// deleted after success, back after failure, moved to poison after five; no more at a time than it
+// has slots for.
+func (p *process) listen(name string, function func(context.Context, invoke.Invocation) error) {
+	queue := p.w.account.Queue(name)
+	var running atomic.Int32
+	for p.listening.Err() == nil {
+		p.idle(p.w.dice.between(p.name+" poll "+name, 2*time.Second, 6*time.Second))
+		if p.listening.Err() != nil {
+			return
+		}
+		if running.Load() > newBatchThreshold {
+			continue
+		}
+		got, err := queue.Get(context.Background(), batchSize, lockedFor)
+		if err != nil {
+			p.w.check.fail("setup", "queue: %v", err)
+		}
+		for _, m := range got {
+			running.Add(1)
+			p.host.Go(func() {
+				defer running.Add(-1)
+				text, err := json.Marshal(m.Text)
+				if err == nil {
+					in := invoke.Invocation{ID: m.ID, Data: map[string]json.RawMessage{"ticket": text}}
+					err = p.invoke(name, func(ctx context.Context) error { return function(ctx, in) })
+				}
+				if p.listening.Err() != nil && !p.hostLives.Load() {
+					return // the host is gone, and the message stays hidden
+				}
+				switch {
+				case err == nil:
+					err = queue.Delete(context.Background(), m)
+				case m.DequeueCount < 5:
+					_, err = queue.Update(context.Background(), m, m.Text, retryDelay)
+				default:
+					_ = p.w.account.Queue("poison").Put(context.Background(), m.Text, 0)
+					err = queue.Delete(context.Background(), m)
+				}
+				if err != nil {
+					p.w.trace.add("%s: ticket: %v", p.name, err)
+				}
+			})
+		}
+	}
+}
+
+// planHost lets happen to the slot what the platform does.
+func (s *slot) planHost() {
+	name := fmt.Sprint("slot ", s.number)
+	for i := range s.w.hosting.deaths {
+		s.at(name+" handler death", func() { s.handlerDies(name, i+1) })
+	}
+	for range s.w.hosting.idleEnds {
+		s.at(name+" idle end", func() { s.endIdle(name) })
+	}
+}
+
+// handlerDies kills the handler alone. Its host starts another, and gives up at the third
+// death: then the platform starts another host.
+func (s *slot) handlerDies(name string, nth int) {
+	w, p := s.w, s.now()
+	down := w.dice.between(name+" handler down", 100*time.Millisecond, 300*time.Millisecond)
+	if nth%deathsAllowed == 0 {
+		down = w.dice.between(name+" host down", 10*time.Second, 30*time.Second)
+	} else {
+		p.hostLives.Store(true)
+	}
+	p.kill()
+	time.Sleep(down)
+	s.start()
+	w.check.count(func(c *counts) { c.HandlerDeaths++ })
+}
+
+// endIdle ends the instance at a moment at which no invocation shows the platform that it is
+// at work, whatever it drains; without a word, and another comes later.
+func (s *slot) endIdle(name string) {
+	w, p := s.w, s.now()
+	for range 300 {
+		if p.invocations.Load() == 0 {
+			p.kill()
+			w.check.count(func(c *counts) { c.IdleEnds++ })
+			time.Sleep(w.dice.between(name+" away", time.Second, time.Minute))
+			s.start()
+			return
+		}
+		time.Sleep(w.dice.between(name+" looks", 50*time.Millisecond, 150*time.Millisecond))
+	}
+}
+
+// scale starts and ends instances by the queue's length, until the faults end.
+func (w *world) scale() {
+	if !w.hosting.scales {
+		return
+	}
+	w.loose.Go(func() {
+		for !w.calm() {
+			time.Sleep(w.dice.between("scale", 5*time.Second, 15*time.Second))
+			n, err := w.account.Queue("tickets").Length(context.Background())
+			if err != nil {
+				w.check.fail("setup", "queue: %v", err)
+				return
+			}
+			w.scaleTo(max(1, int(n+batchSize-1)/batchSize))
+		}
+	})
+}
+
+// scaleTo starts the first instances, and ends those above that have no invocation. One to which
+// something else is happening is left alone.
+func (w *world) scaleTo(wanted int) {
+	for i, s := range w.slots {
+		select {
+		case s.turn <- struct{}{}:
+		default:
+			continue
+		}
+		switch p := s.now(); {
+		case i < wanted && p.isDead():
+			s.start()
+			w.check.count(func(c *counts) { c.ScaledOut++ })
+		case i >= wanted && !p.isDead() && p.invocations.Load() == 0:
+			p.kill()
+			w.check.count(func(c *counts) { c.ScaledIn++ })
+		}
+		<-s.turn
+	}
+}
