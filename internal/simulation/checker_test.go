@@ -19,17 +19,17 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded                           int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters               int
-	Traps, Blobs, Packed                                                               int
-	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce int
-	Replayed, Refused, Edited, Stopped, Resumed                                        int
-	Bulks, BulkReplayed                                                                int
-	Crowded                                                                            int
-	Turned                                                                             int
-	Removed, Kept                                                                      int // by retention; what storage did not let go
-	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn          int
-	Longest                                                                            time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead, Superseded                             int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                 int
+	Traps, Blobs, Packed                                                                 int
+	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce   int
+	Replayed, Refused, Edited, Stopped, Resumed                                          int
+	Bulks, BulkReplayed                                                                  int
+	Crowded                                                                              int
+	Turned                                                                               int
+	Removed, Kept                                                                        int // by retention; what storage did not let go
+	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, NamedNone int
+	Longest                                                                              time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -76,6 +76,7 @@ func (c *counts) add(o counts) {
 	c.IdleEnds += o.IdleEnds
 	c.ScaledOut += o.ScaledOut
 	c.ScaledIn += o.ScaledIn
+	c.NamedNone += o.NamedNone
 	c.Longest = max(c.Longest, o.Longest)
 }
 

@@ -209,7 +209,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 		if err == nil {
 			answer <- etags
 		}
-		return err
+		return t.namesNone(seeded(ops[0].Key), err)
 	})
 	if err != nil {
 		return nil, err
