@@ -38,6 +38,9 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	draw := func(low, high time.Duration) time.Time {
 		return w.started.Add(start + w.dice.between("due in", low, high))
 	}
+	if w.sizes.kind == together {
+		return w.started.Add(w.moments[0] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
+	}
 	switch w.dice.below("due kind", 8) {
 	case 0:
 		return draw(-10*time.Second, 0)

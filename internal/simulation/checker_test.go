@@ -19,17 +19,16 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded                             int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                 int
-	Traps, Blobs, Packed                                                                 int
-	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce   int
-	Replayed, Refused, Edited, Stopped, Resumed                                          int
-	Bulks, BulkReplayed                                                                  int
-	Crowded                                                                              int
-	Turned                                                                               int
-	Removed, Kept                                                                        int // by retention; what storage did not let go
-	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, NamedNone int
-	Longest                                                                              time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead, Superseded                                                   int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                                       int
+	Traps, Blobs, Packed                                                                                       int
+	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce                         int
+	Replayed, Refused, Edited, Stopped, Resumed                                                                int
+	Bulks, BulkReplayed                                                                                        int
+	Crowded, Turned, Removed, Kept                                                                             int
+	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, NamedNone, Commits, MostTickets int
+	LongestSweep                                                                                               time.Duration // of large worlds, where storage answers
+	Longest                                                                                                    time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -77,6 +76,9 @@ func (c *counts) add(o counts) {
 	c.ScaledOut += o.ScaledOut
 	c.ScaledIn += o.ScaledIn
 	c.NamedNone += o.NamedNone
+	c.Commits += o.Commits
+	c.MostTickets = max(c.MostTickets, o.MostTickets)
+	c.LongestSweep = max(c.LongestSweep, o.LongestSweep)
 	c.Longest = max(c.Longest, o.Longest)
 }
 
@@ -242,7 +244,9 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 			}
 		}
 	}
+	before := l.last.Tail.Counts
 	c.books(l, number)
+	c.transacted(p, number, ops, ended(before), ended(l.last.Tail.Counts))
 	return etags, nil
 }
 

@@ -187,7 +187,7 @@ func (w *world) scale() {
 	if !w.hosting.scales {
 		return
 	}
-	w.loose.Go(func() {
+	w.upstream.Go(func() {
 		for !w.calm() {
 			time.Sleep(w.dice.between("scale", 5*time.Second, 15*time.Second))
 			n, err := w.account.Queue("tickets").Length(context.Background())

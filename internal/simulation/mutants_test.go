@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -98,28 +99,46 @@ var mutantsSeenFromOutside = []mutant{
 	{"a lost answer taken for a failure" + outside, "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "history", ""},
 }
 
+// mutantsOfLarge are caught in large worlds alone; see sizes_test.go.
+var mutantsOfLarge = []mutant{
+	{"each ticket stays with its lane", "../functions/process/stay.go", "if f.staying != nil && f.staying.limited.Err() == nil {", "if f.staying != nil && false {", "tickets", "6"},
+	{"a sweep looks at one lane after the other", "lane/drop.go", "const atOnce = 8", "const atOnce = 1", "sweep", "6"},
+	{"each outcome in a commit of its own", "drain/attempt.go", "r.committer.waitBelow(ctx, maxUncommitted)", "r.committer.waitBelow(ctx, 1)", "cost|late", "6"},
+}
+
 func TestMutants_AreCaught(t *testing.T) {
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"test", "-count=1", "-run", "^TestSeeds$"}
-			if m.file != "" {
-				args = append(args, "-overlay", m.overlay(t))
-			}
-			cmd := exec.CommandContext(t.Context(), "go", append(args, "weir/internal/simulation")...)
-			seeds := m.seeds
-			if seeds == "" {
-				seeds = "3000"
-			}
-			cmd.Env = append(os.Environ(), "SEEDS="+seeds, "FROM=1", "STEP=1", "MUTANT="+m.name, "STOP=1")
-			out, err := cmd.CombinedOutput()
-			shown := regexp.MustCompile(`seed \d+: (` + m.caught + `): .*`).Find(out)
-			if err == nil || shown == nil {
-				t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
-			}
-			t.Logf("%.200s", shown)
+			m.isCaught(t, "TestSeeds", "SEEDS="+cmp.Or(m.seeds, "3000"), "FROM=1")
 		})
 	}
+}
+
+func TestMutants_AreCaughtInLargeWorlds(t *testing.T) {
+	for _, m := range mutantsOfLarge {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			m.isCaught(t, "TestLarge", "LARGE="+m.seeds, "LARGE_FROM=1")
+		})
+	}
+}
+
+// isCaught runs a test of the simulation with the rule taken away.
+func (m mutant) isCaught(t *testing.T, test string, env ...string) {
+	t.Helper()
+	args := []string{"test", "-count=1", "-run", "^" + test + "$"}
+	if m.file != "" {
+		args = append(args, "-overlay", m.overlay(t))
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "weir/internal/simulation")...)
+	cmd.Env = append(os.Environ(), append(env, "STEP=1", "MUTANT="+m.name, "STOP=1")...)
+	out, err := cmd.CombinedOutput()
+	shown := regexp.MustCompile(`seed \d+: (` + m.caught + `): .*`).Find(out)
+	if err == nil || shown == nil {
+		t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
+	}
+	t.Logf("%.200s", shown)
 }
 
 // overlay writes the changed file and what tells the compiler of it.

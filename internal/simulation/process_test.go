@@ -57,6 +57,7 @@ type process struct {
 	carrier *replay.Runner
 
 	platform
+	decided *decided
 
 	listening context.Context
 	deafen    context.CancelFunc
@@ -94,7 +95,7 @@ func (w *world) newSlot(number int) *slot {
 func (s *slot) start() {
 	w := s.w
 	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
-	p.now = s.clock
+	p.now, p.decided = s.clock, &decided{w: w, n: map[int]int64{}}
 	p.readyAt = time.Now().Add(w.dice.between(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
@@ -105,7 +106,7 @@ func (s *slot) start() {
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}), Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
 		Store: p.store, Leases: p.leases(), Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
-		Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
+		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed = p.drainer.Offer
@@ -248,7 +249,7 @@ func (p *process) serve() {
 	if p.w.mutant != "watch and sweep off" {
 		p.host.Go(func() {
 			for p.listening.Err() == nil {
-				_ = p.invoke("sweep", p.sweep.Sweep)
+				_ = p.invoke("sweep", p.sweepIn)
 				p.idle(time.Minute)
 			}
 		})

@@ -33,6 +33,7 @@ func (c *checker) finish(ctx context.Context, rest bool) {
 	if c.first == nil {
 		c.conclude()
 	}
+	c.thrifty()
 	c.recurs(ctx)
 	c.bulked(ctx)
 	c.toldAll(ctx)

@@ -28,6 +28,9 @@ func (w *world) sendMessages(ctx context.Context) {
 		}
 		s := w.submission(i)
 		start := min(at, w.trouble) + w.dice.between("apart", 0, 30*time.Millisecond)
+		if w.sizes.kind != "" {
+			start = w.sizes.start(w, i)
+		}
 		s.message.DueAt = w.dueFor(s, start)
 		w.check.expect(s)
 		w.upstream.Go(func() {

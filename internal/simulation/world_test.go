@@ -60,6 +60,7 @@ type settings struct {
 	refusedRow                       int              // number of a message of lane 0 that storage does not let go; -1 = none
 	refusesBody                      bool             // storage does not let one body go
 	hosting                          hosting          // see host_test.go
+	sizes                            sizes            // see sizes_test.go
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -163,7 +164,10 @@ type outcome struct {
 }
 
 // run simulates one seed.
-func run(t *testing.T, seed uint64, mutant string) (o outcome) {
+func run(t *testing.T, seed uint64, mutant string) outcome { return runOf(t, seed, mutant, draw) }
+
+// runOf simulates one seed of the settings that are drawn for it.
+func runOf(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	synctest.Test(t, func(t *testing.T) {
 		d := newDice(seed)
@@ -199,6 +203,7 @@ func (w *world) live(ctx context.Context) {
 	for i := range w.instances {
 		w.slots = append(w.slots, w.newSlot(i))
 	}
+	w.watchSizes(ctx)
 	w.sendMessages(ctx)
 	w.sendCrowd(ctx)
 	w.operate(ctx)
