@@ -209,7 +209,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 		if err == nil {
 			answer <- etags
 		}
-		return t.namesNone(seeded(ops[0].Key), err)
+		return t.namesAnother(seeded(ops[0].Key), partition, kept, err)
 	})
 	if err != nil {
 		return nil, err

@@ -1,20 +1,44 @@
 package simulation_test
 
 import (
+	"context"
 	"errors"
 
 	"weir/internal/storage"
 )
 
-// namesNone returns the refusal of a transaction as storage may word it, too: without the number
-// of the operation that it failed at.
-func (t ports) namesNone(op string, err error) error {
+// Storage names one operation that a transaction failed at: not always the first that would, and
+// sometimes none.
+
+// namesAnother returns the refusal of a transaction as storage may word it, too.
+func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) error {
 	var refused *storage.Error
-	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.chance(t.p.name+" names none "+op, 0.1) {
+	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.chance(t.p.name+" names another "+op, 0.1) {
 		return err
 	}
 	said := *refused
 	said.Index = -1
+	if t.p.w.dice.chance(t.p.name+" names one "+op, 0.5) {
+		for i := refused.Index + 1; i < len(ops); i++ {
+			if kind, fails := t.wouldFail(partition, ops[i]); fails {
+				said.Index, said.Kind = i, kind
+			}
+		}
+	}
 	t.p.w.check.count(func(c *counts) { c.NamedNone++ })
 	return &said
+}
+
+// wouldFail reports whether an operation alone would fail now.
+func (t ports) wouldFail(partition string, op storage.Op) (storage.Kind, bool) {
+	row, err := t.p.w.account.Table().Get(context.Background(), partition, op.Key)
+	switch {
+	case op.Kind == storage.Insert:
+		return storage.Conflict, err == nil
+	case op.IfMatch == "":
+		return 0, false
+	case err != nil:
+		return storage.NotFound, true
+	}
+	return storage.Precondition, op.IfMatch != storage.AnyETag && op.IfMatch != row.ETag
 }
