@@ -409,11 +409,12 @@ func (r *run) nextDue() time.Time {
 }
 
 // nextStir is the next moment at which the clock alone gives this holder something to do: a
-// block that waits for the log, or for what is being written, needs no waking.
+// block that waits for the log, for what is being written, or for others to have their turn,
+// needs no waking.
 func (r *run) nextStir() time.Time {
 	var held time.Time
 	for _, b := range r.blocks {
-		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) && !r.shut(b.KeyHash) {
+		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) && !r.shut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
 			held = next
 		}
 	}
