@@ -178,13 +178,12 @@ func (t *try) headMoved(ctx context.Context) error {
 	if err != nil {
 		return err // ops stay: asked again, refused again, looked up again
 	}
-	e, err := store.ReadMessage(ctx, t.lane, t.first)
-	switch {
-	case err == nil && e.Message.ID.Nonce == t.filed[0].nonce:
+	switch filed, err := t.isFiled(ctx); {
+	case err != nil:
+		return err
+	case filed:
 		t.succeed(c.Head)
 		return nil
-	case err != nil && !storage.Is(err, storage.NotFound):
-		return err
 	}
 	t.ops, g.head = nil, c.Head
 	g.careful = store.Now().Add(readFirst)
@@ -192,9 +191,29 @@ func (t *try) headMoved(ctx context.Context) error {
 	return nil
 }
 
+// isFiled reports whether an earlier copy of the transaction was done after all: its answer was
+// lost, and the next copy is refused by head's condition or by the rows that the first one filed,
+// whichever storage names.
+func (t *try) isFiled(ctx context.Context) (bool, error) {
+	e, err := t.a.store.ReadMessage(ctx, t.lane, t.first)
+	switch {
+	case storage.Is(err, storage.NotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return e.Message.ID.Nonce == t.filed[0].nonce, nil
+}
+
 // repeatsFiled handles the refusal of an idempotency row: repeats are answered with the
 // message that was first, and the rest is tried again.
 func (t *try) repeatsFiled(ctx context.Context, cause error) error {
+	if filed, err := t.isFiled(ctx); err != nil || filed {
+		if err == nil {
+			err = t.headMoved(ctx)
+		}
+		return err
+	}
 	found, err := t.lookUp(ctx)
 	if err != nil {
 		return err

@@ -41,6 +41,7 @@ var mutants = []mutant{
 	{"calls that hang not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},
 	{"requests sent again by themselves", "", "", "", "overlap", ""},
 	{"a lost answer taken for a failure", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "twice", ""},
+	{"its own rows taken for another's", "lane/append_try.go", "err != nil || filed {", "err != nil || filed && false {", "twice", ""},
 	{"'not there' believed after a timeout", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed",
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
