@@ -121,7 +121,7 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				w.cms.set(takes(time.Millisecond, 200))
-				const seconds = 100
+				const seconds = 50
 				draw := rand.New(rand.NewPCG(3, uint64(perSecond)))
 				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
 				for i := range perSecond * seconds {
@@ -203,7 +203,7 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				const n = 2000
+				const n = 1000
 				at := time.Now().Add(time.Minute)
 				w.crowd(n, func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
 				for i := range 300 {

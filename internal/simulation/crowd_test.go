@@ -72,8 +72,9 @@ const (
 	// crowdIdle is the share of the time in which the CMS may have nothing of a lane while some
 	// of its crowd wait: a request's way to it is up to 2 ms of 32 on average.
 	crowdIdle = 0.1
-	// plainLag is how long what is filed beside a crowd may wait.
-	plainLag = time.Second
+	// plainLag is how long what is filed beside a crowd may wait: a holder that is busy looks each
+	// second for what other instances have filed.
+	plainLag = 1500 * time.Millisecond
 )
 
 // crowding is what the checker knows of a lane's crowd.
@@ -94,7 +95,7 @@ func (c *checker) crowded(l *laneState, f *filed, r *request) {
 		l.crowd.gap += time.Since(l.busy)
 	}
 	switch {
-	case f.due.Equal(at) && len(f.dues) == 1:
+	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0: // to grant wishes takes the time of a few requests to storage
 		if l.crowd.sent++; l.crowd.sent == 1 {
 			l.crowd.first = time.Now()
 			if late := r.p.now().Sub(at); late > crowdLate {
