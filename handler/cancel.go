@@ -184,7 +184,7 @@ func (a *away) cancelAll(ctx context.Context, r remote.Cancellation) (remote.Can
 			return sum, nil
 		}
 		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("Weir does not get on with it: %s so far; call the command again", number(sum.Selected, "message"))
+			return sum, fmt.Errorf("the cancellation does not get on: %s so far; call the command again", number(sum.Selected, "message"))
 		}
 		r.Continue = p.Continue
 	}
