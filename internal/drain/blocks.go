@@ -12,22 +12,32 @@ import (
 // blocks are the keys that wait, by block id.
 type blocks map[string]*lane.Block
 
-// ahead gives, by key, the first rank of what was released or shelved and waits for its first
+// ahead returns, by key, the first block of what was released or shelved and waits for its first
 // try, as the log behind it does; nil when there is nothing of the kind.
-func (b blocks) ahead() map[string]int64 {
-	var ahead map[string]int64
+func (b blocks) ahead() map[string]*lane.Block {
+	var ahead map[string]*lane.Block
 	for _, blk := range b {
 		if blk.Ahead == 0 {
 			continue
 		}
 		if ahead == nil {
-			ahead = map[string]int64{}
+			ahead = map[string]*lane.Block{}
 		}
-		if from := ahead[blk.KeyHash]; from == 0 || blk.Rank() < from {
-			ahead[blk.KeyHash] = blk.Rank()
+		if first := ahead[blk.KeyHash]; first == nil || blk.Before(first) {
+			ahead[blk.KeyHash] = blk
 		}
 	}
 	return ahead
+}
+
+// eachFirst goes through the blocks that wait for no other of their key.
+func (b blocks) eachFirst(f func(*lane.Block)) {
+	ahead := b.ahead()
+	for _, blk := range b {
+		if blk.Ahead == 0 || ahead[blk.KeyHash] == blk {
+			f(blk)
+		}
+	}
 }
 
 // overdue gives the blocks whose time has come, the one that has waited longest first.

@@ -136,7 +136,7 @@ func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 			i++
 		case r.keyPaused(key, now):
 			r.shelve(e)
-		case ahead[key] != 0 && 2*e.Seq() >= ahead[key]:
+		case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():
 			passed[key] = true
 			i++
 		case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:
@@ -180,7 +180,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 		now, ahead := r.Now(), r.blocks.ahead()
 		b := r.blocks.due(now, func(b *lane.Block) bool {
 			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.shut(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
-				(b.Ahead == 0 || b.Rank() == ahead[b.KeyHash]) && r.reached(b)
+				(b.Ahead == 0 || ahead[b.KeyHash] == b) && r.reached(b)
 		})
 		if b == nil {
 			return nil, nil

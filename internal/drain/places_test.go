@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,6 +193,33 @@ func TestPlaces_WhereFailuresAreSkipped(t *testing.T) {
 		w.settled(time.Minute)
 		if got := w.delivered("a"); fmt.Sprint(got) != "[due newer]" {
 			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+// Where failures are skipped, what is put off while the CMS refuses its key keeps its order: some
+// of it fell due before that, some after.
+func TestPlaces_PutOffWhileTheCMSRefuses(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(20*time.Millisecond, 403))
+		w.post("a", "first", skip)
+		want := []string{"first"}
+		for i := range 60 {
+			want = append(want, fmt.Sprint(i))
+			w.post("a", want[i+1], skip, due(time.Now().Add(time.Duration(i+1)*700*time.Millisecond)))
+		}
+		p := w.start(defaults)
+		for range 60 {
+			p.Wake(0)
+			time.Sleep(10 * time.Second)
+		}
+		w.cms.set(takes(20*time.Millisecond, 200))
+		for range 60 {
+			p.Wake(0)
+			time.Sleep(10 * time.Second)
+		}
+		if got := w.delivered("a"); !slices.Equal(got, want) {
+			t.Errorf("delivered %q, want %q", got, want)
 		}
 	})
 }

@@ -235,7 +235,7 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 		r.blocks[id] = b
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
-			b.Ahead, b.Shelved, b.Next = next, false, r.inLine()
+			b.Ahead, b.Shelved, b.Placed, b.Next = next, false, r.placed, r.inLine()
 		}
 		ch.Block(*b)
 	}
@@ -400,11 +400,7 @@ func (r *run) scheduled() time.Time {
 // nextDue is when the next of what waits below the cursor is due; zero = nothing waits.
 func (r *run) nextDue() time.Time {
 	var held time.Time
-	for _, b := range r.blocks {
-		if next := r.nextOf(b); held.IsZero() || next.Before(held) {
-			held = next
-		}
-	}
+	r.blocks.eachFirst(func(b *lane.Block) { held = sooner(held, r.nextOf(b)) })
 	return sooner(held, r.scheduled())
 }
 
@@ -413,11 +409,11 @@ func (r *run) nextDue() time.Time {
 // needs no waking.
 func (r *run) nextStir() time.Time {
 	var held time.Time
-	for _, b := range r.blocks {
-		if next := r.nextOf(b); (held.IsZero() || next.Before(held)) && r.reached(b) && !r.shut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
-			held = next
+	r.blocks.eachFirst(func(b *lane.Block) {
+		if r.reached(b) && !r.shut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
+			held = sooner(held, r.nextOf(b))
 		}
-	}
+	})
 	return sooner(held, r.nextRead())
 }
 

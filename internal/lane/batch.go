@@ -127,6 +127,8 @@ func (c *Change) Block(b Block) {
 		v["Ahead"] = b.Ahead
 		if b.Shelved {
 			v["Shelved"] = true
+		} else {
+			v["Placed"] = b.Placed
 		}
 	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: v})

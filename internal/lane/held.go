@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type Block struct {
 	Wait    int64     // in memory only: nothing of the line goes before the log was read up to here
 	Ahead   int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
 	Shelved bool      // where Ahead is set: it is the number of the message itself, which was put aside from the log
+	Placed  time.Time // where Ahead is set, and Shelved is not: the time in the message's place, which orders those before one number
 	Mixed   bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
 	First   *Entry    // in memory only: the first of them, where the holder has it in memory
 	Rest    []*Entry  // in memory only: those behind First that were released, where these are all the others
@@ -52,12 +54,18 @@ func (b *Block) Follow(e *Entry) { b.Rest = append(slices.Clip(b.Rest), e) }
 
 // Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
 // what was released goes before the message that Ahead names, and that one, where it was put
-// aside itself, before those behind it. 0 = the block goes ahead of nothing.
+// aside itself, before those behind it.
 func (b *Block) Rank() int64 {
 	if b.Shelved {
 		return 2*b.Ahead + 1
 	}
 	return 2 * b.Ahead
+}
+
+// Before reports whether the block goes before another of its key, where both go ahead of
+// something. When they may go does not matter for that: a holder may put one off, and not the other.
+func (b *Block) Before(other *Block) bool {
+	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.Placed.Compare(other.Placed), b.Next.Compare(other.Next)) < 0
 }
 
 // Blocks reads all blocks of a lane.
@@ -71,7 +79,7 @@ func (s *Store) Blocks(ctx context.Context, lane int) ([]Block, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Ahead: v.int("Ahead"), Shelved: v.bool("Shelved"), Mixed: true})
+			blocks = append(blocks, Block{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), Next: v.time("Next"), Held: v.int("Held"), Ahead: v.int("Ahead"), Shelved: v.bool("Shelved"), Placed: v.time("Placed"), Mixed: true})
 			q.After = r.Key
 		}
 		if !page.More {
