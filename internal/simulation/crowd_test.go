@@ -52,12 +52,13 @@ func (w *world) sendCrowd(ctx context.Context) {
 	for i := range w.crowd {
 		file(w.messages+i, fmt.Sprint("c", w.dice.below("crowd key", w.crowd)), moment.Add(-2*time.Minute+w.dice.between("crowd filed", 0, 20*time.Second)), true)
 	}
-	for i := range min(w.crowd, 50) {
-		if w.crowd > 0 {
-			file(w.messages+w.crowd+i, fmt.Sprint("plain", i), moment.Add(w.dice.between("plain filed", -time.Second, 5*time.Second)), false)
-		}
+	for i := range w.plain() {
+		file(w.messages+w.crowd+i, fmt.Sprint("plain", i), moment.Add(w.dice.between("plain filed", -time.Second, 5*time.Second)), false)
 	}
 }
+
+// plain is how many are filed about the moment of a crowd without a due time.
+func (w *world) plain() int { return min(w.crowd, 50) }
 
 // slowly draws how long one way to storage and back takes, where it is slow: log-normal, as
 // measured of accounts.

@@ -33,9 +33,12 @@ func (s *settings) refusals(d *dice) {
 	s.backoff.Max = d.between("long pauses", 15*time.Second, time.Minute)
 }
 
+// firstRefused returns the number of the first of them: behind all that was submitted before.
+func (w *world) firstRefused() int { return w.messages + w.crowd + w.plain() }
+
 // refuses says whether the CMS never takes a submission.
 func (w *world) refuses(number int) bool {
-	return number >= w.messages && number < w.messages+w.refused
+	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
 
 // refuse files messages that the CMS refuses, and some time later others. It says whether
@@ -47,17 +50,19 @@ func (w *world) refuse(ctx context.Context) bool {
 	for left := w.check.undisturbedIn(); left > 0; left = w.check.undisturbedIn() {
 		time.Sleep(left) // an outage may outlast the faults, and what hangs in it even that
 	}
-	w.fileAll(ctx, w.messages, w.refused, "bad")
+	bad := w.firstRefused()
+	good := bad + w.refused
+	w.fileAll(ctx, bad, w.refused, "bad")
 	began := time.Now()
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
-		w.check.spared(w.messages, w.refused)
+		w.check.spared(bad, w.refused)
 	}
-	w.fileAll(ctx, w.messages+w.refused, others, "good")
-	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.takenAll(w.messages+w.refused, others); {
+	w.fileAll(ctx, good, others, "good")
+	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.takenAll(good, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.check.fair(w.messages+w.refused, others)
+	w.check.fair(good, others)
 	w.quiet = time.Now()
 	return w.settles(ctx)
 }

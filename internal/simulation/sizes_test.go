@@ -75,6 +75,9 @@ type decided struct {
 func (d *decided) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
 
 func (d *decided) Finished(number int, _ drain.Final) {
+	if d.w.sizes.kind == "" {
+		return // commits are not counted; see transacted
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.n[number]++; d.n[number] > uncommittedAtMost {
