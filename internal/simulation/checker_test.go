@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -96,7 +97,8 @@ type filed struct {
 	taken   bool  // a process has been told that the CMS took it
 	under   int64 // the fence of that
 	final   weir.Stage
-	gone    bool // its retention is over, and it was removed
+	now     weir.Stage // as storage has it, if that was read since the last write to the row; else empty
+	gone    bool       // its retention is over, and it was removed
 	scheduling
 	replaying
 }
@@ -223,6 +225,7 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 		return etags, err
 	}
 	l := c.lane(number)
+	l.written(ops)
 	if ops[0].Kind == storage.Delete {
 		c.removed(p, l, ops, gone)
 	}
@@ -348,8 +351,8 @@ func (c *checker) recount(l *laneState, number int, now lane.Control) {
 
 // stage is a message's stage as storage has it now.
 func (c *checker) stage(f *filed) weir.Stage {
-	if f.final != "" {
-		return f.final
+	if stage := cmp.Or(f.final, f.now); stage != "" {
+		return stage
 	}
 	st, err := c.store.Status(context.Background(), f.id)
 	if err != nil {
@@ -359,7 +362,24 @@ func (c *checker) stage(f *filed) weir.Stage {
 	if st.Stage.Final() && st.Stage != weir.Dead { // the dead can come back
 		f.final = st.Stage
 	}
+	f.now = st.Stage
 	return st.Stage
+}
+
+// written forgets the stages of messages whose rows a transaction has written. A row of first
+// deliveries stands for the rows of many.
+func (l *laneState) written(ops []storage.Op) {
+	for _, op := range ops {
+		if strings.HasPrefix(op.Key, "d_") {
+			for _, f := range l.log {
+				f.now = ""
+			}
+		}
+		place, of := strings.CutPrefix(op.Key, "m_")
+		if seq, err := strconv.Atoi(place); of && err == nil && seq <= len(l.log) {
+			l.log[seq-1].now = ""
+		}
+	}
 }
 
 // begin sees a request reach the CMS.
