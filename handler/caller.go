@@ -41,10 +41,16 @@ func (c caller) Wake(lane int) {
 	c.drainer.Wake(lane)
 }
 
-// Offer hands over what was filed here just now to a drain here, and wakes it. The receiver
-// rings for itself.
+// Offer hands over what was filed here just now to a drain here. The receiver rings for itself.
 func (c caller) Offer(lane int, messages []weir.Message) {
 	if !c.remote {
 		c.drainer.Offer(lane, messages)
+	}
+}
+
+// WakeOffered wakes a drain here for what was offered. It returns at once.
+func (c caller) WakeOffered(lane int) {
+	if !c.remote {
+		c.drainer.WakeOffered(lane)
 	}
 }

@@ -53,7 +53,7 @@ func TestCaller(t *testing.T) {
 						map[string]func(){
 							"call":  func() { caller.Call(0) },
 							"wake":  func() { caller.Wake(0) },
-							"offer": func() { caller.Offer(0, []weir.Message{{}}) },
+							"offer": func() { caller.Offer(0, []weir.Message{{}}); caller.WakeOffered(0) },
 						}[called]()
 						time.Sleep(20 * time.Millisecond)
 					}

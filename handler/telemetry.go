@@ -55,6 +55,7 @@ func (p *Program) sender() drain.Sender {
 // offerTaker takes what was filed just now.
 type offerTaker interface {
 	Offer(lane int, messages []weir.Message)
+	WakeOffered(lane int)
 }
 
 // newAppender makes an appender that offers to a drain what it files, and counts it.
@@ -64,6 +65,7 @@ func (p *Program) newAppender(store *lane.Store, offers offerTaker) *lane.Append
 		offers.Offer(number, messages)
 		p.filed(number, messages)
 	}
+	a.Wake = offers.WakeOffered
 	return a
 }
 

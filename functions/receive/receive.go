@@ -22,8 +22,12 @@ type Accepter interface {
 
 // Appender files a message, and offers it to the drain of this process.
 type Appender interface {
-	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+	File(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
+
+// Drain is woken for what was filed once it is answered: before, it would take a core from the
+// answer.
+type Drain interface{ WakeOffered(lane int) }
 
 // Bell rings a lane through the queue, without keeping the caller waiting: the message is
 // durable, and a ring that fails is made up for by the sweep.
@@ -50,6 +54,7 @@ type Function struct {
 	Contracts Accepter
 	Callbacks Callbacks
 	Log       Appender
+	Drain     Drain
 	Bell      Bell
 	Waits     Waiter
 	Observer  Observer
@@ -87,7 +92,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := filed.Message
 	w.Header().Set("Location", location(r, m.Public().String()))
 	if asked.wait > 0 {
-		f.ring(filed)
+		f.call(filed)
 		st, held, final := f.Waits.Await(r.Context(), filed, asked.wait)
 		if held {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
@@ -99,10 +104,10 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	httpio.WriteJSON(w, http.StatusAccepted, describe(filed, asked))
 	if asked.wait == 0 {
-		f.ring(filed)
+		defer f.call(filed) // also if the answer cannot be written
 	}
+	httpio.WriteJSON(w, http.StatusAccepted, describe(filed, asked))
 	f.accepted(r, filed)
 }
 
@@ -111,9 +116,12 @@ func (f *Function) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// ring rings the message's lane. That of a repeat which is final may be one of an earlier
-// epoch.
-func (f *Function) ring(filed lane.Receipt) {
+// call has the message's lane looked at, here and through the queue. That of a repeat which is
+// final may be one of an earlier epoch.
+func (f *Function) call(filed lane.Receipt) {
+	if !filed.Duplicate {
+		f.Drain.WakeOffered(filed.Message.ID.Lane)
+	}
 	if !filed.Stage.Final() {
 		f.Bell.RingSoon(filed.Message.ID.Lane)
 	}
@@ -132,6 +140,9 @@ func describe(filed lane.Receipt, asked options) receipt {
 }
 
 func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
+	if !f.Logger.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
 	m := filed.Message
 	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
@@ -168,7 +179,7 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	}
 	m.Callback = callback
 	m.TraceParent, m.TraceState = traceContext(r.Header)
-	return f.Log.Append(ctx, m, idempotencyKey)
+	return f.Log.File(ctx, m, idempotencyKey)
 }
 
 // visible is what an idempotency key may be: RFC 9110's visible characters.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,14 +21,17 @@ import (
 
 // fake is contracts, log and bell at once.
 type fake struct {
-	message weir.Message // as appended
-	idem    string
-	err     error // of Append
-	rung    bool
-	embargo time.Time // as the message says
-	hangs   bool      // Append waits for as long as it may
-	waits   *receive.Waits
-	refused error
+	message   weir.Message // as appended
+	idem      string
+	err       error // of Append
+	rung      bool
+	duplicate bool        // the message is filed already
+	woken     []bool      // for each wake: the answer was written before
+	answered  func() bool // the answer was written
+	embargo   time.Time   // as the message says
+	hangs     bool        // Append waits for as long as it may
+	waits     *receive.Waits
+	refused   error
 }
 
 func (f *fake) Refused(err error) { f.refused = err }
@@ -36,14 +40,14 @@ func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
 }
 
-func (f *fake) Append(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
+func (f *fake) File(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
 	if f.hangs {
 		<-ctx.Done()
 		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
 	}
 	f.message, f.idem = m, idem
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
-	r := lane.Receipt{Message: m, Stage: weir.Queued}
+	r := lane.Receipt{Message: m, Stage: weir.Queued, Duplicate: f.duplicate}
 	if !m.DueAt.IsZero() {
 		r.Stage = weir.Scheduled
 	}
@@ -58,16 +62,48 @@ func (f *fake) Check(address string) error {
 
 func (f *fake) RingSoon(int) { f.rung = true }
 
+func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
+
+func (f *fake) function() *receive.Function {
+	return &receive.Function{Contracts: f, Log: f, Drain: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := &receive.Function{Contracts: f, Log: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := f.function()
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
 	}
 	w := httptest.NewRecorder()
+	f.answered = func() bool { return w.Flushed }
 	fn.ServeHTTP(w, r)
 	return w
 }
+
+func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	if serve(f, nil); !slices.Equal(f.woken, []bool{true}) {
+		t.Errorf("after the answer, for each wake: %v, want one, after it", f.woken)
+	}
+	f = &fake{duplicate: true}
+	if serve(f, nil); len(f.woken) != 0 {
+		t.Errorf("woken %d times for a repeat, want 0", len(f.woken))
+	}
+	f = &fake{}
+	func() {
+		defer func() { recover() }()
+		f.function().ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
+	}()
+	if len(f.woken) != 1 || !f.rung {
+		t.Errorf("without an answer: woken %d times, ticket %v, want once and a ticket", len(f.woken), f.rung)
+	}
+}
+
+// brokenWriter is an answer that cannot be written.
+type brokenWriter struct{ http.ResponseWriter }
+
+func (brokenWriter) Write([]byte) (int, error) { panic(http.ErrAbortHandler) }
 
 func TestFunction(t *testing.T) {
 	t.Parallel()

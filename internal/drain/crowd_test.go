@@ -87,7 +87,7 @@ func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 
 // trickle files a message each 100 ms, and offers them as a receiver does.
 func (w *world) trickle(n int, p *process) {
-	w.append.Filed = p.Offer
+	w.append.Filed, w.append.Wake = p.Offer, p.WakeOffered
 	for i := range n {
 		w.post(fmt.Sprint("plain", i%10), fmt.Sprint("plain ", i))
 		time.Sleep(100 * time.Millisecond)

@@ -112,11 +112,18 @@ func (d *Drainer) Wake(number int) {
 }
 
 // Offer hands over messages that were filed in this lane just now, in the log's order and
-// with their bodies, and wakes it. They are used where nothing is missing before them;
-// everything else is read from the log. It returns at once.
+// with their bodies. They are used if nothing is missing before them; everything else is
+// read from the log. The caller calls WakeOffered afterwards. It returns at once.
 func (d *Drainer) Offer(number int, messages []weir.Message) {
 	if t := d.tender(number); t != nil {
 		t.offers.put(messages)
+	}
+}
+
+// WakeOffered wakes the lane if messages were offered since it was woken for offers last, so
+// that each receiver of a group may call it once it has answered. It returns at once.
+func (d *Drainer) WakeOffered(number int) {
+	if t := d.tender(number); t != nil && t.offers.takeFresh() {
 		t.nudge()
 	}
 }

@@ -1,14 +1,17 @@
 package drain_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -16,7 +19,7 @@ import (
 // receiver is an appender that hands what it files to its process's drain.
 func (w *world) receiver(p *process) *lane.Appender {
 	a := lane.NewAppender(w.store, quietLog)
-	a.Filed = p.Offer
+	a.Filed, a.Wake = p.Offer, p.WakeOffered
 	return a
 }
 
@@ -40,6 +43,18 @@ func pageReads(p *process) *atomic.Int64 {
 	return n
 }
 
+// heldTable holds the first transaction until it may go on.
+type heldTable struct {
+	storage.Table
+	once       sync.Once
+	begun, may chan struct{}
+}
+
+func (h *heldTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	h.once.Do(func() { close(h.begun); <-h.may })
+	return h.Table.Transact(ctx, partition, ops)
+}
+
 func TestDrainer_Offer(t *testing.T) {
 	t.Run("WhatIsFiledHereIsNotReadBack", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
@@ -55,6 +70,32 @@ func TestDrainer_Offer(t *testing.T) {
 			}
 			if got := w.delivered("a"); len(got) != 50 || got[49] != "49" {
 				t.Errorf("delivered: %v", got)
+			}
+		})
+	})
+	t.Run("WhatIsFiledForACallerThatIsGoneIsSent", func(t *testing.T) {
+		simulate(t, func(t *testing.T, w *world) {
+			p := w.start()
+			a := w.receiver(p)
+			w.file(a, "a", "0")
+			time.Sleep(10 * time.Second) // the lane is at rest
+			table := &heldTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
+			w.store.Table = table
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error)
+			go func() {
+				_, err := a.File(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
+				gone <- err
+			}()
+			<-table.begun
+			cancel()
+			if err := <-gone; err == nil {
+				t.Error("a caller that is gone was answered")
+			}
+			close(table.may)
+			time.Sleep(time.Second)
+			if got := w.delivered("a"); !slices.Equal(got, []string{"0", "1"}) {
+				t.Errorf("delivered a second later: %v, want [0 1]", got)
 			}
 		})
 	})

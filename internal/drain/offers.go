@@ -21,12 +21,14 @@ type offers struct {
 	mu    sync.Mutex
 	bySeq map[int64]weir.Message
 	bytes int
+	fresh bool // some were put since the lane was woken for them
 }
 
 // put keeps messages for a while. What does not fit makes room for the newer.
 func (o *offers) put(messages []weir.Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.fresh = true
 	for _, m := range messages {
 		if o.bySeq == nil || len(o.bySeq) >= offersMax || o.bytes+m.Size > offersBytes {
 			o.bySeq, o.bytes = map[int64]weir.Message{}, 0
@@ -36,6 +38,15 @@ func (o *offers) put(messages []weir.Message) {
 			o.bytes += m.Size
 		}
 	}
+}
+
+// takeFresh reports, once, whether messages were put for which the lane was not woken yet.
+func (o *offers) takeFresh() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fresh := o.fresh
+	o.fresh = false
+	return fresh
 }
 
 // from takes out the messages that follow each other from seq on, and lets go of all

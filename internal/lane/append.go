@@ -29,6 +29,11 @@ type Appender struct {
 	// before the first Append.
 	Filed func(lane int, messages []weir.Message)
 
+	// Wake, if set, is called after Filed, for each message: when Append returns, or when a
+	// message is filed that its caller has given up. It must return at once. Set it before the
+	// first Append.
+	Wake func(lane int)
+
 	// Sealed, where set, is called when a lane turns out to be sealed. It must return at once.
 	// Set it before the first Append.
 	Sealed func()
@@ -81,6 +86,16 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // been filed. When ctx ends early the message may still be filed, unless nothing of it was
 // sent by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
+	r, err := a.File(ctx, m, idempotencyKey)
+	if err == nil && !r.Duplicate {
+		a.wake(r.Message.ID.Lane)
+	}
+	return r, err
+}
+
+// File is Append for a receiver, who calls Wake itself once it has answered: on few cores, the
+// delivery would take one of them from the answer.
+func (a *Appender) File(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.repeated(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
 	}
@@ -101,7 +116,21 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 		}
 		return r.receipt, r.err
 	case <-ctx.Done():
+		go a.wakeFor(lane, sub)
 		return Receipt{}, errAbandoned(ctx)
+	}
+}
+
+// wakeFor wakes the lane if a submission is filed whose caller is gone.
+func (a *Appender) wakeFor(lane int, sub *submission) {
+	if r := <-sub.done; r.err == nil {
+		a.wake(lane)
+	}
+}
+
+func (a *Appender) wake(lane int) {
+	if a.Wake != nil {
+		a.Wake(lane)
 	}
 }
 
@@ -239,6 +268,7 @@ func (a *Appender) mark(sub *submission) {
 	if name == "" {
 		return
 	}
+	a.wake(sub.message.ID.Lane) // the delivery does not wait for the mark
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), markLimit)
 	defer cancel()
 	if err := a.store.Bodies.Mark(ctx, name); err != nil {

@@ -136,7 +136,7 @@ func (w *world) start(lanes int) *handler {
 	}
 	h.drainer = w.drainer(h.store, w.account.Leases())
 	h.appends = lane.NewAppender(h.store, quiet)
-	h.appends.Filed = h.drainer.Offer
+	h.appends.Filed, h.appends.Wake = h.drainer.Offer, h.drainer.WakeOffered
 	for number := range lanes {
 		h.drainer.Wake(number)
 	}

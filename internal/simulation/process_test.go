@@ -109,7 +109,7 @@ func (s *slot) start() {
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
-	p.appends.Filed = p.drainer.Offer
+	p.appends.Filed, p.appends.Wake = p.drainer.Offer, p.drainer.WakeOffered
 	p.runner = runnerOf(p.table(""), recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}

@@ -169,7 +169,7 @@ func (p *life) live(slot int) {
 	nudge := make(chan struct{}, 1)
 	p.drainer = p.newDrainer(p.store)
 	p.appends = lane.NewAppender(p.store, quietLog)
-	p.appends.Filed = p.drainer.Offer
+	p.appends.Filed, p.appends.Wake = p.drainer.Offer, p.drainer.WakeOffered
 	p.appends.Sealed = func() {
 		select {
 		case nudge <- struct{}{}:

@@ -123,11 +123,25 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
+// receive files a message, and wakes the lane once the answer is written, whoever still reads it.
+func (p *process) receive(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
+	r, err := p.appends.File(ctx, m, idem)
+	if err == nil && !r.Duplicate {
+		p.w.loose.Go(func() {
+			time.Sleep(p.w.dice.between("wake "+name, 0, 200*time.Microsecond))
+			if p.running("wake " + name) {
+				p.drainer.WakeOffered(r.Message.ID.Lane)
+			}
+		})
+	}
+	return r, err
+}
+
 // call is one HTTP request that files a message.
 func (w *world) call(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
 	m := s.message
 	m.TraceState = w.posts.begin(name)
-	r, err := askFor(ctx, p, name, w.patienceFor(name), func(ctx context.Context) (lane.Receipt, error) { return p.appends.Append(ctx, m, s.idem) })
+	r, err := askFor(ctx, p, name, w.patienceFor(name), func(ctx context.Context) (lane.Receipt, error) { return p.receive(ctx, name, m, s.idem) })
 	if err != nil {
 		w.posts.giveUp(m.TraceState)
 	}
