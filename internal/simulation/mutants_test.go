@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"a cancellation not counted", "lane/wish.go", "if w.Done {", "if false {", "books|stuck", ""},
 	{"wishes seen and not granted", "drain/wishes.go", "for _, w := range wishes {", "for _, w := range wishes[:0] {", "rows", ""},
 	{"offers believed before the log was read", "drain/window.go", "w.caughtUp = w.caughtUp || len(p.entries) < p.rows", "w.caughtUp = true", "repeat|books", ""},
-	{"order lost where failures are skipped", "drain/choose.go", "case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():", "case false:", "order", ""},
+	{"order lost where failures are skipped", "drain/choose.go", "case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():", "case ahead[key] != nil && false:", "order", ""},
 	{"deliveries behind the dead not noted", "drain/replay.go", "ch.Last(c.entry)", "", "replayed", ""},
 	{"deaths not watched for", "drain/replay.go", "r.watched.add(key)", "", "replayed", ""},
 	{"a replay granted without another look", "drain/replay.go", "if !w.Force {", "if false {", "replayed", ""},
