@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
@@ -10,5 +11,6 @@ import (
 // is then the same each time, as far as anything depends on it.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400) // a world is small, and soon gone
 	os.Exit(m.Run())
 }
