@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -50,8 +51,10 @@ type Appender struct {
 type gather struct {
 	waiting  []*submission
 	inFlight bool
-	head     Head      // as last seen; zero = not known
-	careful  time.Time // until then, read head before each try: others write it too
+	head     Head          // as last seen; zero = not known
+	took     time.Duration // by its last transaction
+	since    time.Time     // when it began to be written without a break
+	careful  time.Time     // until then, read head before each try: others write it too
 }
 
 // submission is one message on its way into the log.
@@ -202,6 +205,7 @@ func (a *Appender) submit(lane int, sub *submission) {
 
 // flush appends group after group until nothing waits.
 func (a *Appender) flush(lane int, g *gather) {
+	g.since = a.store.Now()
 	for {
 		group := a.take(g)
 		if group == nil {
@@ -209,6 +213,35 @@ func (a *Appender) flush(lane int, g *gather) {
 		}
 		t := &try{a: a, lane: lane, gather: g, group: group}
 		t.run()
+		a.giveWay(g)
+	}
+}
+
+const (
+	// stint is how long a lane is written without a break.
+	stint = 2 * time.Second
+	// breakLength is how long a break is, in transactions: whoever has lost head reads it and
+	// writes it meanwhile.
+	breakLength = 2
+	// longestBreak bounds a break if storage has taken its time.
+	longestBreak = 500 * time.Millisecond
+)
+
+// giveWay makes a break now and then if more waits in this lane, and a short one after each
+// transaction while others write it. A receiver that writes without a break knows head by its
+// own writes; others, who have to read it first, would lose to it until their patience ends.
+func (a *Appender) giveWay(g *gather) {
+	a.mu.Lock()
+	waits := len(g.waiting) > 0
+	a.mu.Unlock()
+	now, pause := a.store.Now(), min(breakLength*g.took, longestBreak)
+	switch {
+	case !waits:
+	case now.Before(g.careful):
+		clock.Sleep(context.Background(), a.store.jitter(pause))
+	case now.Sub(g.since) >= stint:
+		clock.Sleep(context.Background(), pause)
+		g.since = a.store.Now()
 	}
 }
 

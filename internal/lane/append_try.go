@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -15,9 +17,9 @@ const (
 	appendPatience = 5 * time.Second
 	// appendLimit is when the last request ends that was sent within it.
 	appendLimit = 9 * time.Second
-	// readFirst is how long after a conflict head is read before it is written.
+	// readFirst is how long after another's write head is read before it is written.
 	readFirst = 2 * time.Second
-	// conflictPause is the longest pause after a lost race, drawn anew each time.
+	// conflictPause is the longest pause after a lost race for another row, drawn anew each time.
 	conflictPause = 20 * time.Millisecond
 	// trialPause is the pause before storage is asked again that could not answer.
 	trialPause = 100 * time.Millisecond
@@ -35,6 +37,7 @@ type try struct {
 	filed    []*submission // whose rows are in ops, in order
 	first    int64         // sequence number of the first of them
 	deadline time.Time
+	fresh    bool // head was read since the last copy was sent
 }
 
 func (t *try) run() {
@@ -69,7 +72,9 @@ func (t *try) once(ctx context.Context) error {
 		}
 		t.build()
 	}
+	began := t.a.store.Now()
 	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partition(t.lane), t.ops)
+	t.gather.took = t.a.store.Now().Sub(began)
 	switch {
 	case err == nil:
 		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), Touched: t.gather.head.Touched})
@@ -89,15 +94,22 @@ func (t *try) once(ctx context.Context) error {
 	}
 }
 
-// knowHead reads head when it is not known, or when others have lately been faster.
+// knowHead reads head if it is not known, or if others have lately written it.
 func (t *try) knowHead(ctx context.Context) error {
 	g := t.gather
+	if t.fresh {
+		t.fresh = false
+		return nil
+	}
 	if g.head.ETag != "" && t.a.store.Now().After(g.careful) {
 		return nil
 	}
 	c, err := t.a.store.Control(ctx, t.lane)
 	if err != nil {
 		return err
+	}
+	if g.head.ETag != "" && g.head.ETag != c.Head.ETag {
+		g.careful = t.a.store.Now().Add(readFirst)
 	}
 	g.head = c.Head
 	return nil
@@ -171,23 +183,24 @@ func (sub *submission) messageValues() map[string]any {
 
 // headMoved finds out who moved head. If it was our own transaction, arrived unnoticed,
 // its first row carries our nonce; if not, it can never arrive any more, and the group
-// goes on behind what is there now.
+// goes on behind what is there now, at once: each further request would make it more likely
+// that others are faster again.
 func (t *try) headMoved(ctx context.Context) error {
 	store, g := t.a.store, t.gather
-	c, err := store.Control(ctx, t.lane)
-	if err != nil {
+	var c Control
+	var filed bool
+	var reads errgroup.Group
+	reads.Go(func() (err error) { c, err = store.Control(ctx, t.lane); return err })
+	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
+	if err := reads.Wait(); err != nil {
 		return err // ops stay: asked again, refused again, looked up again
 	}
-	switch filed, err := t.isFiled(ctx); {
-	case err != nil:
-		return err
-	case filed:
+	if filed {
 		t.succeed(c.Head)
 		return nil
 	}
-	t.ops, g.head = nil, c.Head
+	t.ops, g.head, t.fresh = nil, c.Head, true
 	g.careful = store.Now().Add(readFirst)
-	clock.Sleep(ctx, store.jitter(conflictPause))
 	return nil
 }
 

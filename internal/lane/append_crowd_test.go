@@ -1,0 +1,100 @@
+package lane_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// chances are drawn by the moment, so that a run does not hang on which goroutine comes first.
+func chances(seed int) func() float64 {
+	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
+}
+
+// uneven is a table that takes a time between least and most for each request, half of it on the
+// way there.
+type uneven struct {
+	storage.Table
+	least, most time.Duration
+	chance      func() float64
+}
+
+// travel lets the time of one way pass.
+func (u uneven) travel() {
+	time.Sleep((u.least + time.Duration(u.chance()*float64(u.most-u.least))) / 2)
+}
+
+func (u uneven) Get(ctx context.Context, partition, key string) (storage.Row, error) {
+	u.travel()
+	defer u.travel()
+	return u.Table.Get(ctx, partition, key)
+}
+
+func (u uneven) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	u.travel()
+	defer u.travel()
+	return u.Table.Range(ctx, q)
+}
+
+func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	u.travel()
+	defer u.travel()
+	return u.Table.Transact(ctx, partition, ops)
+}
+
+// Several instances write one lane's head. Each loses races, and none may lose so many that its
+// posts are refused or late, however long storage takes.
+func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
+	const instances, seconds = 4, 30
+	for _, c := range []struct {
+		perSecond      int // of each instance
+		storage, bound time.Duration
+	}{
+		{1, 10 * time.Millisecond, time.Second},
+		{20, 10 * time.Millisecond, time.Second},
+		{200, 10 * time.Millisecond, time.Second},
+		{1, 100 * time.Millisecond, 5 * time.Second},
+		{20, 100 * time.Millisecond, 9 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("%dASecondWithStorageAt%s", c.perSecond, c.storage), func(t *testing.T) {
+			simulate(t, func(t *testing.T, b *bench) {
+				var posts sync.WaitGroup
+				var mu sync.Mutex
+				var took []time.Duration
+				var refused []error
+				for i := range instances {
+					store := *b.eyes
+					store.Rand = chances(i)
+					store.Table = uneven{b.eyes.Table, c.storage, c.storage * 3 / 2, store.Rand}
+					a, phase := lane.NewAppender(&store, quiet), rand.New(rand.NewPCG(uint64(i), 1))
+					for n := range c.perSecond * seconds {
+						at := time.Duration((float64(n) + phase.Float64()) / float64(c.perSecond) * float64(time.Second))
+						posts.Go(func() {
+							time.Sleep(at)
+							began := time.Now()
+							_, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "")
+							mu.Lock()
+							defer mu.Unlock()
+							if took = append(took, time.Since(began)); err != nil {
+								refused = append(refused, err)
+							}
+						})
+					}
+				}
+				posts.Wait()
+				slices.Sort(took)
+				if slowest := took[len(took)-1]; len(refused) != 0 || slowest > c.bound {
+					t.Errorf("%d of %d posts refused, such as %v; p50 %s, slowest %s, want 0 and %s at most",
+						len(refused), len(took), slices.Concat(refused, []error{nil})[0], took[len(took)/2], slowest, c.bound)
+				}
+			})
+		})
+	}
+}
