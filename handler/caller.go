@@ -8,23 +8,23 @@ import (
 	"weir/internal/weir"
 )
 
-// holderSees is how long a holder certainly goes on looking at its lane after it was rung for:
-// it lingers for two seconds. A ring within that time leads nowhere else.
+// holderSees is how long a holder looks at its lane after a ring: it lingers for two seconds. So
+// another ring within that time is not needed.
 const holderSees = 2 * time.Second
 
-// caller has lanes looked at: here, and through the queue wherever they are held. Where
-// deliveries are left to the instances of process, nothing but a ticket has a lane looked at.
+// caller calls for looks at lanes: in this process, and through the queue in the one that holds
+// the lane. If deliveries are left to the instances of process, only a ticket leads to a look.
 type caller struct {
 	drainer *drain.Drainer
 	bell    *ticket.Bell
-	remote  bool // this process drains only what a ticket leads it to
+	remote  bool // this process drains only lanes that a ticket leads it to
 }
 
 func (p *Program) newCaller(drainer *drain.Drainer, bell *ticket.Bell) caller {
 	return caller{drainer, bell, p.settings.leavesDelivery()}
 }
 
-// Call has a lane looked at everywhere. It returns at once.
+// Call calls for a look at a lane in every process. It returns at once.
 func (c caller) Call(lane int) {
 	if !c.remote {
 		c.drainer.Wake(lane)
@@ -32,7 +32,8 @@ func (c caller) Call(lane int) {
 	c.bell.RingSoon(lane)
 }
 
-// Wake has a lane looked at in one place, here where possible. It returns at once.
+// Wake calls for a look at a lane in one process, in this one if it may deliver. It returns at
+// once.
 func (c caller) Wake(lane int) {
 	if c.remote {
 		c.bell.RingSoon(lane)
@@ -41,7 +42,8 @@ func (c caller) Wake(lane int) {
 	c.drainer.Wake(lane)
 }
 
-// Offer hands over what was filed here just now to a drain here. The receiver rings for itself.
+// Offer hands messages that this process has just filed to its drain. The receiver rings by
+// itself.
 func (c caller) Offer(lane int, messages []weir.Message) {
 	if !c.remote {
 		c.drainer.Offer(lane, messages)

@@ -33,7 +33,7 @@ func (s *shell) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "cancel [ID…]", Short: "Cancel messages that wait", Long: cancelHelp}
 	f.cmd = cmd
 	a.flags(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "everything that waits")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all messages that wait")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only messages whose ordering key begins with this")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only messages of this contract")
@@ -43,7 +43,7 @@ func (s *shell) cancelCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages accepted before this moment (default: now)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; Weir's log keeps it")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for Weir's log")
 	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
 		if err := f.check(args); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (a *away) cancelMatching(ctx context.Context, f *cancelFlags) error {
 		}
 	}
 	if filter.To == nil {
-		filter.To = &counted.To // what came in since then was not counted, and nobody agreed to it
+		filter.To = &counted.To // messages accepted later were not counted, so no person agreed to cancel them
 	}
 	done, err := a.cancelAll(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
 	if err != nil {

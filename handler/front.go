@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Since a process began, the host's question whether it is ready is held back for as long as
-// pingHold, and requests for as long as requestHold: the request that wakes the app is
-// answered 202 when storage opens within that time. The host itself waits for 30 s.
+// The program holds the host's question whether it is ready until the process is pingHold old,
+// and requests until it is requestHold old: the request that wakes the app is answered 202 if
+// storage opens within that time. The host itself waits for 30 s.
 const (
 	pingHold    = 10 * time.Second
 	requestHold = 14 * time.Second
 )
 
-// front lets requests in once storage is open. / is what the host asks to see whether the
-// handler is ready, and now and then afterwards.
+// front lets requests in once storage is open. The host asks for / until the handler is ready,
+// and now and then afterwards.
 func (p *Program) front() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {

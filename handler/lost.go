@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// watchedTable tells when the table is gone. All messages were in it, and what this process
-// knows of lanes, fences and numbers is of that table: to go on with it in a new one would
-// mix the two. So the process ends, and the host starts another that begins anew.
+// watchedTable ends the process when the table is gone. All messages were in it, and the lanes,
+// fences and numbers in this process's memory belong to it: in a new table they would be wrong.
+// The host starts another process, which begins anew.
 type watchedTable struct {
 	storage.Table
 	gone func(error)

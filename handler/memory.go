@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// outsideGo is what the process takes besides what Go's memory limit counts: the mapped
-	// binary, mostly.
+	// outsideGo is the memory that Go's limit does not count: the mapped binary, mostly.
 	outsideGo = 32 << 20
-	// leastMemory is a limit below which the collector would be at work all the time.
+	// leastMemory is the lowest limit: below it the collector would be at work all the time.
 	leastMemory = 64 << 20
-	// mostMemory is what budgets are shares of where nothing limits the memory, or much of it
-	// is there: more does not make it faster.
+	// mostMemory is the most that budgets are shares of. Larger budgets do not make intake
+	// faster.
 	mostMemory = 1 << 30
 )
 
-// limitMemory tells the collector where the end is, unless GOMEMLIMIT does. The host and
-// the handler share the instance: half of it is ours.
+// limitMemory sets the collector's limit, unless GOMEMLIMIT does. The host and the handler share
+// the instance, so the handler takes half of its memory.
 func limitMemory(env func(string) string, root fs.FS) {
 	if env("GOMEMLIMIT") != "" {
 		return
@@ -33,8 +32,8 @@ func limitMemory(env func(string) string, root fs.FS) {
 	}
 }
 
-// availableMemory is the memory of this instance: the lowest limit of the process's cgroups,
-// or what the machine has; 0 = not known.
+// availableMemory returns the memory of this instance: the lowest limit of the process's cgroups,
+// or the machine's memory; 0 = not known.
 func availableMemory(root fs.FS) int64 {
 	least := machineMemory(root)
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
@@ -60,8 +59,8 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit reads the limits of a cgroup and of those above it. In a container the path
-// may be the one outside, of which only the root is to be seen.
+// lowestLimit returns the lowest limit of a cgroup and of those above it. In a container the path
+// may be that of the machine, of which only the root is visible.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
@@ -74,7 +73,7 @@ func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	}
 }
 
-// machineMemory is the first line of /proc/meminfo: MemTotal: 8123456 kB.
+// machineMemory reads the first line of /proc/meminfo: MemTotal: 8123456 kB.
 func machineMemory(root fs.FS) int64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	first, _, _ := strings.Cut(string(text), "\n")
@@ -89,8 +88,7 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory, in bytes; the rest is for what drains hold, and for the
-// collector.
+// budgets are shares of the memory, in bytes; the rest is for the drains and the collector.
 type budgets struct {
 	limit  int64 // of all
 	intake int64 // bodies that are received and filed
@@ -99,14 +97,14 @@ type budgets struct {
 }
 
 const (
-	// bodyFactor is how often a body can be in memory at a time: as it is received and filed,
-	// and while it is parsed.
+	// bodyFactor is how many times its size a body takes in memory at most: while it is received
+	// and filed, and while it is parsed.
 	bodyFactor = 8
-	// waitBytes is what one held answer costs, with its connection.
+	// waitBytes is the memory of one held answer, with its connection.
 	waitBytes = 64 << 10
 )
 
-// currentBudgets shares out what the collector was told.
+// currentBudgets shares out the limit of the collector.
 func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 
 func shareMemory(limit int64) budgets {
@@ -114,7 +112,7 @@ func shareMemory(limit int64) budgets {
 	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, waits: int(shared / waitBytes)}
 }
 
-// check says that a body of the largest size cannot be held.
+// check returns an error if a body of the largest size does not fit.
 func (b budgets) check(maxBody int64) error {
 	most := b.limit / 4 * 3 / bodyFactor
 	if maxBody <= most {

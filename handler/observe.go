@@ -90,10 +90,10 @@ func (p *Program) filed(number int, messages []weir.Message) {
 	p.metrics.Filed(messages)
 }
 
-// retentionShare is what retention spends on a lane before it is another lane's turn.
+// retentionShare is the time that retention spends on a lane before it goes on with another one.
 const retentionShare = 5 * time.Second
 
-// newCleaner makes what removes old messages and bodies in the background.
+// newCleaner makes the cleaner, which removes old messages and bodies in the background.
 func (p *Program) newCleaner(store *lane.Store) *sweep.Cleaner {
 	s := p.settings
 	c := &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: p.log, Retention: removal{&lane.Retention{

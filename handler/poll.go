@@ -151,8 +151,8 @@ func (c consumer) Close(ctx context.Context) error {
 	return errors.Join(err, closeNotifier(ctx, c.sender))
 }
 
-// lookHourly keeps all but the first process of each hour from asking whether a day's bodies
-// have to be looked at.
+// lookHourly lets only the first process of each hour look for forgotten bodies: each look costs
+// a read of the row that records the last one.
 func lookHourly(c *sweep.Cleaner, started time.Time, period time.Duration) {
 	if hour := started.Truncate(time.Hour); !hour.After(started.Add(-period)) {
 		c.ForgottenAt = hour.Add(time.Hour)

@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// Of a build for measuring alone (make profile): SIGUSR2 begins a CPU profile, and the next
-// one writes it into the folder WEIR_PROFILE. A file there is whole.
+// This file is part of a build for measurements only (make profile). A SIGUSR2 begins a CPU
+// profile, and the next one writes it to the folder WEIR_PROFILE. A file gets its name when it is
+// complete.
 func init() {
 	folder := os.Getenv("WEIR_PROFILE")
 	if folder == "" {

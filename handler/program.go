@@ -157,8 +157,9 @@ func (p *Program) stop(ctx context.Context, server *http.Server) error {
 	return errors.Join(err, <-background)
 }
 
-// workClosers end what files and what delivers, at the same time: where storage is away, the
-// schedules must not take the time that the drains need to hand their lanes over.
+// workClosers returns the functions that end filing and delivery. They are called at the same
+// time: if storage is away, the schedules must not take the time that the drains need to hand
+// their lanes over.
 func (p *Program) workClosers() (closers []func(context.Context) error) {
 	if r := p.runner.Load(); r != nil {
 		closers = append(closers, r.Close)
@@ -169,8 +170,8 @@ func (p *Program) workClosers() (closers []func(context.Context) error) {
 	return closers
 }
 
-// backgroundClosers end what nothing else waits for: bulk replays, and the removal of what
-// is old.
+// backgroundClosers returns the functions that end the background work: bulk replays, and
+// retention.
 func (p *Program) backgroundClosers() (closers []func(context.Context) error) {
 	if r := p.replays.Load(); r != nil {
 		closers = append(closers, r.Close)
@@ -192,8 +193,8 @@ func closeTogether(ctx context.Context, closers ...func(context.Context) error) 
 	return errors.Join(errs...)
 }
 
-// open connects to storage, trying until it can be reached: meanwhile requests are held, and
-// then answered with 503, so that the host does not restart us for nothing.
+// open connects to storage, and tries until it can be reached. Meanwhile requests are held, and
+// then answered with 503, so that the host does not restart the process for nothing.
 func (p *Program) open(ctx context.Context) error {
 	store, err := p.awaitStore(ctx)
 	if err != nil {
@@ -217,13 +218,13 @@ func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
 	}
 }
 
-// openStore opens storage. Of storage that is in use it reads the record of lanes alone; what
-// is missing is made where there is no table.
+// openStore opens storage. If storage is in use, it only reads the record of lanes. If there is
+// no table, it makes the table, the queues and the containers.
 func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now, Settle: p.settings.settle()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
-		p.log.Warn("handler: storage is used for the first time, or its table was removed; it is made")
+		p.log.Warn("handler: no table found, so storage is new or its table was removed; the table is made")
 		if err = p.account.Ensure(ctx); err == nil {
 			err = store.Open(ctx)
 		}
@@ -286,7 +287,7 @@ func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
 	}
 }
 
-// end has the process end with an error, the first of several.
+// end makes the process end with an error: the first one, if it is called again.
 func (p *Program) end(err error) {
 	select {
 	case p.over <- err:

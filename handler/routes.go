@@ -68,8 +68,8 @@ type sealWatch struct {
 	seen   func(ctx context.Context, number int, c lane.Control)
 }
 
-// Control implements sweep.Reader. A lane that is not there is made: older versions wrote the
-// lanes' record first, and a first start may have broken off behind it.
+// Control implements sweep.Reader. It makes a lane that is missing: older versions wrote the
+// lanes' record first, so a first start may have ended before it made the lanes.
 func (s sealWatch) Control(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.Control(ctx, number)
 	if storage.Is(err, storage.NotFound) {

@@ -46,7 +46,7 @@ type Settings struct {
 	Contracts     []contract.Definition `yaml:"contracts"`
 }
 
-// logging is how much a Functions host gets to read.
+// logging sets which lines the process logs.
 type logging struct {
 	Level logLevel `yaml:"level"`
 }
@@ -79,7 +79,7 @@ type delivery struct {
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes; over all instances when lanes is 1
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
 
-	Instances string `yaml:"instances"` // that deliver: any, or those alone that the platform gives the function process
+	Instances string `yaml:"instances"` // which deliver: any, or only those that run the function process
 }
 
 // The values of delivery.instances.
@@ -88,7 +88,7 @@ const (
 	processInstance = "process"
 )
 
-// leavesDelivery reports whether lanes are drained only where a ticket of process comes in.
+// leavesDelivery reports whether only instances that get tickets of process drain lanes.
 func (s *Settings) leavesDelivery() bool { return s.Delivery.Instances == processInstance }
 
 // polling is how handler poll works; its flags win.

@@ -52,13 +52,13 @@ func (p *Program) sender() drain.Sender {
 	return p.export.Sender(p.client, p.settings.Delivery.Method, p.settings.Delivery.URL)
 }
 
-// offerTaker takes what was filed just now.
+// offerTaker takes messages that were just filed.
 type offerTaker interface {
 	Offer(lane int, messages []weir.Message)
 	WakeOffered(lane int)
 }
 
-// newAppender makes an appender that offers to a drain what it files, and counts it.
+// newAppender makes an appender that counts the messages it files, and offers them to a drain.
 func (p *Program) newAppender(store *lane.Store, offers offerTaker) *lane.Appender {
 	a := lane.NewAppender(store, p.log)
 	a.Filed = func(number int, messages []weir.Message) {

@@ -1,6 +1,6 @@
-// Package poison is the function that sees tickets the host has given up: it records them
-// and rings their lanes again later, so that no lane is forgotten. A ticket for all lanes is
-// put as one again.
+// Package poison is the function that sees tickets the host has given up: it records them and
+// rings their lanes again later, so that no lane is forgotten. A ticket for all lanes is rung
+// again as one.
 package poison
 
 import (

@@ -1,10 +1,9 @@
-// Package process is the function that answers a ticket: it has the ticket's lane looked at,
-// which starts its drain where there is something to do. The drain itself is never part of
-// an invocation.
+// Package process is the function that answers a ticket: it looks at the ticket's lane, and
+// starts the lane's drain if there is work. The drain itself is never part of an invocation.
 //
-// The host runs 16 + 8 tickets at a time. So a ticket is answered as soon as it is known how
-// its lane stands, and one invocation of the process stays with all that are drained here:
-// it shows the platform that this instance is at work.
+// The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
+// how the lane stands, and one invocation of the process stays with all lanes that are drained
+// here: it shows the platform that this instance is at work.
 package process
 
 import (
@@ -22,7 +21,7 @@ import (
 )
 
 const (
-	// stayLimit is how long an invocation stays with drains; a new ticket goes on.
+	// stayLimit is how long an invocation stays with drains; then a new ticket takes its place.
 	stayLimit = time.Minute
 	// twoSweeps: what is due later needs no ticket, the sweep sees it in tail.
 	twoSweeps = 2 * time.Minute
@@ -30,8 +29,8 @@ const (
 
 // Drainer drains lanes.
 type Drainer interface {
-	// Look returns when it is known how the lane stands, Join when nothing more of it is
-	// drained here, or when ctx ends.
+	// Look returns as soon as this process knows how the lane stands, Join as soon as it no
+	// longer drains the lane, or when ctx ends.
 	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
 }
@@ -83,7 +82,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return f.ring(ctx, number, report)
 }
 
-// answerAll answers a ticket for all lanes. What it rings again is one ticket for all.
+// answerAll answers a ticket for all lanes. If work is left, it rings one ticket for all lanes.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.Each(f.Lanes, func(number int) error {
@@ -108,7 +107,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, drained...)
 }
 
-// ring rings again where work is left that no other ticket leads to.
+// ring rings again if work is left that no other ticket leads to.
 func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// stay is the one invocation that stays with the lanes which this process drains. The
-// tickets of the others among these lanes are answered at once: their lanes are handed to
-// it, and at its end it rings for each as that ticket's own invocation would have done.
+// stay is the one invocation that stays with the lanes which this process drains. The other
+// invocations hand their lanes to it and are answered at once. At its end it rings for each lane
+// as the lane's own invocation would have done.
 type stay struct {
 	limited context.Context // joins end with it
 	whole   context.Context // rings do not
@@ -17,9 +17,9 @@ type stay struct {
 	over    chan struct{} // closed when open has come to 0
 }
 
-// stayWith hands drained lanes to the invocation that stays, and returns at once; without
-// one the caller's invocation is it, and comes back when no lane that was handed to it is
-// drained any more, or after a minute.
+// stayWith hands drained lanes to the invocation that stays, and returns at once. If no
+// invocation stays, the caller's does: stayWith then returns when none of the lanes handed to it
+// is drained any more, or after a minute.
 func (f *Function) stayWith(ctx context.Context, lanes ...int) error {
 	f.mu.Lock()
 	if f.staying != nil && f.staying.limited.Err() == nil {
@@ -37,8 +37,8 @@ func (f *Function) stayWith(ctx context.Context, lanes ...int) error {
 	return errors.Join(s.errs...)
 }
 
-// follow has the invocation that stays wait for lanes, but for those for which it does. The
-// caller holds mu.
+// follow makes the invocation that stays wait for lanes, except for those that it waits for
+// already. The caller holds mu.
 func (f *Function) follow(s *stay, lanes []int) {
 	for _, lane := range lanes {
 		if !s.lanes[lane] {
@@ -53,7 +53,7 @@ func (f *Function) follow(s *stay, lanes []int) {
 func (f *Function) await(s *stay, lane int) {
 	report := f.Drainer.Join(s.limited, lane)
 	f.mu.Lock()
-	delete(s.lanes, lane) // a ticket that comes from now on has it looked at anew
+	delete(s.lanes, lane) // the next ticket of the lane leads to another look
 	f.mu.Unlock()
 	err := f.ring(s.whole, lane, report)
 	f.mu.Lock()

@@ -148,8 +148,9 @@ func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// fileLimit is what a post may take once its body is here: to be read, stored and filed behind
-// what waits already. Storage that hangs is then a 503 that comes within ten seconds.
+// fileLimit bounds the time of a post once its body is here: to check it, store it, and file it
+// behind the posts that wait already. So a post is answered 503 within ten seconds if storage
+// hangs.
 const fileLimit = 9 * time.Second
 
 func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *options) (lane.Receipt, error) {

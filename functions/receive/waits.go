@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Finals tells when this process has made a message final. The channel is closed then, or
-// when the process stops; the function ends the waiting.
+// Finals watches for the commits of this process. The channel is closed when the process has made
+// the message final, or stops; the function ends the watching.
 type Finals interface {
 	Await(id weir.ID) (<-chan struct{}, func())
 }
@@ -24,21 +24,21 @@ type States interface {
 }
 
 const (
-	// lookEvery is the pause between two looks at a lane whose messages are waited for, firstLook
-	// the one before the first look, and lookLimit what one look may take.
+	// lookEvery is the pause between two looks at a lane that answers wait for, firstLook the
+	// pause before the first look, and lookLimit the most that one look takes.
 	firstLook = 200 * time.Millisecond
 	lookEvery = time.Second
 	lookLimit = 10 * time.Second
 )
 
-// Waits holds answers until messages are final. What this process commits it hears of at
-// once. For what other processes commit it looks at a lane's control rows each second, once
-// for all that wait there, and reads their messages only when something was committed. Safe
-// for concurrent use; all exported fields are needed.
+// Waits holds answers until messages are final. It learns at once of messages that this process
+// commits. For those that other processes commit it looks at a lane's control rows each second,
+// once for all answers that wait there, and reads their messages only after a commit. Safe for
+// concurrent use; all exported fields are needed.
 type Waits struct {
 	Finals Finals
 	States States
-	Most   int // answers held at a time; more are not held
+	Most   int // answers held at a time
 
 	mu    sync.Mutex
 	held  int
@@ -58,8 +58,8 @@ type waiter struct {
 	final chan struct{} // closed when its message was seen to be final
 }
 
-// Await waits until the message is final. held reports whether it waited at all: a message
-// that is not due in time is not waited for, nor one too many.
+// Await waits until the message is final. held reports whether it waited at all: it does not for
+// a message that is not due in time, nor while Most answers are held.
 func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -84,8 +84,8 @@ func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duratio
 	return st, true, err == nil && st.Stage.Final()
 }
 
-// awaitFinal reports whether the message may be final now: it was seen so, or the process
-// stops.
+// awaitFinal waits, and reports whether the message may be final: this process or a look has seen
+// it final, or the process stops.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	here, stop := w.Finals.Await(id)
 	defer stop()
@@ -117,7 +117,7 @@ func (w *Waits) leave() {
 	w.held--
 }
 
-// add begins to look at the lane, if nothing waited there.
+// add registers a waiter, and begins to look at the lane if nothing waited there.
 func (w *Waits) add(number int, one *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func (w *Waits) add(number int, one *waiter) {
 	l.waiting[one] = true
 }
 
-// remove ends the looking with the last that waits.
+// remove takes a waiter off, and ends the looks at the lane with the last one.
 func (w *Waits) remove(number int, one *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +145,7 @@ func (w *Waits) remove(number int, one *waiter) {
 	}
 }
 
-// look looks at a lane until ctx ends. A look that fails is made up for by the next.
+// look looks at a lane until ctx ends. The next look makes up for one that failed.
 func (w *Waits) look(ctx context.Context, number int, l *watch) {
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
@@ -165,7 +165,7 @@ func (w *Waits) look(ctx context.Context, number int, l *watch) {
 	}
 }
 
-// read reads the messages that may have become final since the control rows stood as seen.
+// read reads the messages that may have become final since the control rows were seen.
 func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.Control) error {
 	at := w.choose(l, seen, now)
 	if len(at) == 0 {
@@ -185,7 +185,7 @@ func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.C
 		for _, one := range waiters {
 			if one.read = true; final[seq] && l.waiting[one] {
 				close(one.final)
-				l.waiting[one] = false // it is told once
+				l.waiting[one] = false // it is closed once
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, f.describe(r, st, outlook))
 }
 
-// asksOutlook reports whether the caller wants to know what the message waits for, which
-// costs up to a thousand rows of the lane: upstreams poll when there is a backlog.
+// asksOutlook reports whether the caller asks for the outlook. It costs a read of up to a
+// thousand rows of the lane, and upstreams poll when there is a backlog.
 func asksOutlook(r *http.Request) (bool, error) {
 	switch r.URL.Query().Get("outlook") {
 	case "", "0", "false":
@@ -63,8 +63,8 @@ func asksOutlook(r *http.Request) (bool, error) {
 	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
 }
 
-// describe adds what a waiting message waits for, if that was asked for. Where it cannot be
-// read, the state is told all the same.
+// describe adds the outlook of a waiting message, if the caller asks for it. If it cannot be
+// read, the state is answered without it.
 func (f *Function) describe(r *http.Request, st weir.Status, outlook bool) httpio.Message {
 	m := httpio.DescribeStatus(st)
 	if !outlook || st.Stage.Final() {

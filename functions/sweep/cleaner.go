@@ -14,25 +14,25 @@ const (
 	// roundLimit is what a round spends on the lanes, and again on those of earlier epochs: less
 	// than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// lastTurn is how far beyond it a lane's turn may reach that was begun before.
+	// lastTurn is how far beyond roundLimit a lane's turn may reach that began before it.
 	lastTurn = 20 * time.Second
 	// forgottenLimit is what a round spends on forgotten bodies, once a day.
 	forgottenLimit = 5 * time.Minute
-	// cleanAgain is the pause before what could not be cleaned is tried again: with the next sweep.
+	// cleanAgain is the pause before a failed removal is tried again: until the next sweep.
 	cleanAgain = 50 * time.Second
 )
 
-// Retention removes what is old. Each method returns the moment before which it has nothing
-// more to do; zero = soon.
+// Retention removes old messages and bodies. Each method returns the moment before which it has
+// nothing more to do; zero = call again soon.
 type Retention interface {
 	Run(ctx context.Context, lane int) (time.Time, error)
 	Earlier(ctx context.Context) (time.Time, error)
 	Forgotten(ctx context.Context) (time.Time, error)
 }
 
-// Cleaner removes what is past its retention, in the background: one round at a time in a
-// process, each begun by Nudge and bounded in time. Its exported fields are set before the
-// first Nudge; all are needed, but for ForgottenAt.
+// Cleaner removes messages and bodies past their retention, in the background: one round at a
+// time in a process, each begun by Nudge and bounded in time. Its exported fields are set before
+// the first Nudge; all except ForgottenAt are needed.
 type Cleaner struct {
 	Retention Retention
 	Lanes     int
@@ -51,7 +51,7 @@ type Cleaner struct {
 	earlier time.Time // when there is something to do in earlier epochs
 }
 
-// laneTurn is when a lane had its turn, and has the next.
+// laneTurn holds when a lane had its last turn, and when it has the next.
 type laneTurn struct {
 	number    int
 	had, next time.Time
@@ -77,7 +77,7 @@ func (c *Cleaner) Nudge() {
 	}()
 }
 
-// nextRound reports whether a round is to follow.
+// nextRound reports whether another round follows the one that has ended.
 func (c *Cleaner) nextRound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and begins no other. What it left, the next process
-// does.
+// Close ends the round that is under way, and begins no other. The next process goes on from
+// there.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -108,7 +108,7 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// round does all there is to do at the moment, as far as its time allows.
+// round removes all that is past its retention, as far as its time allows.
 func (c *Cleaner) round(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlier.After(c.Now()) {
@@ -119,7 +119,7 @@ func (c *Cleaner) round(ctx context.Context) {
 	}
 }
 
-// within does one thing within a limit of time, and returns when to do it again.
+// within calls do with a limit of time, and returns when to call it again.
 func (c *Cleaner) within(ctx context.Context, limit time.Duration, do func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -165,7 +165,7 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	workers.Wait()
 }
 
-// dueLanes are the lanes with something to do.
+// dueLanes returns the lanes whose turn has come.
 func (c *Cleaner) dueLanes() []*laneTurn {
 	if c.lanes == nil {
 		c.lanes = map[int]*laneTurn{}
@@ -192,7 +192,7 @@ func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.next = time.Time{} // cut off, and through no fault of the lane's
+		turn.next = time.Time{} // cut off by the round's limit
 		return
 	}
 	turn.next = c.Now().Add(cleanAgain)

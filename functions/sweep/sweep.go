@@ -1,7 +1,7 @@
 // Package sweep is the function of the timer: each minute it looks at every lane, so that
 // whatever else was lost (a ticket, a process), no lane stands still for long. Each sweep also
-// begins a round of the Cleaner, which removes what is past its retention. No invocation waits
-// for that.
+// begins a round of the Cleaner, which removes messages and bodies past their retention. No
+// invocation waits for that.
 package sweep
 
 import (
@@ -19,7 +19,7 @@ import (
 
 const (
 	twoSweeps = 2 * time.Minute
-	// limit is what a sweep may take. The host restarts the handler, and with it every drain,
+	// limit bounds the time of a sweep. The host restarts the handler, and with it every drain,
 	// when an invocation takes longer than host.json's functionTimeout of 5 min.
 	limit = time.Minute
 )
@@ -60,8 +60,8 @@ func (f *Function) Handler() http.Handler {
 	return invoke.Handler("sweep", f.Logger, func(ctx context.Context, _ invoke.Invocation) error { return f.Sweep(ctx) })
 }
 
-// Sweep looks at all lanes, a few at a time. One lane's failure does not keep the others from
-// it. It returns when every lane has been looked at, or when its time is over.
+// Sweep looks at all lanes, a few at a time; a lane that fails does not stop the others. It
+// returns when it has looked at every lane, or when its time is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

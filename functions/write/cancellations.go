@@ -32,8 +32,8 @@ type Cancellations struct {
 }
 
 const (
-	// maxCancelled is the number of messages that one request looks at: as many as fit into
-	// maxCancelTime at 10 ms a storage operation, with room.
+	// maxCancelled is the number of messages that one request looks at. At 10 ms a storage
+	// operation they take less than maxCancelTime.
 	maxCancelled = 20_000
 	// maxCancelTime ends a request early, far below the host's limit of 230 s for an answer.
 	maxCancelTime = 20 * time.Second
@@ -74,7 +74,8 @@ type continuation struct {
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. 200: counted. 202: the stages of the messages tell.
+// ServeHTTP implements http.Handler. It answers 200 after a count, and 202 after a cancellation:
+// the stages of the messages show what becomes of it.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serve(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -94,7 +95,7 @@ func (f *Cancellations) serve(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	counts, at, complete, err := f.Log.CancelMany(ctx, filter, from, maxCancelled, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // the time is used up: the caller goes on from where this stands
+		err = nil // the time is used up: the caller sends the continuation
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -135,7 +136,7 @@ func (in *cancellationsRequest) read(lanes int, now time.Time) (lane.WaitingFilt
 		}
 	}
 	if f.To.IsZero() {
-		f.To = now.UTC() // what is accepted from here on was not meant, and would keep the walk from ending
+		f.To = now.UTC() // messages accepted later were not meant, and would keep the walk from ending
 	}
 	return f, c.WaitingPlace, nil
 }
