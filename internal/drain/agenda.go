@@ -7,8 +7,8 @@ import (
 	"weir/internal/lane"
 )
 
-// agendaMax bounds how many scheduled messages a holder knows: one answer of storage. The later
-// ones stay there until their turn comes nearer.
+// agendaMax bounds the scheduled messages that a holder knows: one answer of storage. It reads
+// later ones when their turn comes nearer.
 const agendaMax = 1000
 
 // agenda is what a holder knows of the lane's scheduled messages: the earliest of them, or
@@ -51,8 +51,8 @@ func (a *agenda) nextDue() time.Time {
 	return a.next
 }
 
-// undecided returns the moment before which nothing falls due whose place is not given yet;
-// false when there is nothing of the kind.
+// undecided returns the earliest due moment of the messages without a place; false if there are
+// none.
 func (a *agenda) undecided() (time.Time, bool) {
 	if a.known {
 		for _, d := range a.dues {
@@ -64,7 +64,7 @@ func (a *agenda) undecided() (time.Time, bool) {
 	return a.next, !a.next.IsZero()
 }
 
-// untouched returns the first ones, without those at the front whose release has begun.
+// untouched returns the scheduled messages, without those at the front whose release has begun.
 func (a *agenda) untouched() []lane.Due {
 	for i, d := range a.dues {
 		if a.progress[d] == untouched {
@@ -106,11 +106,11 @@ func (a *agenda) note(d lane.Due) {
 	a.horizon()
 }
 
-// begin notes that the earliest ones are being read.
+// begin notes that a read of the earliest ones is under way.
 func (a *agenda) begin(answer chan agendaPage) { a.reading, a.noted, a.dropped = answer, nil, nil }
 
-// learn takes in the earliest ones as read from storage. The read may have been overtaken by
-// releases, and by what was filed.
+// learn takes in the earliest ones as read from storage. Messages may have been released or filed
+// since the read began.
 func (a *agenda) learn(p agendaPage) {
 	noted, dropped := a.noted, a.dropped
 	a.reading, a.noted, a.dropped = nil, nil, nil
@@ -135,7 +135,7 @@ func (a *agenda) horizon() {
 	}
 }
 
-// forget asks for reading anew, because something was cancelled or moved. A read that is under
+// forget calls for another read, because a message was cancelled or moved. A read that is under
 // way may not have seen that.
 func (a *agenda) forget(now time.Time) {
 	a.dues, a.known, a.more, a.next = nil, false, false, now

@@ -57,8 +57,8 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// logAttempt writes one line a message at the default level, of the attempt that made it final:
-// on Azure log lines cost more than storage does.
+// logAttempt logs an attempt: at the default level only the one that made the message final,
+// because on Azure log lines cost more than storage does.
 func (r *run) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result, outcome weir.Outcome) {
 	level := slog.LevelDebug
 	if e.Stage.Final() {
@@ -160,14 +160,14 @@ func (r *run) leave() {
 	}
 }
 
-// sendBeside makes the attempt, and takes releases further meanwhile, but for those of its key.
+// sendBeside makes the attempt, and goes on with releases meanwhile, except those of its key.
 func (r *run) sendBeside(ctx context.Context, keyHash string, d weir.Delivery) weir.Result {
 	r.sending = keyHash
 	defer func() { r.sending = "" }()
 	sent := make(chan weir.Result, 1)
 	go func() { sent <- r.sendSafely(ctx, d) }()
 	for {
-		r.advance(ctx) // an error waits until the CMS has answered
+		r.advance(ctx) // its error comes up again once the CMS has answered
 		next, stop := r.timer(r.nextRead())
 		select {
 		case result := <-sent:
@@ -209,7 +209,7 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 		ch.Key = c.entry.KeyHash()
 		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Tried(), result.RetryAfter)))
 	case weir.OutcomeUnavailable:
-		c.entry.DropBody() // it stays in the window, perhaps with thousands
+		c.entry.DropBody() // it stays in the window, perhaps with thousands of others
 		if wait := r.gate.pausedUntil.Sub(r.Now()); wait > 0 {
 			r.log.Warn("drain: cms unavailable, lane pauses", "delay", wait, "err", result.Reason)
 		}

@@ -40,7 +40,7 @@ func (b blocks) eachFirst(f func(*lane.Block)) {
 	}
 }
 
-// overdue gives the blocks whose time has come, the one that has waited longest first.
+// overdue returns the blocks whose time has come, the one that has waited longest first.
 func (b blocks) overdue(now time.Time) (due []*lane.Block) {
 	for _, blk := range b {
 		if !blk.Next.After(now) {
@@ -66,8 +66,8 @@ func compareBlocks(a, b *lane.Block) int {
 	return cmp.Or(a.Next.Compare(b.Next), strings.Compare(a.ID, b.ID))
 }
 
-// firstRemote returns, of the messages that other blocks than one wait for, those that are in
-// memory without their bodies, up to most, the earliest first.
+// firstRemote returns the first messages of all blocks except one, if they are in memory without
+// their bodies: up to most of them, the earliest first.
 func (b blocks) firstRemote(but *lane.Block, most int) (first []*lane.Entry) {
 	var found []*lane.Block
 	for _, blk := range b {

@@ -51,7 +51,7 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// readOn reads the log: to its end where the CMS refuses one message after the other.
+// readOn reads on in the log: to its end if the CMS refuses one message after the other.
 func (r *run) readOn(ctx context.Context) error {
 	if err := r.window.fill(ctx); err != nil || !r.gate.looksFar() {
 		return err
@@ -59,8 +59,8 @@ func (r *run) readOn(ctx context.Context) error {
 	return r.lookFar(ctx)
 }
 
-// lookFar reads on to the end of the log, as far as memory allows, and lets go of bodies: what
-// is refused stays in the window, and the CMS may take what comes behind.
+// lookFar reads on to the end of the log, as far as memory allows, without bodies: refused
+// messages stay in the window, and the CMS may take one behind them.
 func (r *run) lookFar(ctx context.Context) error {
 	for !r.window.whole() {
 		r.window.dropBodies()
@@ -115,9 +115,9 @@ func (r *run) fromLog(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// freeInLog gives the place in the window of the first message, or of the last one, that may
-// be sent; -1 = there is none now. What is blocked is put behind its key's failed message and
-// leaves the window, as far as the committer keeps up with that; the rest stays until it does.
+// freeInLog returns the place in the window of the first message, or of the last one, that may be
+// sent; -1 = there is none now. A blocked message is put behind its key's failed one and leaves
+// the window. It stays if the committer has to catch up first.
 func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 	passed, ahead := map[string]bool{}, r.blocks.ahead() // keys with an earlier message still in the window, or in a block
 	now := r.Now()                                       // for all alike: where a pause ends meanwhile, nothing overtakes what was shelved
@@ -154,8 +154,8 @@ func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 	return last
 }
 
-// asideFull reports whether so much was put aside without an attempt that the committer has to
-// catch up first: what is not committed is in memory, and no wish is granted before it is.
+// asideFull reports whether the committer has to catch up before more messages are put aside
+// without an attempt: until they are committed they are in memory, and no wish is granted.
 func (r *run) asideFull() bool { return r.committer.load() >= maxAside }
 
 // holdBack moves a message whose key is blocked from the log to the block.

@@ -15,8 +15,8 @@ const (
 	commitOutcomes = 32
 	// maxUncommitted bounds what a crash can repeat.
 	maxUncommitted = 64
-	// maxAside bounds what was put aside without an attempt and is not committed. A transaction
-	// takes 49 of these: one is written, the next one is full.
+	// maxAside bounds the messages that were put aside without an attempt and are not committed.
+	// A transaction takes 49 of them: one is being written, and the next one is full.
 	maxAside = 128
 )
 
@@ -61,9 +61,9 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 // add hands over a change. An urgent one is committed at once, with all before it.
 func (c *committer) add(ch *lane.Change, urgent bool) { c.ask(request{change: ch}, urgent) }
 
-// release hands over a change that releases messages, with all before it at once. answer is
-// called when its fate is known: an error that lane.NotDue knows means that nothing of the
-// change was written, and harms nothing else. It must return at once.
+// release hands over a change that releases messages, which is written at once, with all changes
+// before it. answer is called with the result, and must return at once. An error that lane.NotDue
+// reports means that the change was not written, and all others were.
 func (c *committer) release(ch *lane.Change, answer func(error)) { c.ask(request{ch, answer}, true) }
 
 func (c *committer) ask(q request, urgent bool) {
@@ -173,8 +173,8 @@ func (c *committer) loop(ctx context.Context) {
 	}
 }
 
-// next takes what goes into one transaction when it is time for one, else it returns how long
-// to wait.
+// next takes the requests of one transaction if it is time for one; else it returns how long to
+// wait.
 func (c *committer) next() (requests []request, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +195,8 @@ func (c *committer) next() (requests []request, wait time.Duration) {
 	return requests, 0
 }
 
-// commit writes requests in one transaction. One that releases a message which is not
-// scheduled any more is refused, and the others are written without it.
+// commit writes requests in one transaction. If one releases a message that is no longer
+// scheduled, it is refused, and the others are written without it.
 func (c *committer) commit(ctx context.Context, requests []request) error {
 	for len(requests) > 0 {
 		b := &lane.Batch{}
@@ -219,7 +219,7 @@ func (c *committer) commit(ctx context.Context, requests []request) error {
 	return nil
 }
 
-// finish opens the keys of requests again, which were written or, if err is not nil, refused.
+// finish opens the keys of requests that were written, or refused if err is not nil.
 func (c *committer) finish(requests []request, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

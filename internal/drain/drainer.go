@@ -138,8 +138,8 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 	return t.join(ctx)
 }
 
-// Look has the lane looked at, and returns as soon as it is known how it stands: Working
-// means that this process drains it, and goes on doing so.
+// Look calls for a look at the lane, and returns as soon as it is known how the lane stands.
+// Working means that this process drains it, and goes on.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
 	t := d.tender(number)
 	if t == nil {

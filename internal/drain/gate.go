@@ -25,8 +25,8 @@ const (
 	evenAfter   = 5
 	// After farAfter failures in a row the log is read to its end for that, as far as memory allows.
 	farAfter = 8
-	// silence is more than any pause of the gate's own. Where nothing was sent for so long, because
-	// the lane was paused or closed, the CMS's refusing begins anew.
+	// silence is longer than any pause of the gate's own. If nothing was sent for so long,
+	// because the lane was paused or closed, the CMS's patience begins anew.
 	silence = 2 * maxDelay
 	// patienceDefault is how long the CMS may answer and take nothing until that counts.
 	patienceDefault = 24 * time.Hour
@@ -59,7 +59,7 @@ type gate struct {
 	failures  int       // attempts in a row without a verdict
 	uneven    int       // verdicts in a row until the log is worked off from its beginning alone
 	probes    int       // refusals since the last pause
-	nextAt    time.Time // when what was refused has its next turn, where all had one
+	nextAt    time.Time // when refused messages have their next turn, once all had one
 	refusing  time.Time // since when the CMS has answered and taken nothing
 	refusedAt time.Time // the last refusal
 	probed    int64     // see lane.Tail
@@ -83,10 +83,10 @@ func newGate(b Backoff, settle, patience time.Duration) *gate {
 	return &gate{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{}, blamed: map[int64]blame{}, avoid: map[string]bool{}}
 }
 
-// adopt takes over what the last holder, here or elsewhere, wrote into tail. What this
-// process sent without an answer stays: where it had lost the lane, tail does not have it. No
-// moment in tail is believed that is further ahead than the holder that wrote it can have meant,
-// with a clock that is as far ahead as clocks may be.
+// adopt takes over what the last holder, here or elsewhere, wrote into tail. What this process
+// sent without an answer stays: where it had lost the lane, tail does not have it. The gate
+// ignores a moment in tail that is further ahead than settings and the allowed difference of
+// clocks permit.
 func (g *gate) adopt(t lane.Tail, now time.Time) {
 	settles := atMost(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = later(g.settleUntil, settles), later(g.settleTail, settles)
@@ -118,7 +118,7 @@ func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 		g.unanswered(now)
 	}
 	switch {
-	case r.Outcome == weir.OutcomeDelivered, r.Outcome == weir.OutcomeRejected && r.Status != 0: // else it was us who could not send it
+	case r.Outcome == weir.OutcomeDelivered, r.Outcome == weir.OutcomeRejected && r.Status != 0: // without a status Weir could not send it
 		g.verdict(e)
 	case r.Outcome == weir.OutcomeRetry:
 		return g.retry(e, r, now)
@@ -132,7 +132,7 @@ func (g *gate) judge(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	return r.Outcome
 }
 
-// retry counts a failure, unless so many in a row failed that it is the CMS.
+// retry counts a failure, unless so many attempts in a row failed that the CMS is the cause.
 func (g *gate) retry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.failed()
 	g.streak++
@@ -146,7 +146,7 @@ func (g *gate) retry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	return g.unavailable(e, r, now)
 }
 
-// failed notes an attempt that brought no verdict.
+// failed notes an attempt without a verdict.
 func (g *gate) failed() {
 	g.failures++
 	if g.failures >= unevenAfter || g.uneven > 0 {
@@ -161,7 +161,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// atMost is a moment, or the latest that it may be.
+// atMost returns a moment, or the latest one if it is later than that.
 func atMost(at, latest time.Time) time.Time {
 	if at.After(latest) {
 		return latest
@@ -169,8 +169,8 @@ func atMost(at, latest time.Time) time.Time {
 	return at
 }
 
-// farAhead reports whether a moment for which a retry waits is further ahead than a holder can
-// have meant: its clock was wrong.
+// farAhead reports whether a retry's moment is further ahead than any setting allows: then the
+// clock of the holder that wrote it was wrong.
 func farAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
 // unanswered notes that something may be at work in the CMS from now on.
@@ -213,10 +213,10 @@ func (g *gate) unavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Out
 	return weir.OutcomeUnavailable
 }
 
-// refused takes in that a CMS that is there has refused a message, and counts it where the CMS
-// has taken another one between two refusals of this, or nothing for longer than its patience:
-// a message that stands alone must come to its end, too. Else the lane goes on with the other
-// keys, and pauses for a moment after some.
+// refused takes in a refusal. It counts the attempt if the CMS has taken another message between
+// two refusals of this one, or none for longer than its patience: a message that stands alone
+// must come to its end, too. Else the lane goes on with the other keys, and pauses after some
+// refusals.
 func (g *gate) refused(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.refusing.IsZero() || now.Sub(g.refusedAt) > silence {
 		g.refusing = now
@@ -231,13 +231,13 @@ func (g *gate) refused(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome
 	}
 	g.avoid[e.KeyHash()], g.reason = true, r.Reason
 	g.probes++
-	if r.RetryAfter > 0 { // that is meant for all
+	if r.RetryAfter > 0 { // it applies to all messages
 		g.pausedUntil, g.probed = now.Add(clamp(0, r.RetryAfter)), 0
 	}
 	return weir.OutcomeUnavailable
 }
 
-// probedEnough reports whether so many messages were refused that the CMS is to be left alone.
+// probedEnough reports whether so many messages were refused that the lane has to pause.
 func (g *gate) probedEnough() bool {
 	return g.probes >= firstProbes || g.pauses > 0 && g.probes >= laterProbes
 }
@@ -261,8 +261,8 @@ func (g *gate) pause(asked time.Duration, now time.Time, most time.Duration) {
 	g.pausedUntil = later(g.pausedUntil, now.Add(max(min(g.backoff.pauseDelay(g.pauses, 0), most), clamp(0, asked))))
 }
 
-// endRound begins a new round of probing where every key had its turn, and reports whether that
-// may be now: where messages were refused since the last pause, it comes after another one.
+// endRound begins a new round of probing once every key had its turn, and reports whether it
+// begins now: if messages were refused since the last pause, another pause comes first.
 func (g *gate) endRound(now time.Time) bool {
 	if g.probes > 0 {
 		g.pause(0, now, maxDelay)
@@ -276,7 +276,7 @@ func (g *gate) endRound(now time.Time) bool {
 	return true
 }
 
-// looksFar reports whether the log is to be read to its end, for a key that the CMS may take.
+// looksFar reports whether to read the log to its end, for a message that the CMS may take.
 func (g *gate) looksFar() bool { return !g.refusing.IsZero() && g.failures >= farAfter }
 
 // maxSkew is how far the clocks of two processes may differ; health warns from there on.

@@ -6,11 +6,12 @@ import (
 )
 
 const (
-	// leadMin and leadMax bound how long before its moment a message is released. Above leadMax
-	// storage is so slow that messages are late rather than out of the upstream's hands.
+	// leadMin and leadMax bound how long before its moment a message is released. If storage
+	// takes longer than leadMax, messages are late, because an upstream can no longer move a
+	// released one.
 	leadMin, leadMax = 50 * time.Millisecond, time.Second
-	// firstLatency is what a process believes of storage until it has measured it: about what a
-	// request takes that storage refuses once.
+	// firstLatency is the latency of storage that a process assumes until it has measured it:
+	// about that of a request that storage refuses once.
 	firstLatency = 125 * time.Millisecond
 	// latencySpan and latencyAge are after how many measurements, and how long, the oldest ones
 	// are forgotten: few enough requests are refused (some in a thousand) that fewer would often
@@ -26,7 +27,7 @@ type lead struct {
 	read, write slowest
 }
 
-// measured takes in how long the steps of a release took; zero = it has none of the kind.
+// measured takes in how long the steps of a release took; zero = there was no such step.
 func (l *lead) measured(now time.Time, read, write time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,14 +35,14 @@ func (l *lead) measured(now time.Time, read, write time.Duration) {
 	l.write.add(now, write)
 }
 
-// length is the lead of a message that has nothing before it.
+// length returns the lead of a message that waits for no other release.
 func (l *lead) length() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return min(max(l.read.most()+l.write.most(), leadMin), leadMax)
 }
 
-// slowest is the longest of the last measurements, between latencySpan and twice as many. A
+// slowest keeps the longest of the last measurements, between latencySpan and twice as many. A
 // high percentile of so few is their maximum.
 type slowest struct {
 	now, before time.Duration

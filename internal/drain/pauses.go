@@ -122,6 +122,6 @@ func (r *run) lineUp() time.Time {
 	return r.inLine()
 }
 
-// inLine is when what was put into a line last may go: the time in its place, but for one that
-// a former holder's clock, far ahead, has brought about.
+// inLine returns when the message that was put into a line last may go: at the time in its place,
+// unless that was written by a former holder's clock, far ahead.
 func (r *run) inLine() time.Time { return atMost(r.placed, r.Now().Add(maxSkew)) }

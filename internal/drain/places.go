@@ -23,16 +23,16 @@ const (
 	acceptedMost = 20_000
 )
 
-// acceptances remembers when messages of the log were accepted: what falls due late at one
-// moment, or near it, asks storage once. Safe for concurrent use.
+// acceptances remembers when messages of the log were accepted, so that storage is read once for
+// all messages that fall due late at about one moment. Safe for concurrent use.
 type acceptances struct {
 	mu   sync.Mutex
 	seqs []int64 // in order
 	at   map[int64]time.Time
 }
 
-// narrow brings low and end together, as far as is known, about the first place of what was
-// accepted at a moment or later.
+// narrow brings low and end together around the first place of the messages accepted at a moment
+// or later, as far as it is known.
 func (a *acceptances) narrow(moment time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,8 +49,8 @@ func (a *acceptances) narrow(moment time.Time, low, end int64) (int64, int64) {
 	return low, end
 }
 
-// learn takes in a stretch of the log that begins at a number. A message that is gone was final
-// for long.
+// learn takes in a stretch of the log that begins at a number. A message that is missing was
+// final long ago.
 func (a *acceptances) learn(seq int64, found []*lane.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,9 +67,9 @@ func (a *acceptances) learn(seq int64, found []*lane.Entry) {
 	a.seqs = slices.Compact(a.seqs)
 }
 
-// filedBy finds the first place from low up to end of what was filed at a moment or later. It
-// is near the end mostly: so it reads a stretch there first, and then halves the rest until a
-// stretch is left. Where retention has made gaps, a stretch comes short.
+// filedBy finds the first place between low and end of the messages that were filed at a moment
+// or later. The place is mostly near the end, so filedBy reads a stretch there first, and then
+// halves the rest until one stretch is left. A stretch with gaps that retention made is shorter.
 func (r *run) filedBy(ctx context.Context, moment time.Time, low, end int64) (int64, error) {
 	near, gap := true, false
 	for {

@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// preloadMost and preloadBytes bound the bodies that are fetched ahead at a time. One may be
-	// larger.
+	// preloadMost and preloadBytes bound the bodies that are fetched ahead at a time. A single
+	// body may be larger.
 	preloadMost  = 4
 	preloadBytes = 4 << 20
 )
 
-// preload fetches the body of a message that is likely to be among the next while another is
-// being delivered: a large body is a blob of its own, and what was read far ahead has none.
+// preload fetches the body of a message that probably comes next, while another is being
+// delivered: a large body is a blob of its own, and a message that was read far ahead has none in
+// memory.
 type preload struct {
 	loaded lane.Entry // a copy of the entry, with its body
 	done   chan struct{}
@@ -60,8 +61,8 @@ func (r *run) startPreload(ctx context.Context, e *lane.Entry) *preload {
 	return p
 }
 
-// likelyNext guesses of what is chosen next which bodies have to be fetched: of the log's first
-// of another key that is free, and of what falls due first.
+// likelyNext guesses which of the next messages need their bodies fetched: the log's first one of
+// another, free key, and those that fall due first.
 func (r *run) likelyNext(c *candidate) (next []*lane.Entry) {
 	if r.careful > 0 {
 		return nil

@@ -9,12 +9,12 @@ import (
 )
 
 // Probing: while the CMS refuses one message after the other, the holder looks for one that it
-// takes. Each key has a turn, both ends of the log in turn. As long as one has not had its turn,
-// pauses are short and the holder stays; then they grow, and what is filed or falls due meanwhile
-// has its turn at once (lane.Control.Untried).
+// takes. Each key has a turn, from both ends of the log alternately. As long as a key has not had
+// its turn, pauses are short and the holder stays. Then they grow, and a message that is filed or
+// falls due meanwhile has its turn at once (lane.Control.Untried).
 
-// beginRound lets all keys have another turn where each that can be had one, and reports
-// whether there is something to choose from again. What comes behind in the log goes first.
+// beginRound gives all keys another turn once each key in reach had one, and reports whether
+// there is a message to choose again. Messages further behind in the log go first.
 func (r *run) beginRound(ctx context.Context) (bool, error) {
 	if len(r.gate.avoid) == 0 || r.committer.load() > 0 || r.releases.underWay() {
 		return false, nil
@@ -29,7 +29,7 @@ func (r *run) beginRound(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// pauseProbing pauses the lane where enough was refused since the last pause.
+// pauseProbing pauses the lane if enough messages were refused since the last pause.
 func (r *run) pauseProbing() {
 	switch {
 	case !r.gate.probedEnough():
@@ -48,9 +48,9 @@ func (r *run) untried() bool {
 	})
 }
 
-// allProbed notes that nothing in the log waits for its first turn. What is due and had one
-// waits for the end of the pause, in the same order, so that tail calls for a holder only when
-// something else falls due.
+// allProbed notes that no message in the log waits for its first turn. Due messages that had one
+// wait for the end of the pause, in the same order, so that tail calls for a holder only when
+// another message falls due.
 func (r *run) allProbed() {
 	r.gate.probed = r.window.nextRead
 	until := r.gate.pausedUntil.Truncate(time.Microsecond)
@@ -69,7 +69,7 @@ func (r *run) allProbed() {
 	r.committer.add(ch, true)
 }
 
-// bringForward ends the wait for the next round, since the CMS has taken a message.
+// bringForward ends the wait for the next round, because the CMS has taken a message.
 func (r *run) bringForward() {
 	for id, next := range r.deferred {
 		if b := r.blocks[id]; b != nil && next.Before(b.Next) {

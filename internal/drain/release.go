@@ -10,11 +10,11 @@ import (
 	"weir/internal/lane"
 )
 
-// A message that falls due is released: taken from the scheduled messages and put into its
-// key's line, behind all that was filed before that moment (see places.go). That is written
-// before the message is sent, so that whoever comes after a crash finds the same order; and it
-// is written ahead by as long as storage takes (lead.go), so that at the moment itself nothing
-// is left to do but to send.
+// A message that falls due is released: taken from the scheduled messages and put into its key's
+// line, behind all that was filed before that moment (see places.go). That is written before the
+// message is sent, so that whoever comes after a crash finds the same order; and it is written
+// ahead by the time that storage takes (lead.go), so that the message can be sent at the very
+// moment.
 //
 // Releases go on beside the sending. Goroutines read the messages, the run decides their
 // places between two requests or during one, and the committer writes them, in the order of
@@ -25,10 +25,10 @@ const (
 	// releaseMax is how many are released at once: each takes four operations of a
 	// transaction, and some are left for what was delivered meanwhile.
 	releaseMax = 20
-	// maxReading and maxWriting bound how many reads and transactions are under way at a time.
-	// One read that is not full goes alone: meanwhile others fall due, and share the next.
+	// maxReading and maxWriting bound how many reads and transactions are under way at a time. A
+	// read that is not full goes alone: messages that fall due meanwhile share the next one.
 	maxReading, maxWriting = 3, 2
-	// maxRipe bounds how many were read and are not decided.
+	// maxRipe bounds the messages that were read and are not decided.
 	maxRipe = 4 * releaseMax
 )
 
@@ -38,8 +38,8 @@ type releases struct {
 	ripe    []ripe         // read, and not decided
 	writing []*writing
 	shut    map[string]bool // hashes of the keys of what is being written
-	awaits  map[string]bool // and of those whose first held message waits for a release
-	known   int             // raised by each answer that may let a message go which waits for a release
+	awaits  map[string]bool // hashes of the keys whose first held message waits for a release
+	known   int             // raised by each answer that may end a message's wait for a release
 	err     error           // of a read; the run ends with it
 }
 
@@ -51,14 +51,14 @@ type writing struct {
 	answer  chan written
 }
 
-// written is what came of it.
+// written is the committer's answer to it.
 type written struct {
 	at  time.Time
 	err error
 }
 
-// advance takes releases a step further, without waiting for anything. It returns the error of
-// the first read that failed, from then on.
+// advance takes releases a step further, without waiting. From the first failed read on it
+// returns that read's error.
 func (r *run) advance(ctx context.Context) error {
 	r.takeAgenda()
 	r.takeRipened()
@@ -85,10 +85,10 @@ func (rs *releases) await(keyHash string) {
 	rs.awaits[keyHash] = true
 }
 
-// underWay reports whether something is on its way into its key's line.
+// underWay reports whether a message is on its way into its key's line.
 func (rs *releases) underWay() bool { return len(rs.reading)+len(rs.ripe)+len(rs.writing) > 0 }
 
-// learn notes an answer that may let a message go which waits for a release.
+// learn notes an answer that may end a message's wait for a release.
 func (rs *releases) learn() {
 	rs.known++
 	clear(rs.awaits)
@@ -111,7 +111,7 @@ func (r *run) awaitsRelease(e *lane.Entry) bool {
 		return false
 	}
 	if !r.agenda.known {
-		return r.ripens() // what it is has to be read first
+		return r.ripens() // it has to be read first
 	}
 	if at := e.Message.DueAt; !at.IsZero() {
 		return due.Before(at)
@@ -119,7 +119,7 @@ func (r *run) awaitsRelease(e *lane.Entry) bool {
 	return !due.After(e.Message.AcceptedAt)
 }
 
-// takeRipened takes in what was read, in the order in which it was asked for.
+// takeRipened takes in messages that were read, in the order in which the reads began.
 func (r *run) takeRipened() {
 	rs := &r.releases
 	for len(rs.reading) > 0 {
@@ -141,8 +141,8 @@ func (r *run) takeRipened() {
 	}
 }
 
-// takeWritten takes in what became of releases. One is refused as a whole when a message was
-// cancelled or moved, and is made again without it.
+// takeWritten takes in the answers to releases. A release is refused as a whole if one of its
+// messages was cancelled or moved, and is made again without that one.
 func (r *run) takeWritten() {
 	rs, answered := &r.releases, false
 	rs.writing = slices.DeleteFunc(rs.writing, func(w *writing) bool {
@@ -176,7 +176,7 @@ func (r *run) finishReleases(ctx context.Context) error {
 	return err
 }
 
-// decideReleases gives places to what is ripe, and hands that to the committer.
+// decideReleases gives places to ripe messages, and hands their release to the committer.
 func (r *run) decideReleases() {
 	for len(r.releases.writing) < maxWriting && !r.sealed {
 		batch := r.pickRipe()
@@ -197,8 +197,8 @@ func (r *run) decideReleases() {
 	}
 }
 
-// pickRipe takes out what may be decided: not of a key of which something is being written or
-// sent, nor in front of others of its key.
+// pickRipe takes out the messages that may be decided: none of a key of which a message is being
+// written or sent, and none that would go in front of others of its key.
 func (r *run) pickRipe() (batch []ripe) {
 	if len(r.releases.ripe) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 	}
 }
 
-// joined returns what becomes of a block, which may be nil, when a released message joins its line.
+// joined returns a block, which may be nil, as it is when a released message has joined its line.
 func (r *run) joined(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
 	if b == nil {
 		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e), Mixed: true, Held: 1}
@@ -278,14 +278,14 @@ func goesFirst(b *lane.Block, e *lane.Entry, next int64) bool {
 	return next < b.From
 }
 
-// ripens reports whether something is to be released now: what was read of the log last may
-// have told of it.
+// ripens reports whether a release is to begin now: the last read of the log may have brought a
+// message that is due.
 func (r *run) ripens() bool {
 	at := r.nextRelease()
 	return !at.IsZero() && !at.After(r.Now())
 }
 
-// nextRelease is when the next release is to begin; zero = none is known of.
+// nextRelease returns when the next release is to begin; zero = none is known.
 func (r *run) nextRelease() time.Time {
 	if r.sealed {
 		return time.Time{}
@@ -294,7 +294,7 @@ func (r *run) nextRelease() time.Time {
 		if r.agenda.next.IsZero() {
 			return time.Time{}
 		}
-		return r.agenda.next.Add(-leadMax - r.lead.length()) // how many are due then is to be known in time
+		return r.agenda.next.Add(-leadMax - r.lead.length()) // the number of those due then has to be known in time
 	}
 	var at time.Time
 	r.eachTurn(func(due, begin time.Time) {
@@ -305,9 +305,9 @@ func (r *run) nextRelease() time.Time {
 	return at
 }
 
-// eachTurn goes through the turns in which what is scheduled will be released, releaseMax at a
-// time: f gets the moment of the first of a turn and when its release is to begin. Of many that
-// are due at one moment the last ones wait for the turns of the first.
+// eachTurn goes through the turns in which scheduled messages will be released, releaseMax at a
+// time: f gets the due moment of the first message of a turn, and the moment at which its release
+// is to begin. If many are due at one moment, the last ones wait for the turns of the first.
 func (r *run) eachTurn(f func(due, begin time.Time)) {
 	lead := r.lead.length()
 	wait := r.agenda.untouched()
@@ -317,7 +317,7 @@ func (r *run) eachTurn(f func(due, begin time.Time)) {
 	}
 }
 
-// readRipe begins to read what is to be released next.
+// readRipe begins to read the messages of the next release.
 func (r *run) readRipe(ctx context.Context) {
 	for r.ripens() {
 		if !r.agenda.known {
@@ -336,8 +336,7 @@ func (r *run) readRipe(ctx context.Context) {
 	}
 }
 
-// turn returns what is to be released now, and a little of what follows: one transaction for
-// both.
+// turn returns the messages to release now, and a few that follow, which share their transaction.
 func (r *run) turn() (dues []lane.Due) {
 	now := r.Now()
 	by := now.Add(min(r.lead.length()*3/2, leadMax))
@@ -357,7 +356,7 @@ func (r *run) turn() (dues []lane.Due) {
 	return dues
 }
 
-// readAgenda begins to read what is scheduled, unless that is under way.
+// readAgenda begins to read the earliest scheduled messages, unless a read is under way.
 func (r *run) readAgenda(ctx context.Context) {
 	if r.agenda.reading != nil {
 		return
@@ -371,7 +370,7 @@ func (r *run) readAgenda(ctx context.Context) {
 	}()
 }
 
-// takeAgenda takes in what was read of what is scheduled.
+// takeAgenda takes in the scheduled messages that were read.
 func (r *run) takeAgenda() {
 	select {
 	case p := <-r.agenda.reading: // never, if nothing is read
@@ -417,7 +416,7 @@ func (r *run) nextStir() time.Time {
 	return sooner(held, r.nextRead())
 }
 
-// nextRead is when the clock alone lets the next release begin; zero = it does not.
+// nextRead returns when the clock alone lets the next release begin; zero = it does not.
 func (r *run) nextRead() time.Time {
 	busy := len(r.releases.reading) > 0 || len(r.releases.ripe) >= maxRipe
 	if busy || !r.agenda.known && r.agenda.reading != nil {
@@ -426,7 +425,7 @@ func (r *run) nextRead() time.Time {
 	return r.nextRelease()
 }
 
-// sooner is the earlier of two moments, of which zero stands for never.
+// sooner returns the earlier of two moments; zero = never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// ripeBody is the size up to which bodies of what is released are fetched ahead.
+	// ripeBody is the size up to which bodies of released messages are fetched ahead.
 	ripeBody = 256 << 10
-	// keptBytes bounds the bodies in memory of what was released and waits. Those beyond are
-	// fetched while others are sent.
+	// keptBytes bounds the bodies in memory of released messages that wait. The others are
+	// fetched while messages are sent.
 	keptBytes = 4 << 20
-	// keptEntries bounds how many messages are in memory without their bodies: past it each is
-	// read again, when it is sent.
+	// keptEntries bounds the messages in memory without their bodies: beyond it each is read
+	// again when it is sent.
 	keptEntries = 4000
 )
 
@@ -29,7 +29,7 @@ type ripe struct {
 	place int64 // in the log, before which it goes; it may have to give way to what was sent since
 }
 
-// ripened is the answer of a read of what falls due.
+// ripened is the answer of a read of messages that fall due.
 type ripened struct {
 	control lane.Control
 	asked   time.Time
@@ -83,8 +83,7 @@ func (r *run) readDue(ctx context.Context, dues []lane.Due, room *bodyRoom, p *r
 	return group.Wait()
 }
 
-// fetchBody fetches a body ahead. One that cannot be had now is asked for again when its message
-// is sent.
+// fetchBody fetches a body ahead. If that fails, the body is fetched when its message is sent.
 func (r *run) fetchBody(ctx context.Context, e *lane.Entry) error {
 	err := r.Store.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
@@ -93,8 +92,8 @@ func (r *run) fetchBody(ctx context.Context, e *lane.Entry) error {
 	return err
 }
 
-// findPlaces looks for the places in the log before which messages go. low is from where on
-// nothing of the log was sent; 0 = that is not known, and the end of the log is the place.
+// findPlaces looks for the places in the log before which messages go. No message from low on was
+// sent; 0 = that is not known, and the place is the end of the log.
 func (r *run) findPlaces(ctx context.Context, p *ripened, low int64) error {
 	end, now := p.control.Head.Next, r.Now()
 	for i := range p.entries {
@@ -112,10 +111,10 @@ func (r *run) findPlaces(ctx context.Context, p *ripened, low int64) error {
 	return nil
 }
 
-// bodyRoom is how much more may be kept in memory of what waits.
+// bodyRoom is the room in memory for messages that wait.
 type bodyRoom struct{ entries, bytes int }
 
-// bodyRoom returns what is left.
+// bodyRoom returns the room that is left.
 func (r *run) bodyRoom() bodyRoom {
 	room := bodyRoom{keptEntries, keptBytes}
 	for _, b := range r.blocks {
@@ -129,7 +128,7 @@ func (r *run) bodyRoom() bodyRoom {
 	return room
 }
 
-// count takes up the room of a message that is kept already.
+// count takes the room of a message that is in memory already.
 func (room *bodyRoom) count(e *lane.Entry) {
 	room.entries--
 	if e.HasBody() {
@@ -137,7 +136,7 @@ func (room *bodyRoom) count(e *lane.Entry) {
 	}
 }
 
-// take takes up room for a body, where there is any.
+// take takes room for a body, and reports whether there was any.
 func (room *bodyRoom) take(e *lane.Entry) bool {
 	if room.bytes < e.Message.Size {
 		return false
@@ -158,9 +157,9 @@ func (room *bodyRoom) keep(e *lane.Entry) *lane.Entry {
 	return e
 }
 
-// ripenHeld fetches, while there is time, what the next block's retry needs. One at a time,
-// the earliest first; what supersedes is chosen by its whole line, when its time has come.
-// Nothing is sent meanwhile, so there must be time for it.
+// ripenHeld fetches the message and body of the next retry, one at a time, the earliest first.
+// Among versions that supersede the choice needs the whole line, when its time has come. Nothing
+// is sent meanwhile, so it fetches only if there is time.
 func (r *run) ripenHeld(ctx context.Context) error {
 	now := r.Now()
 	if stir := r.nextStir(); !stir.IsZero() && stir.Before(now.Add(r.lead.length())) {

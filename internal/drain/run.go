@@ -45,7 +45,7 @@ type run struct {
 	agenda      agenda
 	releases    releases
 	accepted    acceptances
-	news        chan struct{} // something that goes on beside the run has come to its end
+	news        chan struct{} // a read, a send or a commit beside the run has ended
 	sending     string        // the hash of the key of which a request is under way
 	looking     looking
 	pauses      pauses
@@ -109,9 +109,8 @@ func (t *tender) wrote(ch *lane.Change) {
 	}
 }
 
-// take raises the fence. A tail that is open was left by a holder that crashed: it is
-// counted, and what it may have sent is given time to settle.
-// untried ends a pause for what the CMS refuses.
+// take raises the fence. A tail that is open was left by a holder that crashed: it is counted,
+// and what it may have sent is given time to settle. untried ends a pause for refused messages.
 func (r *run) take(ctx context.Context, seen lane.Tail, untried bool) (*lane.Writer, error) {
 	return r.Store.Take(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
 		if t.Open {
@@ -183,7 +182,7 @@ func (r *run) drain(ctx context.Context) error {
 			return err
 		}
 		if !r.agenda.known && r.ripens() {
-			// What falls due may go in front of anything, and has to be read first.
+			// A message that falls due may go in front of any other, and has to be read first.
 			r.pass(ctx, lookEvery)
 			continue
 		}
@@ -229,7 +228,7 @@ func (r *run) drain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// awaitCommit waits until fewer than n changes are uncommitted, something falls due, or there is
+// awaitCommit waits until fewer than n changes are uncommitted, a message falls due, or there is
 // news.
 func (r *run) awaitCommit(ctx context.Context, n int) error {
 	progress, err := r.committer.flushDown(n)
@@ -248,8 +247,8 @@ func (r *run) awaitCommit(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPage waits for a read of the log that is under way, until something falls due, or there
-// is news; false when there is no such read.
+// awaitPage waits for a read of the log that is under way, until a message falls due, or there is
+// news. It returns false if no read is under way.
 func (r *run) awaitPage(ctx context.Context) (bool, error) {
 	if r.window.reading == nil {
 		return false, nil
@@ -267,13 +266,13 @@ func (r *run) awaitPage(ctx context.Context) (bool, error) {
 	return true, r.advance(ctx)
 }
 
-// moment returns a channel that hears of the next moment at which the clock alone gives this
-// holder something to do, if that is still to come.
+// moment returns a channel that gets a value at the next moment at which the clock alone has work
+// for this holder, if that is still to come.
 func (r *run) moment() (moment <-chan time.Time, stop func()) {
 	return r.timer(r.nextStir())
 }
 
-// timer returns a channel that hears of a moment, if that is still to come.
+// timer returns a channel that gets a value at a moment, if that is still to come.
 func (r *run) timer(at time.Time) (moment <-chan time.Time, stop func()) {
 	if wait := at.Sub(r.Now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
@@ -299,8 +298,7 @@ func (r *run) serve(ctx context.Context) error {
 	return r.advance(ctx)
 }
 
-// pass lets time pass in which nothing may be sent, until a release is to begin or there is
-// news.
+// pass waits while nothing may be sent, until a release is to begin or there is news.
 func (r *run) pass(ctx context.Context, wait time.Duration) {
 	r.committer.flush()
 	if at := r.nextRead(); !at.IsZero() {
@@ -334,7 +332,7 @@ func (r *run) linger(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if r.releases.known != known {
-			return true, nil // it may be what a message waits for
+			return true, nil // a message may wait for it
 		}
 		step := lingerLook
 		if due := r.nextStir(); !due.IsZero() {

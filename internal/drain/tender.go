@@ -82,9 +82,9 @@ func (t *tender) join(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// standing waits until it is known how the lane stands, by a look that begins after now or
-// by what makes another look useless: this process drains the lane, and looks at it once
-// more afterwards; or it watches the lane, or the lane is paused.
+// standing waits for a report of how the lane stands: of a look that begins after now, or without
+// one if this process drains the lane (and looks at it once more afterwards), watches it, or the
+// lane is paused.
 func (t *tender) standing(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
@@ -96,10 +96,10 @@ func (t *tender) standing(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// reportAfter waits for the report of a look behind the round given. With working it is
-// enough that this process drains the lane.
+// reportAfter waits for the report of a look after the given round. With working it also returns
+// as soon as this process drains the lane.
 func (t *tender) reportAfter(ctx context.Context, round int, working bool) Report {
-	t.nudge() // also the holder: something may just have been filed elsewhere
+	t.nudge() // the holder, too: another instance may just have filed a message
 	for {
 		t.mu.Lock()
 		report, shown, holding, settled := t.report, t.shown, t.holding, t.settled

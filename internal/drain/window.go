@@ -19,7 +19,7 @@ const (
 	// aheadRows is how far is looked ahead, without bodies, where messages supersede each
 	// other: one answer of storage.
 	aheadRows = 1000
-	// windowMax bounds the window where messages of refused keys stay in it and it reads on
+	// windowMax bounds the window while messages of refused keys stay in it and it reads on
 	// behind them: without bodies, about 1.3 KiB each.
 	windowMax = 10_000
 )
@@ -107,8 +107,8 @@ func (w *window) lookAhead(ctx context.Context) error {
 	return nil
 }
 
-// readFurther begins to read on though much is left: what is to be put aside stays in the window
-// until the committer has caught up, and other keys come behind.
+// readFurther begins to read on though many messages are left: those to be put aside stay in the
+// window until the committer has caught up, and other keys come behind.
 func (w *window) readFurther(ctx context.Context) {
 	if w.reading == nil && !w.whole() {
 		w.ahead = true
@@ -116,10 +116,10 @@ func (w *window) readFurther(ctx context.Context) {
 	}
 }
 
-// whole reports whether nothing more can be read now.
+// whole reports whether the window has all that can be read now.
 func (w *window) whole() bool { return (w.end && w.reading == nil) || len(w.entries) >= windowMax }
 
-// dropBodies lets go of the bodies of all that is in the window.
+// dropBodies drops the bodies of all messages in the window.
 func (w *window) dropBodies() {
 	for _, e := range w.entries {
 		e.DropBody()

@@ -27,10 +27,9 @@ type looking struct {
 	last   time.Time         // when control was last seen
 }
 
-// lookAround takes in a control read that has ended, and reports whether that has found
-// something to do; and it begins the next when the last is so old. A read that fails costs
-// nothing: the next comes in a second, and commits see by themselves whether the lane is still
-// ours.
+// lookAround takes in a control read that has ended, and reports whether it has found work. It
+// begins the next read when the last one is old enough. A read that fails does no harm: the next
+// one comes in a second, and a commit fails by itself if the lane is another holder's.
 func (r *run) lookAround(ctx context.Context, every time.Duration) (found bool) {
 	l := &r.looking
 	if l.answer == nil {
@@ -181,7 +180,7 @@ func (r *run) readUnwanted(ctx context.Context, wishes []lane.Wish) (unwanted, e
 		}
 		entries[i], err = r.Store.ReadMessage(ctx, r.lane, w.Seq)
 		if storage.Is(err, storage.NotFound) {
-			return nil // final for so long that retention has removed it
+			return nil // final long ago, and removed by retention
 		}
 		return err
 	})
