@@ -34,7 +34,7 @@ type Config struct {
 	Headers      map[string]string
 	Timeout      time.Duration                   // of one attempt
 	SuccessRules map[string]*regexp.Regexp       // by contract: what the body of a 2xx must match
-	Answers      map[string]map[int]weir.Outcome // by contract: what a status means, where it is not what Classify says
+	Answers      map[string]map[int]weir.Outcome // by contract: what a status means, if it differs from Classify
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
 }
@@ -200,7 +200,7 @@ type Answer struct {
 	Body   []byte
 }
 
-// Rules are what a contract says of answers.
+// Rules are a contract's rules for answers.
 type Rules struct {
 	Success *regexp.Regexp       // what the body of a 2xx must match; nil = any
 	Means   map[int]weir.Outcome // of statuses
@@ -210,7 +210,7 @@ type Rules struct {
 //
 //	2xx that satisfies the success rule                delivered
 //	Weir-Retry: never                                  rejected
-//	a status of which the contract says what it means  that
+//	a status that the contract defines                 as defined
 //	2xx that does not, 408, 409, 423, 425, 500, 5xx    retry
 //	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; 403 perhaps for this message alone
 //	other 4xx                                          rejected

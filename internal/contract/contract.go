@@ -102,8 +102,8 @@ func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	return rules
 }
 
-// Answers gives, by contract name and status, what an answer of the CMS means where the contract
-// says so.
+// Answers returns, by contract name and status, the outcomes that contracts define for answers of
+// the CMS.
 func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	answers := map[string]map[int]weir.Outcome{}
 	for _, c := range s.contracts {

@@ -24,7 +24,7 @@ type Definition struct {
 	Supersede bool           `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
 	OnFailure string         `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
 	Success   string         `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
-	Answers   map[int]string `yaml:"answers"`   // by status: rejected | retry | unavailable, where the CMS means something else by it than most do
+	Answers   map[int]string `yaml:"answers"`   // by status: rejected | retry | unavailable, for a CMS that uses the status in its own way
 	Fields    []Field        `yaml:"fields"`
 }
 
@@ -126,11 +126,11 @@ func (c *compiled) gatherNeeds() {
 	}
 }
 
-// answerProblem says what is wrong with an answer's meaning; empty = nothing.
+// answerProblem returns what is wrong with an answer's meaning; empty = nothing.
 func answerProblem(status int, means string) string {
 	switch {
 	case status < 300 || status > 599:
-		return fmt.Sprintf("%d is not a status from 300 to 599; success says which 2xx answers are one", status)
+		return fmt.Sprintf("%d is not a status from 300 to 599; for 2xx answers use success", status)
 	case !slices.Contains([]weir.Outcome{weir.OutcomeRejected, weir.OutcomeRetry, weir.OutcomeUnavailable}, weir.Outcome(means)):
 		return fmt.Sprintf("%d is %q and must be rejected, retry or unavailable", status, means)
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// needs are the parts of a document that a contract's paths can lead to, or look at on their
-// way. The rest is checked and not kept: a tree of all of it takes up to 30 times the body.
-// The zero value needs the root element alone.
+// needs are the parts of a document that a contract's paths can lead to, or pass on their way.
+// The other parts are checked and not kept: a tree of the whole document takes up to 30 times the
+// body. The zero value needs the root element alone.
 type needs struct {
 	all          bool            // elements, because a path can pass ones it does not name
 	elements     map[string]bool // by local name
@@ -25,8 +25,8 @@ func (n *needs) attribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep takes in a step by its selector. One that goes through unnamed elements, down or to
-// all children, needs every element.
+// addStep adds a step by its selector. A step that goes through unnamed elements, down or to all
+// children, needs every element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":
@@ -47,8 +47,8 @@ func (n *needs) addAttribute(given string) {
 	n.attributes[localName(given)] = true
 }
 
-// addCondition takes in a filter's condition. Those about an element's text or children need
-// every element: etree takes for an element's text the one before its first child.
+// addCondition adds a filter's condition. A condition on an element's text or children needs
+// every element: the text that etree returns for an element ends at its first child.
 func (n *needs) addCondition(condition string) {
 	if attr, ok := strings.CutPrefix(condition, "@"); ok {
 		attr, _, _ = strings.Cut(attr, "=")

@@ -46,8 +46,8 @@ type element struct {
 	declared []string       // namespace prefixes, which end with the element
 }
 
-// scan returns the root element's name and the document, without what is not needed: choose
-// is asked for that when the root is known.
+// scan returns the root element's name and the document, with only the parts that are needed:
+// choose returns these for the root.
 func scan(text string, limits Limits, choose func(root name) needs) (name, *etree.Document, error) {
 	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), limits: limits, elements: limits.Elements,
 		crowded: strings.Count(text, "=") > limits.Attributes, scope: newScope(), choose: choose, doc: &etree.Document{}}
@@ -101,13 +101,13 @@ func (s *scanner) take(token xml.Token, raw string) string {
 			return words
 		}
 		if parent := s.parent(); parent != nil && s.needs.all {
-			parent.AddChild(etree.NewProcInst(t.Target, "")) // it ends what etree takes for an element's text
+			parent.AddChild(etree.NewProcInst(t.Target, "")) // an element's text ends here for etree
 		}
 	}
 	return ""
 }
 
-// parent is the element whose content comes next; nil = its content is not kept.
+// parent returns the element whose content comes next; nil = its content is not kept.
 func (s *scanner) parent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element
@@ -115,7 +115,7 @@ func (s *scanner) parent() *etree.Element {
 	return s.open[len(s.open)-1].tree
 }
 
-// grow adds an element to the tree, and returns nil where it is not needed.
+// grow adds an element to the tree, and returns nil if it is not needed.
 func (s *scanner) grow(t xml.StartElement) *etree.Element {
 	parent := s.parent()
 	if parent == nil || len(s.open) > 0 && !s.needs.element(t.Name.Local) {

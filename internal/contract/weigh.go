@@ -11,8 +11,8 @@ const (
 	bytesPerAttribute = 256
 )
 
-// weigh returns how many bytes of memory parsing a body may take. It looks at bytes, in
-// whatever encoding: a character may only be counted too often.
+// weigh returns the most bytes of memory that parsing a body takes. It counts bytes, in any
+// encoding, so it may count a character too often, and never too rarely.
 func weigh(body []byte) int64 {
 	tags, attributes := bytes.Count(body, []byte("<")), bytes.Count(body, []byte("="))
 	return bytesPerByte*int64(len(body)) + bytesPerTag*int64(tags) + bytesPerAttribute*int64(attributes)

@@ -127,7 +127,7 @@ func (d *Dashboard) missing(_ context.Context, p *page, _ *http.Request) (view, 
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-// templates are parsed when the first page is asked for: that takes 5 ms, which no cold start
+// templates are parsed when the first page is requested: that takes 5 ms, which no cold start
 // should wait for.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	return parse("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")

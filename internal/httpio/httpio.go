@@ -99,7 +99,7 @@ func tooLarge(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
 }
 
-// readAll is io.ReadAll for what says its length, without the copies that growing takes.
+// readAll is io.ReadAll for a body of a known length: it makes no copies to grow its buffer.
 func readAll(body io.Reader, length int64) ([]byte, error) {
 	if length <= 0 {
 		return io.ReadAll(body)

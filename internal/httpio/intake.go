@@ -15,11 +15,11 @@ const (
 	// when it may come again.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second
-	// bodyTimeout is what the reading of one body may take: a sender that stalls must not keep
-	// the room it was given.
+	// bodyTimeout bounds the time in which one body is read: a sender that stalls must not keep
+	// its room.
 	bodyTimeout = time.Minute
-	// A body is kept as it came and, until it is filed, compressed, in a row and in the request
-	// to storage; a request costs requestBytes besides.
+	// Until it is filed, a body is in memory as it came, compressed, in a row, and in the request
+	// to storage; each request takes requestBytes besides.
 	copiesKept   = 4
 	requestBytes = 8 << 10
 )
@@ -31,7 +31,8 @@ type Intake struct {
 	size int64
 }
 
-// NewIntake makes an Intake of a size in bytes, and of one body of up to maxBody bytes at least.
+// NewIntake makes an Intake of a size in bytes, or of one body of maxBody bytes if that needs
+// more.
 func NewIntake(size, maxBody int64) *Intake {
 	size = max(size, weighBody(maxBody))
 	return &Intake{room: semaphore.NewWeighted(size), size: size}
@@ -40,8 +41,8 @@ func NewIntake(size, maxBody int64) *Intake {
 func weighBody(length int64) int64 { return copiesKept*length + requestBytes }
 
 // ReadBody reads a request's body of up to limit bytes once there is room for it. The caller
-// calls release when it needs the body no more; it is not nil. Without room the error is
-// Unavailable, and nothing was read.
+// calls release, which is never nil, when it no longer needs the body. If there is no room, the
+// error is Unavailable, and nothing was read.
 func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	none := func() {}
 	if r.ContentLength > limit {
@@ -49,7 +50,7 @@ func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	}
 	length := r.ContentLength
 	if length < 0 {
-		length = limit // it does not say
+		length = limit // the request has no Content-Length
 	}
 	weight := min(weighBody(length), i.size)
 	if err := i.take(r.Context(), weight); err != nil {
@@ -66,7 +67,7 @@ func (i *Intake) take(ctx context.Context, weight int64) error {
 	limited, cancel := context.WithTimeout(ctx, intakeWait)
 	defer cancel()
 	if err := i.room.Acquire(limited, weight); err != nil {
-		return &weir.Error{Kind: weir.Unavailable, Op: "intake", Message: "too much is being received at the moment; this was not filed, send it again", RetryAfter: intakeRetry, Err: err}
+		return &weir.Error{Kind: weir.Unavailable, Op: "intake", Message: "too many bodies are being received; this message was not filed, send it again", RetryAfter: intakeRetry, Err: err}
 	}
 	return nil
 }

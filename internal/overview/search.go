@@ -18,7 +18,7 @@ const (
 	// leastBodies is a lane's share at least.
 	searchBodies = 8 << 20
 	leastBodies  = 64 << 10
-	// batchBodies bounds how much of that is in memory at a time, over all lanes.
+	// batchBodies bounds how much of them is in memory at a time, over all lanes.
 	batchBodies = 2 << 20
 )
 

@@ -248,7 +248,7 @@ func (s *source) lookThrough(ctx context.Context, found []*lane.Entry) error {
 	return nil
 }
 
-// openBodies notes which bodies have the text, and keeps none of them.
+// openBodies opens bodies, notes which of them have the text, and keeps none.
 func (s *source) openBodies(ctx context.Context, closed []*lane.Entry, hits map[*lane.Entry]bool) error {
 	looks, err := s.store.LoadInline(ctx, s.lane, closed)
 	if err != nil {

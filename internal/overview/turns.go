@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// textsAtOnce bounds the searches for a text, each of which opens megabytes of bodies.
+	// textsAtOnce bounds the searches for a text at a time: each opens megabytes of bodies.
 	textsAtOnce = 2
-	// textWait is how long others wait for their turn before they are refused, and textRetry
-	// when they may come again.
+	// textWait is how long the others wait for their turn before they are refused, and textRetry
+	// the Retry-After of that answer.
 	textWait  = 3 * time.Second
 	textRetry = 5 * time.Second
 )
 
-// turns lets textsAtOnce through at a time. The zero value is ready.
+// turns lets textsAtOnce searches run at a time. The zero value is ready.
 type turns struct {
 	once sync.Once
 	room *semaphore.Weighted
 }
 
-// take waits for a turn; the caller calls done at its end. Unavailable = none in time.
+// take waits for a turn; the caller calls done at its end. The error is Unavailable if no turn
+// came in time.
 func (t *turns) take(ctx context.Context) (done func(), err error) {
 	t.once.Do(func() { t.room = semaphore.NewWeighted(textsAtOnce) })
 	limited, cancel := context.WithTimeout(ctx, textWait)

@@ -41,7 +41,7 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		meta, err := store.Meta(ctx)
 		switch {
 		case storage.Is(err, storage.NotFound), err == nil && !store.IsOf(meta):
-			return fmt.Errorf("%w: the process ends, for what it knows of the lanes is of the former", lane.ErrBegunAnew)
+			return fmt.Errorf("%w: the process ends, because its memory belongs to the former lanes", lane.ErrBegunAnew)
 		case err != nil:
 			pause = underWayInterval
 		case meta.Open.Epoch != store.Epoch:

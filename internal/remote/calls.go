@@ -25,7 +25,7 @@ func (c *Client) Message(ctx context.Context, id string) (Answer[Message], error
 	return get[Message](ctx, c, message(id), nil)
 }
 
-// Outlook tells where a message is and, while it waits, what for.
+// Outlook reads where a message is and, while it waits, its position and the reason.
 func (c *Client) Outlook(ctx context.Context, id string) (Answer[Message], error) {
 	return get[Message](ctx, c, message(id), url.Values{"outlook": {"1"}})
 }

@@ -25,9 +25,9 @@ var kindNames = [...]string{"other", "not found", "conflict", "precondition fail
 
 func (k Kind) String() string { return kindNames[k] }
 
-// ErrGone is in the chain of an error whose cause is that the table, queue or container itself
-// is not there: never made, or removed. Nothing was done.
-var ErrGone = errors.New("what should hold it is not there")
+// ErrGone is in the chain of an error if the table, queue or container itself does not exist: it
+// was never made, or was removed. Nothing was done.
+var ErrGone = errors.New("the table, queue or container does not exist")
 
 // Error is the one error type of every port.
 type Error struct {

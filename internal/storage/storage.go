@@ -134,8 +134,8 @@ type BlobInfo struct {
 	Marked     bool
 }
 
-// BlobPage is one answer to a List. It may be short, or empty, before the end: Next continues
-// the listing, and is empty at its end. What Next holds is storage's own affair.
+// BlobPage is one answer to a List. It may be short, or empty, before the end: Next continues the
+// listing, and is empty at its end; only storage knows the form of it.
 type BlobPage struct {
 	Infos []BlobInfo
 	Next  string
@@ -146,8 +146,8 @@ type BlobMarks interface {
 	// Mark sets the blob's mark; NotFound when there is none. Idempotent. A Put clears it.
 	Mark(ctx context.Context, name string) error
 	// List returns one page of the blobs whose name begins with prefix, at most 1000, in the
-	// order of their names: the first page for an empty marker, else the page that the marker
-	// continues with.
+	// order of their names: the first page if the marker is empty, else the page that the marker
+	// leads to.
 	List(ctx context.Context, prefix, marker string) (BlobPage, error)
 }
 

@@ -66,7 +66,7 @@ func NewMetrics(cfg Config) *Metrics {
 		finished: counter("messages_finished_total", "Messages that became final, by their last stage.", "stage", "contract"),
 		attempts: counter("delivery_attempts_total", "Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
 		leases:   counter("lease_events_total", "What became of the leases of lanes.", "event"),
-		removed:  counter("retention_removals_total", "What retention removed, and what storage refused to let it remove.", "outcome"),
+		removed:  counter("retention_removals_total", "Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
 		duration: histogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
 		lag:      histogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.", lagBuckets),
 	}

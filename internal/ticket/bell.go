@@ -20,10 +20,10 @@ const (
 	// there: the host polls at least once a minute.
 	defaultCounts = time.Minute
 
-	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With
-	// those for all lanes and the one in a joined invocation's hands they stay below 16, the
-	// batch size by which target-based scaling divides the queue's length: more would ask
-	// for instances that nothing is to be done by.
+	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With those
+	// for all lanes and the one in the hands of the invocation that stays they are fewer than 16,
+	// the batch size by which target-based scaling divides the queue's length: more would ask for
+	// instances without work.
 	maxLaneTickets = 8
 
 	// grain is the exactness of a moment in the queue: it counts whole seconds, by a clock
@@ -82,8 +82,7 @@ type Bell struct {
 	putting sync.WaitGroup // rings nobody waits for
 }
 
-// note is what we know of a ticket of ours: its lane, or AllLanes, and when it becomes
-// visible.
+// note records a ticket of ours: its lane, or AllLanes, and when it becomes visible.
 type note struct {
 	lane      int
 	visibleAt time.Time

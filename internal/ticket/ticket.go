@@ -2,11 +2,11 @@
 // itself: it says that a lane has work, in one line of plain text. It is never JSON,
 // because the Functions host merges a JSON message's fields into the trigger's metadata.
 //
-// The merge rule: an instance puts a ticket for a lane only when none of its own becomes
-// visible there by the time one is needed. An instance that has tickets of eight lanes out
-// puts one for all lanes in the place of a ninth. So an instance has about ten tickets at
-// most, however many messages arrive and however many lanes there are: fewer than the 16
-// for which the platform's scaling wants an instance.
+// The merge rule: an instance puts a ticket for a lane only when none of its own becomes visible
+// there by the time one is needed. An instance that has tickets of eight lanes in the queue puts
+// one for all lanes instead of a ninth. So an instance has about ten tickets at most, however
+// many messages arrive and however many lanes there are: fewer than the 16 for which the
+// platform's scaling asks for another instance.
 //
 // An instance knows of its own tickets only what it has put. One counts until a ticket of
 // its kind arrives here after it became visible, or for a minute after that moment: by
@@ -26,7 +26,7 @@ const (
 	prefixAll = "weir lanes "
 )
 
-// AllLanes stands in the place of a lane's number: the ticket has every lane looked at.
+// AllLanes stands in the place of a lane's number: the ticket calls for a look at every lane.
 const AllLanes = -1
 
 var errNotOurs = errors.New("decode ticket: not a ticket of ours")

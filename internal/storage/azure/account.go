@@ -92,8 +92,8 @@ func (a *Account) Close() {
 	}
 }
 
-// Ensure creates whatever of table, queues and containers is missing, all at once. Several
-// processes may do so at once.
+// Ensure creates the table, queues and containers that are missing, all at once. Several
+// processes may call it at once.
 func (a *Account) Ensure(ctx context.Context) error {
 	creates := []func(context.Context) error{a.createTable, a.tickets.create, a.poison.create, createContainer(a.bodies.container), createContainer(a.leases.container)}
 	var all errgroup.Group
@@ -124,9 +124,9 @@ func ensure(ctx context.Context, op string, create func(context.Context) error) 
 	return nil
 }
 
-// making makes a call that needs a queue or container, and where that is gone makes it and
-// the call once more. What was in it is lost, but neither is where messages are kept: tickets
-// only ring, and a message without its body says so.
+// making makes a call that needs a queue or container. If that is gone, making creates it and
+// calls once more. No message is lost with it: tickets only ring, and a read of a message without
+// its body returns an error.
 func making(ctx context.Context, create, call func(context.Context) error) error {
 	err := call(ctx)
 	if !errors.Is(err, storage.ErrGone) {

@@ -27,8 +27,8 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark. A
-// container that is not there is made.
+// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark. It makes a
+// missing container.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return making(ctx, createContainer(b.container), func(ctx context.Context) error { return b.put(ctx, name, data) })
 }
@@ -58,7 +58,8 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// upload is a body whose sending keeps the call from being taken for one that hangs.
+// upload is a body that reports each part sent, so that a slow call is not taken for one that
+// hangs.
 type upload struct {
 	io.ReadSeeker
 	ctx context.Context
@@ -73,7 +74,7 @@ func (u upload) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (u upload) Close() error { return nil }
 
-// download is the same for a body that comes in.
+// download does the same for a body that is received.
 type download struct {
 	io.Reader
 	ctx context.Context
@@ -104,7 +105,7 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	})
 }
 
-// List implements storage.BlobMarks. A page costs one request, however far the listing has come.
+// List implements storage.BlobMarks. Each page costs one request.
 func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
 	o := &container.ListBlobsFlatOptions{
 		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)), Prefix: &prefix,

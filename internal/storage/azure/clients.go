@@ -77,7 +77,7 @@ func newTransport() *http.Transport {
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: 10 * time.Second, // of calls beside the ports, which have limits of their own: Ensure, Skew
-		MaxConnsPerHost:       64,               // an instance has 128 ports for connections to one address; what finds none free waits
+		MaxConnsPerHost:       64,               // an instance has 128 ports for connections to one address; further calls wait
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       time.Minute,
 		Protocols:             new(http.Protocols),

@@ -49,7 +49,8 @@ func classify(op string, m manner, err error) error {
 	return e
 }
 
-// causeOf marks the cause of an error whose code says that the holder itself is not there.
+// causeOf adds ErrGone to the cause of an error whose code means that the table, queue or
+// container does not exist.
 func causeOf(code string, err error) error {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
@@ -69,7 +70,7 @@ func kindOf(m manner, status int, code string) storage.Kind {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound", "ContainerDisabled", "QueueDisabled",
 		"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted":
-		return storage.Unavailable // not the row, message or blob: what holds it. Nothing was done
+		return storage.Unavailable // the table, queue or container, not the row, message or blob in it. Nothing was done
 	case "PopReceiptMismatch":
 		return storage.NotFound
 	case "EntityTooLarge", "PropertyValueTooLarge", "RequestBodyTooLarge", "MessageTooLarge", "ContentLengthTooLarge":

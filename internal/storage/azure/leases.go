@@ -24,8 +24,7 @@ type Leases struct {
 
 var _ storage.Leases = (*Leases)(nil)
 
-// Acquire implements storage.Leases. A blob that is not there is made, empty, and so is the
-// container.
+// Acquire implements storage.Leases. It makes a missing blob, empty, and a missing container.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
 	err := making(ctx, createContainer(l.container), func(ctx context.Context) error { return l.acquire(ctx, name, id, length) })
 	if !storage.Is(err, storage.NotFound) {
@@ -96,8 +95,8 @@ func (l *Leases) call(ctx context.Context, op, name, id string, f func(context.C
 	return once(ctx, op, func(ctx context.Context) error { return f(ctx, c) })
 }
 
-// notOurs takes every way of not holding a lease for the same: a blob that is gone, alone or
-// with its container, holds no lease, and a mismatch may come as a failed precondition.
+// notOurs returns one error for every reason why a lease is not held: a blob that is gone, alone
+// or with its container, has no lease, and a mismatch may come as a failed precondition.
 func notOurs(err error) error {
 	var e *storage.Error
 	if errors.As(err, &e) && (e.Kind == storage.NotFound || e.Kind == storage.Precondition || errors.Is(err, storage.ErrGone)) {

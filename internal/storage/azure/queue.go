@@ -22,8 +22,8 @@ var (
 	_ storage.QueueLength = (*Queue)(nil)
 )
 
-// Put implements storage.Queue. A message never expires: the default of seven days would
-// not allow a delay of seven days. A queue that is not there is made.
+// Put implements storage.Queue. A message never expires: the default of seven days would not
+// allow a delay of seven days. It makes a missing queue.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
 	return making(ctx, q.create, func(ctx context.Context) error { return q.put(ctx, text, delay) })
 }

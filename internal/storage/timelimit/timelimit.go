@@ -2,9 +2,9 @@
 // would otherwise stop a lane for as long as the transport waits, while the lane's lease is
 // renewed beside it, so that no other instance can step in.
 //
-// Every process reaches storage through these wrappers, those of the simulation too. A write
-// that is ended is Ambiguous, as any write without an answer, and its caller sends it again
-// or reads what became of it.
+// Every process reaches storage through these wrappers, those of the simulation too. A write that
+// is ended is Ambiguous, as is any write without an answer: its caller sends it again, or reads
+// whether it was done.
 package timelimit
 
 import (
@@ -15,15 +15,15 @@ import (
 	"weir/internal/storage"
 )
 
-// A call that hung costs its lane this time and a pause of at most two seconds, together
-// less than ten.
+// A call that hung costs its lane its limit and a pause of at most two seconds: less than ten
+// together.
 const (
-	// callLimit is of a call with a small answer; storage answers in milliseconds.
+	// callLimit bounds a call with a small answer; storage answers in milliseconds.
 	callLimit = 4 * time.Second
-	// queryLimit is longer, because storage itself may look for rows for five seconds.
+	// queryLimit is longer, because storage itself may search for five seconds.
 	queryLimit = 6 * time.Second
-	// silenceLimit is the longest time in which no byte of a blob moves. A bound of the whole
-	// would never let a large body through on a slow connection.
+	// silenceLimit is the longest time in which no byte of a blob moves. A bound on the whole
+	// call would let no large body through on a slow connection.
 	silenceLimit = 7 * time.Second
 )
 
@@ -32,8 +32,8 @@ var ErrHung = errors.New("storage did not answer in time")
 
 type movedKey struct{}
 
-// Moved reports that a part of the call is done: bytes of a blob went out or came in, or a page
-// was read and another is asked for. The call's time begins anew.
+// Moved restarts the time of a call, a part of which is done: bytes of a blob were sent or
+// received, or a page was read and another one is requested.
 func Moved(ctx context.Context) {
 	if prolong, ok := ctx.Value(movedKey{}).(func()); ok {
 		prolong()
@@ -75,7 +75,7 @@ func (t table) Transact(ctx context.Context, partition string, ops []storage.Op)
 	return t.inner.Transact(ctx, partition, ops)
 }
 
-// QueuePort is a queue whose length can be asked.
+// QueuePort is a queue with its length.
 type QueuePort interface {
 	storage.Queue
 	storage.QueueLength
@@ -116,7 +116,7 @@ func (q queue) Length(ctx context.Context) (int64, error) {
 	return q.inner.Length(ctx)
 }
 
-// BlobPort is all that is asked of blobs.
+// BlobPort is every call for blobs.
 type BlobPort interface {
 	storage.Blobs
 	storage.BlobMarks
