@@ -41,7 +41,7 @@ type Appender struct {
 
 	store *Store
 	log   *slog.Logger
-	held  atomic.Int64 // bytes of the submissions that are not answered yet
+	held  atomic.Int64 // bytes of the submissions without an answer
 
 	mu    sync.Mutex
 	lanes map[int]*gather
@@ -141,11 +141,11 @@ func errAbandoned(ctx context.Context) error {
 	return &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
 }
 
-// maxHeld bounds what all submissions keep in memory that wait for storage: the line in front
-// of storage that hangs would otherwise grow with every post.
+// maxHeld bounds the memory of all submissions that wait for storage: without it the line in
+// front of storage that hangs would grow with every post.
 const maxHeld = 64 << 20
 
-// ownWeight is what a submission takes beside its body.
+// ownWeight is the memory of a submission beside its body.
 const ownWeight = 4 << 10
 
 // reserve takes the submission's share of memory, unless too much of it is taken.
@@ -164,7 +164,7 @@ func (sub *submission) finish(r result) {
 	sub.done <- r
 }
 
-// prepare completes the submission, all but its place in the log, and returns its lane.
+// prepare completes the submission, except for its place in the log, and returns its lane.
 func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
@@ -279,8 +279,8 @@ func (a *Appender) take(g *gather) []*submission {
 	return group
 }
 
-// refuseWaiting answers all that wait in a lane: storage has just been out of reach for
-// longer than they should wait for their turn at it.
+// refuseWaiting refuses all submissions that wait in a lane: storage has just been out of reach
+// for longer than they should wait.
 func (a *Appender) refuseWaiting(g *gather, err error) {
 	a.mu.Lock()
 	waiting := g.waiting
@@ -291,7 +291,8 @@ func (a *Appender) refuseWaiting(g *gather, err error) {
 	}
 }
 
-// markLimit bounds the one thing that keeps a message waiting that is filed already.
+// markLimit bounds the marking of a body, for which the answer waits although the message is
+// filed.
 const markLimit = time.Second
 
 // mark says of large bodies that their message is filed. One that stays unmarked by a

@@ -80,7 +80,7 @@ func (t *try) once(ctx context.Context) error {
 		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), Touched: t.gather.head.Touched})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
-		// Head's, whether or not storage names the operation: no other row has a condition.
+		// Head's condition failed, whichever operation storage names: no other row has one.
 		return t.headMoved(ctx)
 	case storage.Is(err, storage.Conflict):
 		return t.repeatsFiled(ctx, err)
@@ -115,9 +115,9 @@ func (t *try) knowHead(ctx context.Context) error {
 	return nil
 }
 
-// leaveOutAbandoned drops the submissions whose callers are gone or were told to come again.
-// Nothing of the group is under way at that moment; to file it later would be to file twice
-// what was posted again meanwhile.
+// leaveOutAbandoned drops the submissions whose callers are gone or got a 503. No transaction of
+// the group is under way at that moment. If it filed them later, messages that were posted again
+// meanwhile would be filed twice.
 func (t *try) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
@@ -129,7 +129,7 @@ func (t *try) leaveOutAbandoned() {
 }
 
 // firstAwaited returns the first of a submission and its repeats whose caller still waits, with
-// the rest behind it; nil = none does.
+// the others behind it; nil = no caller waits.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
 		sub.finish(result{err: errAbandoned(sub.ctx)})

@@ -31,7 +31,7 @@ func (f *WaitingFilter) lanes(n int) []int {
 	return lanes
 }
 
-// selects reports whether a message that waits is one of those.
+// selects reports whether the filter selects a message that waits.
 func (f *WaitingFilter) selects(e *Entry) bool {
 	m := &e.Message
 	switch {
@@ -79,15 +79,15 @@ type Cancelled struct {
 	Cancelled int64 // of those: scheduled, and cancelled on return
 	Asked     int64 // of those: the holder cancels them, unless it is sending them already
 	TooLate   int64 // of those: final by the time of the write
-	Lanes     []int // in which something was asked for, rising
+	Lanes     []int // in which a holder was asked, rising
 }
 
 // waitingPage is the number of rows that one step of the walk reads.
 const waitingPage = 500
 
-// CancelMany cancels all waiting messages that a filter selects, in steps: it returns the
-// place to go on from when limit messages were looked at or ctx ends, and done when none is
-// left. With dryRun it only counts. Calling it again from the same place is harmless.
+// CancelMany cancels all waiting messages that a filter selects, in steps: it returns the place
+// to go on from after it has looked at limit messages, or when ctx ends, and done when none is
+// left. With dryRun it only counts. To call it again from the same place does no harm.
 func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPlace, limit int, dryRun bool) (counts Cancelled, at WaitingPlace, done bool, err error) {
 	lanes := f.lanes(s.Lanes)
 	at = from
@@ -160,7 +160,8 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPlace) (
 		return nil, at, err
 	}
 	entries, err := s.entriesFrom(ctx, lane, page.Rows)
-	// What is scheduled or held is read in its own part, and was or will be selected there.
+	// A message that is scheduled or held is read in a part of its own, and was or will be
+	// selected there.
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.Held || e.Stage == weir.Scheduled })
 	return entries, at.behind(page), err
 }
@@ -217,7 +218,7 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 }
 
 // cancelTogether writes the cancellation of a group. If one of its messages has changed since it
-// was read, or the answer was lost, each is cancelled by itself.
+// was read, or if the answer was lost, cancelTogether cancels each by itself.
 func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string, counts *Cancelled) error {
 	err := s.touched(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {

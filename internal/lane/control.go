@@ -44,7 +44,7 @@ type Tail struct {
 	PauseReason string
 	Pauses      int64     // pauses in a row
 	Refusing    time.Time // since when the CMS has answered and taken nothing; zero = it takes messages, or does not answer
-	Probed      int64     // while it does: each key below this place in the log had its turn, 0 = not all had
+	Probed      int64     // while Refusing is set: each key below this place in the log had its turn; 0 = not all had
 	SettleUntil time.Time // something unanswered may still be at work in the CMS
 	RateNext    time.Time // delivery.rate allows nothing before
 
@@ -112,7 +112,7 @@ func (t Tail) DueAt() time.Time {
 }
 
 // Untried reports whether a message may wait that had no turn yet, while the CMS refuses those
-// that had one: the pause is for these, and another key's message must not wait for its end.
+// that had one: the pause is for these, and a message of another key must not wait for its end.
 func (c Control) Untried(now time.Time) bool {
 	return c.Tail.Probed > 0 && (c.Head.Next > c.Tail.Probed || dueBy(c.Tail.NextDue, now))
 }
@@ -150,12 +150,13 @@ func (c Control) WorkAt(now time.Time) (time.Time, bool) {
 	return at, true
 }
 
-// longestPause is as long as a holder pauses for the CMS, and longestSettle as long as settings
-// let it settle.
+// longestPause is the longest pause that a holder makes for the CMS, and longestSettle the
+// longest settle time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// believed is a moment in tail that puts work off, or none if it is further ahead than the holder
-// that wrote it can have meant: then its clock was wrong, and the next holder puts that right.
+// believed returns a moment in tail that puts work off, or none if it is further ahead than
+// settings allow: then the clock of the holder that wrote it was wrong, and the next holder
+// corrects it.
 func believed(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * clockSkew)) {
 		return time.Time{}
@@ -228,9 +229,9 @@ func (s *Store) Control(ctx context.Context, lane int) (Control, error) {
 // controlTries bounds how often controlRows reads anew.
 const controlTries = 8
 
-// controlRows reads the control rows and the notes between them in one snapshot. Storage may
-// cut any answer; taken for the whole, a cut one says that tail is not there. Pages that
-// follow each other are a snapshot only if a second reading finds the same versions.
+// controlRows reads the control rows and the notes between them in one snapshot. Storage may cut
+// any answer, and a cut answer that is taken for the whole lacks tail. Pages that follow each
+// other are a snapshot only if a second read returns the same versions.
 func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error) {
 	var before []storage.Row
 	for range controlTries {
@@ -243,7 +244,7 @@ func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error
 	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1, Err: errNoSnapshot}
 }
 
-var errNoSnapshot = errors.New("each answer is cut, and the rows change in between")
+var errNoSnapshot = errors.New("storage cuts each answer, and the rows change between two")
 
 func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
 

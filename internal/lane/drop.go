@@ -56,11 +56,11 @@ func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
 	return control, nil
 }
 
-// errHalfDropped says that a lane is neither there nor gone.
+// errHalfDropped means that a lane is neither whole nor dropped.
 var errHalfDropped = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// dropped returns nil if the lane was dropped, to its last rows at most. That a query did not
-// find the control rows is not enough: what is removed then is all that is known of the lane.
+// dropped returns nil if the lane was dropped, except perhaps for its last rows. A query that did
+// not find the control rows is no proof: to drop a lane removes all that is known of it.
 func (s *Store) dropped(ctx context.Context, lane int) error {
 	for _, key := range []string{headKey, tailKey} {
 		_, err := s.Table.Get(ctx, s.partition(lane), key)
@@ -82,7 +82,7 @@ func (s *Store) dropped(ctx context.Context, lane int) error {
 	return nil
 }
 
-// hasRows reports whether there are rows in a range of keys; no end = to the last.
+// hasRows reports whether there are rows in a range of keys; to empty = up to the last.
 func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, error) {
 	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: from, To: to, Columns: []string{"Stage"}}, 1)
 	return len(rows) > 0, err

@@ -93,8 +93,8 @@ func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more
 	return dues, page.More || len(dues) == limit, nil
 }
 
-// ReadDue reads the messages of these moments by their numbers, whatever has become of them.
-// Those that stand near each other take one query: they were filed together.
+// ReadDue reads the messages of these moments by their numbers, in any stage. Messages near each
+// other take one query: they were filed together.
 func (s *Store) ReadDue(ctx context.Context, lane int, dues []Due) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {

@@ -20,8 +20,8 @@ const (
 	lanesKey      = "lanes"
 )
 
-// ErrBegunAnew says that the record of lanes is not the one this process began with: whoever
-// removed the table removed all messages, and another process has begun anew.
+// ErrBegunAnew means that the record of lanes is not the one this process began with: the table
+// was removed, with all messages, and another process has begun anew.
 var ErrBegunAnew = errors.New("the lanes' record was removed or replaced")
 
 // ErrLanes says that the setting names another number of lanes than storage.
@@ -54,7 +54,7 @@ type Meta struct {
 	Next    Epoch   // what it leads to
 	Used    int     // the highest epoch number that was ever given; none is used twice
 	Earlier []Epoch // that may still have messages, oldest first
-	Origin  string  // random, of when storage was first used; empty where that was long ago
+	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions
 }
 
 func metaFrom(r storage.Row) (Meta, error) {
@@ -135,8 +135,8 @@ func (s *Store) writeMeta(ctx context.Context, meta Meta) error {
 	return err
 }
 
-// First records the number of lanes when storage is first used, and returns what is
-// recorded. The lanes are made before: whoever finds the record finds them, too.
+// First records the number of lanes when storage is first used, and returns the record. It makes
+// the lanes before: a process that finds the record finds the lanes, too.
 func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
 	meta, err := s.Meta(ctx)
 	if !storage.Is(err, storage.NotFound) {
@@ -157,7 +157,7 @@ func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
 	return s.Meta(ctx)
 }
 
-// ensureAll makes the control rows of all lanes where they are missing.
+// ensureAll makes the control rows of all lanes that have none.
 func (s *Store) ensureAll(ctx context.Context) error {
 	return Each(s.Lanes, func(lane int) error {
 		if err := s.Ensure(ctx, lane); err != nil {
@@ -167,9 +167,9 @@ func (s *Store) ensureAll(ctx context.Context) error {
 	})
 }
 
-// Open makes the store ready: it records the number of lanes when storage is first used,
-// and refuses another number later, because a key's lane depends on it. Of storage that is
-// in use it reads that record and nothing more.
+// Open makes the store ready: it records the number of lanes when storage is first used, and
+// refuses another number later, because a key's lane depends on it. If storage is in use, it only
+// reads that record.
 func (s *Store) Open(ctx context.Context) error {
 	meta, err := s.First(ctx, s.Lanes)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Store) Adopt(m Meta) {
 	s.Epoch, s.Lanes, s.Earlier, s.origin = m.Open.Epoch, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// IsOf reports whether the record is the one that the store has adopted, in whatever step.
+// IsOf reports whether the record is the one that the store has adopted, in any step.
 func (s *Store) IsOf(m Meta) bool { return s.origin == m.Origin }
 
 // In gives a store for the lanes of an epoch, one that knows of no earlier ones.

@@ -27,10 +27,10 @@ type Block struct {
 	Rest    []*Entry  // in memory only: those behind First that were released, where these are all the others
 }
 
-// Whole reports whether the holder has the whole line in memory.
+// Whole reports whether the whole line is in the holder's memory.
 func (b *Block) Whole() bool { return b.First != nil && b.Held == int64(1+len(b.Rest)) }
 
-// Last is the last message of a line that is in memory as a whole.
+// Last returns the last message of a line that is in memory as a whole.
 func (b *Block) Last() *Entry {
 	if n := len(b.Rest); n > 0 {
 		return b.Rest[n-1]
@@ -38,8 +38,8 @@ func (b *Block) Last() *Entry {
 	return b.First
 }
 
-// Advance takes in that messages leave the line: where it is known who comes next, that is the
-// first, and else nobody is. Held still counts those that leave.
+// Advance takes in that messages leave the line: First becomes the next one if that is known,
+// else nil. Held still counts those that leave.
 func (b *Block) Advance(gone []Held) {
 	if len(b.Rest) > 0 && b.Whole() && len(gone) == 1 && gone[0].Place == b.First.place() {
 		b.First, b.Rest = b.Rest[0], b.Rest[1:]
@@ -49,7 +49,7 @@ func (b *Block) Advance(gone []Held) {
 	b.First, b.Rest, b.From = nil, nil, 0
 }
 
-// Follow takes in that a released message goes behind the line, which is in memory as a whole.
+// Follow puts a released message behind the line, which is in memory as a whole.
 func (b *Block) Follow(e *Entry) { b.Rest = append(slices.Clip(b.Rest), e) }
 
 // Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:

@@ -9,10 +9,10 @@ import (
 	"weir/internal/storage"
 )
 
-// Retention removes messages that are final and old. It walks each lane's log from a place of
-// its own (!swept), a thousand rows a page, and removes as many messages with one transaction
-// as it can hold. The walk passes over what is old and has to stay (dead messages, waiting
-// ones, what storage refuses to remove); a new walk begins each day and looks at those again.
+// Retention removes messages that are final and old. It walks each lane's log from a place of its
+// own (!swept), a thousand rows a page, and removes as many messages with one transaction as it
+// can hold. The walk passes over old messages that have to stay (dead ones, waiting ones, those
+// that storage refuses to remove); a new walk begins each day and looks at these again.
 type Retention struct {
 	Store *Store
 	Keep  time.Duration // for delivered, cancelled, superseded: after they became so
@@ -21,7 +21,7 @@ type Retention struct {
 	Log   *slog.Logger  // nil = nothing is logged
 
 	// Count, unless nil, is called with the number of messages removed, and of messages and
-	// bodies that storage refused to remove. It is called concurrently.
+	// bodies that storage refused to remove. It must be safe for concurrent use.
 	Count func(removed, refused int)
 
 	next *Store // of a lane whose epoch is over: the store of the epoch that followed
@@ -33,23 +33,23 @@ const (
 	// removalRate is how many rows a second a Run removes of one lane: half of what a
 	// partition takes, so that appends and commits find room while removal is behind.
 	removalRate = 1000
-	// removalWait is how much too young a delivered message may be for the walk to wait for
-	// it. The walk passes over what finished later than that, and removes it a day later.
+	// removalWait is how long the walk waits for a delivered message that is too young. It passes
+	// over messages that are younger than that, and removes them a day later.
 	removalWait = time.Hour
-	// A Run has a cost of its own, which messages share: the walk comes back soon only if
-	// many messages were removed.
+	// A Run has a cost of its own, which the messages it removes share: the walk comes back soon
+	// only if it removed many.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
-	// movingPause is the pause where another process is at work: retention in the same lane,
-	// or a change of the number of lanes.
+	// movingPause is the pause while another process is at work: retention in the same lane, or a
+	// change of the number of lanes.
 	movingPause = time.Minute
 )
 
 // errElsewhere says that another process removes messages of the same lane.
 var errElsewhere = errors.New("another process removes messages of the lane")
 
-// Run does one lane's share. It returns the moment before which there is nothing more to do;
+// Run removes a lane's share. It returns the moment before which there is nothing more to do;
 // zero = call again soon.
 func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.Control(ctx, lane)
@@ -58,7 +58,7 @@ func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
 	}
 	now := r.Store.Now()
 	if control.Tail.Closed && r.next == nil {
-		return now.Add(movingPause), nil // it is being copied; soon Earlier sees to it
+		return now.Add(movingPause), nil // it is being copied; Earlier will remove it soon
 	}
 	walk := control.walk(now)
 	if walk.nextAt.After(now) {
@@ -76,14 +76,15 @@ func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
 	return next, errors.Join(err, r.save(ctx, lane, t.walk))
 }
 
-// walkState is the row !swept. It is a note: whoever looks at the lane reads it along.
+// walkState is the row !swept. It is a note, which each look at the lane reads with the control
+// rows.
 type walkState struct {
 	seq       int64 // looked at up to here
 	startedAt time.Time
-	nextAt    time.Time // nothing is to be done before; zero = that is not known
+	nextAt    time.Time // nothing has to be done before; zero = not known
 }
 
-// walk is how far retention has come.
+// walk returns how far retention has come.
 func (c Control) walk(now time.Time) walkState {
 	for _, r := range c.notes {
 		if r.Key != sweptKey {
@@ -91,7 +92,7 @@ func (c Control) walk(now time.Time) walkState {
 		}
 		v := values{r.Values}
 		w := walkState{seq: v.int("Seq"), startedAt: v.time("StartedAt"), nextAt: v.time("NextAt")}
-		if w.nextAt.After(now.Add(2 * rewalk)) { // by a clock that was ahead
+		if w.nextAt.After(now.Add(2 * rewalk)) { // written by a clock that was ahead
 			w.nextAt = time.Time{}
 		}
 		return w
@@ -99,7 +100,7 @@ func (c Control) walk(now time.Time) walkState {
 	return walkState{startedAt: now}
 }
 
-// save keeps the place. Two processes at once do no harm: either's place is a true one.
+// save writes the place. Two processes at once do no harm: the place of either is right.
 func (r *Retention) save(ctx context.Context, lane int, w walkState) error {
 	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: sweptKey,
 		Values: sparse(map[string]any{"Seq": w.seq, "StartedAt": timeValue(w.startedAt), "NextAt": timeValue(w.nextAt)})}})
@@ -116,8 +117,8 @@ type turn struct {
 	removed int
 }
 
-// run goes page by page until the walk has come to what is too young, or its share of time is
-// over. It returns when to go on; zero = soon.
+// run goes page by page until the walk has come to a message that is too young, or its share of
+// time is over. It returns when to go on; zero = soon.
 func (t *turn) run(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.page(ctx)
@@ -142,7 +143,7 @@ func (t *turn) pause() time.Duration {
 	return idlePause
 }
 
-// refused logs and counts a message or a body that storage does not let go. It holds up no
+// refused logs and counts a message or a body that storage refuses to remove. It holds up no
 // other: the next walk tries again.
 func (r *Retention) refused(lane int, seq int64, err error) {
 	if r.Log != nil {

@@ -15,32 +15,32 @@ import (
 
 // A body that is too large for its row is stored before its message is filed, and marked
 // afterwards. If no message was filed, the body is forgotten: nothing refers to it. Bodies are
-// named by the day on which they were stored, and each day is looked at once, by one process.
-// The row meta/forgotten records how far that has come. If no process looks for some days, the
+// named by the day on which they were stored, and each day is looked at once, by one process. The
+// row meta/forgotten records how far the look has come. If no process looks for some days, the
 // next look begins where the last one ended.
 
 const (
 	forgottenKey = "forgotten" // in the meta partition
-	// forgottenDays is how many days back the look stays: a body is looked at when it is older
-	// than a day, whatever its receiver's clock said.
+	// forgottenDays is how many days the look stays back: it looks at a body only when that is
+	// older than a day, even if its receiver's clock was ahead.
 	forgottenDays = 2
 	// forgottenShare is the time after which a look leaves the rest to the next one.
 	forgottenShare = time.Minute
-	// forgottenClaim is how long one process has the look to itself. A process that is killed
-	// meanwhile leaves it to the others then.
+	// forgottenClaim is how long one process has the look to itself. If the process is killed,
+	// another one takes the look over after that time.
 	forgottenClaim = 10 * time.Minute
-	// againDays is how many days are remembered that had a body which storage did not remove.
+	// againDays is how many days with a body that storage refused to remove are remembered.
 	againDays = 30
 	dayFormat = time.DateOnly
 )
 
-// forgotten is the row that says how far the look has come.
+// forgotten is the row that records how far the look has come.
 type forgotten struct {
 	etag      storage.ETag
 	day       string   // all days up to this one were looked at
 	marker    string   // in the day after it: where to go on
 	again     []string // days to look at again
-	since     string   // bodies of later days have the names that this version gives
+	since     string   // bodies of later days have names as this version writes them
 	claimedTo time.Time
 }
 
@@ -91,7 +91,7 @@ func (r *Retention) Forgotten(ctx context.Context) (time.Time, error) {
 	return tomorrow, nil
 }
 
-// days looks at one day after the other, up to the last. It reports whether it came so far.
+// days looks at one day after the other, and reports whether it has come to the last.
 func (l *forgottenLook) days(ctx context.Context, last string) (bool, error) {
 	if err := l.claim(ctx, forgottenClaim); err != nil {
 		return false, err
@@ -150,8 +150,8 @@ func (l *forgottenLook) claim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// lookAgain looks once more at the days that had a body which storage did not remove, and
-// returns those of which that is still so. After a share of time it leaves it at that.
+// lookAgain looks once more at the days with a body that storage refused to remove, and returns
+// those that still have one. It stops after a share of time.
 func (l *forgottenLook) lookAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
 		return l.again, nil // it was done when the day was begun
@@ -172,9 +172,9 @@ func (l *forgottenLook) lookAgain(ctx context.Context) (still []string, err erro
 	return still, nil
 }
 
-// dayBeforeFirst is where the very first look begins: before the oldest body there is.
+// dayBeforeFirst returns where the very first look begins: the day before the oldest body.
 func (l *forgottenLook) dayBeforeFirst(ctx context.Context, last string) (string, error) {
-	const century = "2" // what else is in the container has names that begin with a letter
+	const century = "2" // names of other blobs in the container begin with a letter
 	for marker := ""; ; {
 		page, err := l.Store.Bodies.List(ctx, century, marker)
 		if err != nil {
@@ -200,8 +200,8 @@ func dayAfter(day string) (string, error) {
 }
 
 // look lists a day's bodies from the marker on, and removes the forgotten ones lane by lane.
-// whole = it came to the end of the day; else the marker says how far. refused = storage did
-// not remove one of them.
+// whole = it came to the end of the day; else the marker has the place. refused = storage refused
+// to remove one of them.
 func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bool, err error) {
 	var names []string // of one lane, not marked
 	lane := ""
@@ -238,8 +238,8 @@ func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bo
 	}
 }
 
-// removeForgotten removes those of a lane's unmarked bodies that nothing refers to, and marks
-// the others: an append can have succeeded without a mark.
+// removeForgotten removes the unmarked bodies of a lane that no row refers to, and marks the
+// others: an append can have succeeded without a mark.
 func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool, err error) {
 	if len(names) == 0 {
 		return false, nil
@@ -280,7 +280,7 @@ func (l *forgottenLook) refusedBody(partition string, err error) {
 // the day's part of a log.
 const acceptedMargin = 6 * time.Hour
 
-// usedOf tells which of a lane's bodies a row refers to. It reads the wishes that wait to edit
+// usedOf returns which of a lane's bodies a row refers to. It reads the wishes that wait to edit
 // a message first: if one is granted meanwhile, the message has the body.
 func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
@@ -318,7 +318,7 @@ func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// firstOf is about the first message of a lane that was accepted after a moment.
+// firstOf returns about the first message of a lane that was accepted after a moment.
 func (l *forgottenLook) firstOf(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || partition(id.Epoch, id.Lane) != name {
@@ -332,7 +332,7 @@ func (l *forgottenLook) firstOf(ctx context.Context, name string, at time.Time) 
 	if err != nil {
 		return 0, err
 	}
-	// What the search finds may be some hundreds late.
+	// The search may return a message that is some hundreds late.
 	first, _, err := store.FirstAfter(ctx, id.Lane, control.Head.Next, at)
 	return max(first-pastRows, 1), err
 }

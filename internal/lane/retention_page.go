@@ -16,12 +16,12 @@ type expiring struct {
 	finishedAt time.Time
 	packed     *packed // the d_ row that names it; nil = none does
 	copied     bool    // a later epoch has a copy of it
-	kept       bool    // storage does not let its body go
+	kept       bool    // storage refuses to remove its body
 }
 
 func (m *expiring) values() values { return values{m.row.Values} }
 
-// unexplained reports whether only a d_ row can say what became of the message.
+// unexplained reports whether only a d_ row can have the end of the message.
 func (m *expiring) unexplained() bool {
 	return m.stage == weir.Queued && !m.values().bool("Held")
 }
@@ -35,8 +35,8 @@ type packed struct {
 
 var expiringColumns = []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem", acceptedBody.blob, editedBody.blob, "From", "Key"}
 
-// page looks at one page behind the walk's place. It returns a moment when it has come to
-// what is too young.
+// page looks at one page behind the walk's place. It returns a moment if it has come to a message
+// that is too young until then.
 func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
 		Partition: t.Store.partition(t.lane), After: messageKey(t.walk.seq), To: messageKey(t.cursor), Columns: expiringColumns})
@@ -58,13 +58,13 @@ func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 	return young, nil
 }
 
-// old cuts a page before the first message that is too young, and returns the moment from
-// which that one is not.
+// old cuts a page before the first message that is too young, and returns the moment from which
+// that one is old enough.
 func (t *turn) old(messages []*expiring, now time.Time) ([]*expiring, time.Time) {
 	for i, m := range messages {
 		accepted := m.values().time("AcceptedAt")
 		if accepted.After(now.Add(removalWait)) {
-			continue // by a clock that was ahead: it must not hold up the others
+			continue // accepted by a clock that was ahead: it must not hold up the others
 		}
 		young := accepted.Add(min(t.Keep, t.Dead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
@@ -77,8 +77,8 @@ func (t *turn) old(messages []*expiring, now time.Time) ([]*expiring, time.Time)
 	return messages, time.Time{}
 }
 
-// endOf returns when the retention of a message is over; false = that is not in sight. One
-// that has a copy in a later epoch is kept as long as that, since its id leads there.
+// endOf returns when the retention of a message is over; false = not known yet. A message with a
+// copy in a later epoch is kept as long as the copy, because its id leads there.
 func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 	switch {
 	case t.next != nil && moves(m.stage):
@@ -87,14 +87,14 @@ func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 		// A replay that waits for the holder must find its message: the time begins anew.
 		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.Dead), true
 	case m.unexplained():
-		// Below the cursor it is final, and nothing but a lost d_ row is left to say so: earlier
-		// versions removed that row before the last of its messages.
+		// Below the cursor it is final, although no row records it: earlier versions removed a d_
+		// row before the last of its messages.
 		return m.values().time("AcceptedAt").Add(t.Keep + rewalk), true
 	}
 	return m.finishedAt.Add(t.Keep), m.stage.Final()
 }
 
-// explain reads what a page's messages came to, where their own rows do not say it.
+// explain reads the ends of a page's messages that their own rows do not have.
 func (t *turn) explain(ctx context.Context, page storage.Page) ([]*expiring, error) {
 	messages := make([]*expiring, len(page.Rows))
 	for i, row := range page.Rows {

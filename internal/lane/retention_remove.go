@@ -43,12 +43,12 @@ func (t *turn) remove(ctx context.Context, messages []*expiring, now time.Time) 
 	return nil
 }
 
-// mostUncertain is how many bodies of a page storage may fail to remove without a verdict:
-// more of them mean that it cannot be reached, and the page is tried again.
+// mostUncertain is how many removals of a page's bodies may fail without a verdict of storage.
+// More of them mean that storage cannot be reached, and the page is tried again.
 const mostUncertain = 8
 
-// removeBodies removes the blobs of messages before their rows: a blob whose row is gone
-// would be found by nobody.
+// removeBodies removes the blobs of messages before their rows: no later walk would find a blob
+// whose row is gone.
 func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 	var large []*expiring
 	for _, m := range messages {
@@ -72,11 +72,11 @@ func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 	})
 }
 
-// errChanged says that a message was changed since it was read: the next walk looks again.
+// errChanged means that a message was changed since it was read: the next walk looks again.
 var errChanged = errors.New("the message was changed")
 
-// removeBody removes the blobs of a message. A dead one says so in its row first, so that no
-// replay is asked for whose body is gone.
+// removeBody removes the blobs of a message. It first marks the row of a dead message, so that no
+// replay is accepted whose body is gone.
 func (t *turn) removeBody(ctx context.Context, m *expiring) error {
 	if m.stage == weir.Dead {
 		etags, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), []storage.Op{
@@ -144,8 +144,8 @@ func opsOf(messages []*expiring) []storage.Op {
 	return ops
 }
 
-// removeBatch removes messages with one transaction. Where storage refuses that, each message
-// is removed by itself: one that was changed, or cannot be removed, holds up no other.
+// removeBatch removes messages with one transaction. If storage refuses that, it removes each
+// message by itself: one that was changed, or cannot be removed, holds up no other.
 func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
 	began, ops := time.Now(), opsOf(batch)
 	_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
@@ -165,7 +165,7 @@ func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
 	return nil
 }
 
-// gone takes note that messages were removed.
+// gone notes that messages were removed.
 func (t *turn) gone(messages ...*expiring) {
 	for _, m := range messages {
 		if m.packed != nil {
@@ -200,13 +200,13 @@ func (t *turn) removeOne(ctx context.Context, m *expiring) error {
 	}
 }
 
-// isGone reports whether a message's row is not there any more.
+// isGone reports whether a message's row was removed.
 func (t *turn) isGone(ctx context.Context, m *expiring) bool {
 	_, err := t.Store.Table.Get(ctx, t.Store.partition(t.lane), m.row.Key)
 	return storage.Is(err, storage.NotFound)
 }
 
-// undecided reports whether storage did not say what it thinks of a change.
+// undecided reports whether storage gave no verdict on a change.
 func undecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
@@ -215,8 +215,8 @@ func undecided(err error) bool {
 	return false
 }
 
-// removeEmpty removes d_ rows of which no message is left: two processes have removed the last
-// ones at the same time, and neither of them knew that they were the last.
+// removeEmpty removes d_ rows without messages: two processes have removed the last messages at
+// the same time, and neither knew that they were the last.
 func (t *turn) removeEmpty(ctx context.Context, empty []firsts) error {
 	for chunk := range slices.Chunk(empty, maxBatchOps) {
 		ops := make([]storage.Op, len(chunk))

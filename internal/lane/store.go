@@ -20,7 +20,7 @@ type Store struct {
 	Now    func() time.Time
 	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
 
-	Settle time.Duration // how long the CMS may be at work on what it did not answer; 0 = as long as settings allow
+	Settle time.Duration // how long the CMS may work on a request that it did not answer; 0 = as long as settings allow
 
 	Mailer Mailer // nil = nobody is told of anything but by callback
 
@@ -91,7 +91,7 @@ func (e *Entry) Remote() bool {
 	return e.Message.Body == nil && (e.thin || e.row.string(e.bodyIn().blob) != "")
 }
 
-// DropBody lets go of the body; LoadBody reads it again.
+// DropBody drops the body from memory; LoadBody reads it again.
 func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, values{}, true }
 
 // HasBody reports whether the body, packed or not, is in memory.

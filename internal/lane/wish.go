@@ -91,7 +91,7 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return s.cancel(ctx, id, newNonce())
 }
 
-// cancel is Cancel with the nonce by which it knows a cancellation of its own again.
+// cancel is Cancel with a nonce, by which it recognizes a cancellation of its own.
 func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	wished := false
 	var st weir.Status
