@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Where deliveries are left to the instances of process, nothing that a receiver, a sweep or
-// an operator does has a lane looked at here: a ticket does, at once, and again two seconds
-// later, when a holder may have left the lane.
+// If deliveries are left to the instances of process, no receiver, sweep or operator leads to a
+// look at a lane here, but a ticket does: at once, and again two seconds later, when a holder may
+// have left the lane.
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// goneTable is a table that somebody has removed.
+// goneTable is a table that was removed.
 type goneTable struct{}
 
 var errGone = &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: storage.ErrGone}

@@ -11,12 +11,12 @@ import (
 
 const cancelHelp = `Cancels messages that wait: those named, or all that meet every flag given, or --all.
 
-A scheduled message is cancelled at once. One that is queued or retrying is cancelled by its
-lane's holder, unless the holder is sending it already; its stage tells the truth in the end.
+A scheduled message is cancelled at once. The holder of its lane cancels a message that is queued
+or retrying, unless it is sending the message already; the message's stage shows the result.
 
-What meets the flags is counted first; --dry-run leaves it at that. Then --yes, or a yes on
-the terminal, cancels it. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it
-was, like 24h. If the command breaks off, call it again: that does no harm.`
+The command first counts the messages that meet the flags; with --dry-run it then stops. Else
+--yes, or a yes on the terminal, cancels them. A moment is a time like 2026-01-31T08:00:00Z, or
+how long ago it was, like 24h. If the command breaks off, call it again: that does no harm.`
 
 // cancelFlags are the flags of cancel.
 type cancelFlags struct {
@@ -184,7 +184,7 @@ func (a *away) cancelAll(ctx context.Context, r remote.Cancellation) (remote.Can
 			return sum, nil
 		}
 		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("the cancellation does not get on: %s so far; call the command again", number(sum.Selected, "message"))
+			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again", number(sum.Selected, "message"))
 		}
 		r.Continue = p.Continue
 	}

@@ -16,7 +16,7 @@ func frontProgram() *Program {
 	return &Program{log: slog.New(slog.DiscardHandler), began: time.Now(), opened: make(chan struct{})}
 }
 
-// open does as start does when storage is open.
+// openFront does what start does when storage is open.
 func (p *Program) openFront() {
 	var routes http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	p.ready.Store(&routes)

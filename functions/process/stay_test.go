@@ -17,7 +17,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// drains are of one process: it drains each lane until it is told that this one is over.
+// drains are the drains of one process: each goes on until the test ends it.
 type drains map[int]chan drain.Report
 
 func (d drains) Look(context.Context, int) drain.Report { return drain.Report{State: drain.Working} }
@@ -31,7 +31,7 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// rung notes what is rung, and when since the start.
+// rung notes the lanes that were rung, and when since the start.
 type rung struct {
 	mu    sync.Mutex
 	start time.Time
@@ -51,7 +51,7 @@ func (r *rung) Ring(_ context.Context, lane int) error                  { return
 func (r *rung) RingAt(_ context.Context, lane int, _ time.Time) error   { return r.add(lane) }
 func (r *rung) PutBack(context.Context, int, time.Duration) (err error) { return nil }
 
-// want checks what has been rung so far.
+// want checks the lanes rung so far.
 func (r *rung) want(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -77,7 +77,7 @@ func newOffice(lanes int) *office {
 	return o
 }
 
-// invoke answers a ticket, and returns what tells its end.
+// invoke answers a ticket, and returns a channel that gets its result.
 func (o *office) invoke(ctx context.Context, lane int) <-chan error {
 	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)

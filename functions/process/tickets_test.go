@@ -34,7 +34,7 @@ type town struct {
 
 	mu    sync.Mutex
 	lanes []townLane
-	late  time.Duration // the longest that work waited for somebody to look
+	late  time.Duration // the longest that work waited for a look
 }
 
 // townLane is a lane with a message a second while it has any.
@@ -45,7 +45,7 @@ type townLane struct {
 	freed  chan struct{} // closed at the drain's end
 }
 
-// countedQueue counts the tickets there are, hidden ones included, by their text.
+// countedQueue counts its tickets, hidden ones included, by their text.
 type countedQueue struct {
 	*memory.Queue
 	mu    sync.Mutex
@@ -66,7 +66,7 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// most returns how many tickets the lane has that has most, and how many there are in all.
+// most returns the most tickets of a lane, and the number of all tickets.
 func (q *countedQueue) most() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,8 +126,8 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// file files a message of each lane at an instance each second. What is busy is so for good,
-// or for a time drawn.
+// file files a message of each lane at an instance each second. A lane is busy for good, or for a
+// time that is drawn.
 func (w *town) file(ctx context.Context, bell *ticket.Bell, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {

@@ -26,12 +26,12 @@ type world struct {
 	stages  map[int64]weir.Stage
 	control lane.Control
 	fails   bool
-	here    map[int64][]chan struct{} // that this process is asked to tell of
+	here    map[int64][]chan struct{} // that this process watches for
 
 	asked
 }
 
-// asked counts what was asked of storage.
+// asked counts the requests to storage.
 type asked struct{ looks, queries, rows, states int }
 
 func (w *world) counts() asked {
@@ -157,8 +157,8 @@ func TestFunction_Wait(t *testing.T) {
 	}
 }
 
-// However many wait, a lane is looked at once a second; messages are read when something was
-// committed, and none above the cursor.
+// However many wait, Waits looks at a lane once a second. It reads messages only after a commit,
+// and none above the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"weir/functions/sweep"
 )
 
-// endless is a retention that has something to do in every lane for ever.
+// endless is a retention with endless work in every lane.
 type endless struct{}
 
 func (endless) Run(ctx context.Context, _ int) (time.Time, error) {
@@ -68,7 +68,7 @@ func (w *work) Forgotten(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// clean has a cleaner work for so many minutes, with a nudge in each.
+// clean lets a cleaner work for some minutes, with a nudge in each.
 func clean(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()

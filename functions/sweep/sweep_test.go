@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake is what a sweep works with.
+// fake stands for everything that a sweep uses.
 type fake struct {
 	controls []lane.Control
 	broken   int           // lane that cannot be read; -1 = none
@@ -106,8 +106,8 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 	})
 }
 
-// A sweep ends far below functionTimeout, whatever storage does, and so does one that waits for
-// it.
+// A sweep ends far below functionTimeout even if storage hangs, and so does a sweep that waits
+// for it.
 func TestFunction_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

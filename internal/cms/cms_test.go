@@ -265,7 +265,7 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	}
 }
 
-// A contract may say what a status means; the CMS's own word on a message is stronger.
+// A contract may define what a status means; Weir-Retry in the CMS's answer takes precedence.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
 	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}

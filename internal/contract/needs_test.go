@@ -12,7 +12,7 @@ func needAll(name) needs {
 	return needs{all: true, declarations: true, attributes: map[string]bool{"a": true, "b": true, "c": true, "xmlns": true}}
 }
 
-// What is left out of the tree must not change what any path finds in it.
+// A path must find the same in a tree with only the needed parts.
 func TestNeeds_PathsFindTheSame(t *testing.T) {
 	t.Parallel()
 	var paths []*path
@@ -80,7 +80,7 @@ func randomXML(random *rand.Rand, depth int) string {
 	return b.String() + "</" + n + ">"
 }
 
-// A contract that names what it wants keeps no more of a document.
+// A contract whose paths name all their steps keeps only those parts of a document.
 func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	t.Parallel()
 	c, problems := compile(Definition{Name: "r", Root: "r", Key: "./@id", Fields: []Field{{Path: "./title", Rule: "required"}}})

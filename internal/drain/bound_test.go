@@ -90,8 +90,8 @@ func TestReport(t *testing.T) {
 }
 
 // A holder whose clock was an hour ahead has written when the CMS has settled, how long a retry
-// waits, and when the rate allows the next attempt. Who comes after it waits no longer than its
-// own clock says that these can take, whether or not somebody resumes the lane.
+// waits, and when the rate allows the next attempt. The next holder waits no longer than these
+// can take by its own clock, whether or not an operator resumes the lane.
 func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms    func(context.Context, weir.Delivery) weir.Result

@@ -55,7 +55,7 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	}
 	p.Wake(0)
 	time.Sleep(2 * time.Second)
-	w.cms.set(takes(time.Minute, 200)) // what is filed from here on waits in the log
+	w.cms.set(takes(time.Minute, 200)) // messages filed from here on wait in the log
 	w.post("busy", "1")
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
@@ -170,7 +170,7 @@ func TestStore_CancelMany(t *testing.T) {
 	})
 }
 
-// first returns the id of the first message of a key that the CMS was sent.
+// first returns the id of the first message of a key that the CMS got.
 func (w *world) first(key string) weir.ID {
 	w.t.Helper()
 	entries, err := w.store.ReadLog(w.t.Context(), 0, 1, 1000)

@@ -114,8 +114,8 @@ func percentile(all []time.Duration, share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// Up to twenty due a second in a lane are sent at their moments, though storage takes its time:
-// no release is in the way of what is ready.
+// Up to twenty messages due a second in a lane are sent at their moments, although storage is
+// slow: no release holds up a message that is ready.
 func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	}
 }
 
-// Where many fall due at one moment, the first is sent at it, the others as fast as the CMS takes
-// them, and what was filed plainly does not wait for them.
+// If many fall due at one moment, the first is sent at it, the others as fast as the CMS takes
+// them, and messages without a due time do not wait for them.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	}
 }
 
-// What fell due while nobody was there goes on at the CMS's pace, too, and is released while
+// Messages that fell due while no process ran are sent at the CMS's pace, too, and released while
 // others are sent.
 func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
@@ -228,7 +228,7 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	}
 }
 
-// More due each second than a transaction each would allow for stop nothing.
+// More messages due each second than single transactions could release do not stop the lane.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.set(takes(time.Millisecond, 200))
@@ -261,7 +261,7 @@ type senderFunc func(context.Context, weir.Delivery) weir.Result
 
 func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { return f(ctx, d) }
 
-// What falls due together is not in memory together.
+// Messages that fall due together are not in memory together.
 func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		const n, size, most = 1000, 200 << 10, 24 << 20

@@ -14,8 +14,9 @@ import (
 	"weir/internal/weir"
 )
 
-// The CMS refuses some messages for themselves, or all of them: others have their turn within ten
-// seconds, what is refused comes to its end in bounded time, and a CMS that is ill kills nothing.
+// The CMS refuses some messages for their own sake, or all of them: others have their turn within
+// ten seconds, refused ones come to their end in bounded time, and a CMS that refuses all kills
+// none.
 
 // defaults are the backoff of the settings.
 func defaults(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute} }
@@ -30,7 +31,7 @@ func refuses(status int, takesTime time.Duration) func(context.Context, weir.Del
 	}
 }
 
-// fill files n messages, some at a time: the appender takes in a bounded number of bytes.
+// fill files n messages, some at a time, because the appender accepts a bounded number of bytes.
 func (w *world) fill(n int, key func(int) string, change ...func(*weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
@@ -55,8 +56,8 @@ func numbered(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
-// taken waits until the CMS has taken n messages of keys that begin with prefix, and gives the
-// time that took.
+// taken waits until the CMS has taken n messages of keys that begin with prefix, and returns how
+// long that took.
 func (w *world) taken(prefix string, n int, limit time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -123,8 +124,8 @@ func TestFair_RefusedBetweenOthers(t *testing.T) {
 	})
 }
 
-// What is refused stands for an hour, and pauses have grown: what comes then is sent soon, filed
-// by this process, by another one, or due.
+// Refused messages have stood for an hour, and pauses have grown: a message that comes then is
+// sent soon, whether this process or another one files it, or it falls due.
 func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	for name, n := range map[string]int{"One": 1, "Many": 300} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +153,8 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	}
 }
 
-// A CMS that answers 403 to all (its credentials have expired) or 500 kills nothing within hours,
-// is left alone more and more, and takes everything when it is well again.
+// A CMS that answers 403 (expired credentials) or 500 to all kills no message within hours, gets
+// fewer and fewer requests, and takes everything once it is well again.
 func TestFair_IllForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestFair_IllForHours(t *testing.T) {
 	}
 }
 
-// A CMS that does not answer, or says that it is away, is waited for as long as it takes.
+// The holder waits without a bound for a CMS that does not answer, or answers that it is away.
 func TestFair_AwayForDays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.set(takes(20*time.Millisecond, 503))
@@ -238,7 +239,7 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 	}
 }
 
-// Once the CMS took others between two refusals of a message, its refusals count, whatever comes.
+// Once the CMS took others between two refusals of a message, the refusals count from then on.
 func TestFair_ProvenOnesDie(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.set(refuses(403, 20*time.Millisecond))
@@ -305,7 +306,7 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 	return tags, err
 }
 
-// start with slow storage.
+// startSlow starts a process with slow storage.
 func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 	s := &slow{Table: w.account.Table()}
 	return w.start(append(change, func(c *drain.Config) {
@@ -336,8 +337,8 @@ func (w *world) copies(of weir.ID, n int) {
 	}
 }
 
-// What waits behind a blocked key, or is outdated, does not pile up: it is read as it is put aside,
-// and what comes behind it does not wait for that.
+// Messages that wait behind a blocked key, or are outdated, do not pile up: they are read as they
+// are put aside, and messages behind them do not wait for that.
 func TestFair_PutAsideAsCommitted(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }

@@ -134,8 +134,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A sender that stalls keeps its room for a minute, and whoever waits for the answer later
-// has no time limit left over.
+// A sender that stalls keeps its room for a minute, and no time limit is left over for a held
+// answer.
 func TestIntake_ReadBody_EndsASenderThatStalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

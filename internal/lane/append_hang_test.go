@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// answers counts what posts came to.
+// answers counts the results of posts.
 type answers struct {
 	sync.WaitGroup
 	accepted, refused atomic.Int64
@@ -48,7 +48,7 @@ func (b *bench) limited() *lane.Appender {
 	return lane.NewAppender(b.store, quiet)
 }
 
-// hangAll has every call of one method hang.
+// hangAll lets every call of one method hang.
 func (b *bench) hangAll(op string) {
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == op {
@@ -167,7 +167,7 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 	})
 }
 
-// length is how many messages head says are in the log.
+// length returns the number of messages in the log by head.
 func (b *bench) length() int {
 	c, err := b.eyes.Control(b.t.Context(), 0)
 	if err != nil {
@@ -176,7 +176,7 @@ func (b *bench) length() int {
 	return int(c.Head.Next - 1)
 }
 
-// nameless is a table that does not say which operation failed.
+// nameless is a table whose errors do not name the operation that failed.
 type nameless struct{ storage.Table }
 
 func (n nameless) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {

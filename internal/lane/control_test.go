@@ -180,7 +180,7 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 	}
 }
 
-// An earlier epoch whose messages lost their d_ rows is forgotten in the end.
+// An earlier epoch whose messages lost their d_ rows is dropped in the end.
 func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)

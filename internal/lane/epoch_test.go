@@ -23,7 +23,7 @@ func TestStore_Open(t *testing.T) {
 	})
 }
 
-// A start waits for Open. However many lanes there are, it reads the record and no more.
+// A start waits for Open, which reads only the record, however many lanes there are.
 func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)

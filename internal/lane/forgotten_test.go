@@ -52,7 +52,7 @@ func TestRetention_Forgotten(t *testing.T) {
 	})
 }
 
-// putBody stores a body on the present day, as an append would that then came to nothing.
+// putBody stores a body on the present day, as an append does before it fails.
 func (b *bench) putBody(partition, name string) string {
 	b.t.Helper()
 	name = time.Now().UTC().Format(time.DateOnly) + "/" + partition + "/" + name
@@ -62,7 +62,7 @@ func (b *bench) putBody(partition, name string) string {
 	return name
 }
 
-// forget has the bodies looked at that are forgotten.
+// forget runs the look for forgotten bodies.
 func (b *bench) forget(r *lane.Retention) time.Time {
 	b.t.Helper()
 	next, err := r.Forgotten(b.t.Context())
@@ -208,7 +208,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	})
 }
 
-// A forgotten body that storage does not let go holds up no other, and is tried again each day.
+// A forgotten body that storage refuses to remove holds up no other, and is tried again each day.
 func TestForgotten_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		stuck := b.putBody("1.0", "a")
@@ -236,7 +236,7 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A look that is cut off goes on where it was, by whatever process, and by one at a time.
+// A look that is cut off goes on from its place, in any process, and in one at a time.
 func TestForgotten_CutOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 3000 {
@@ -268,7 +268,7 @@ func TestForgotten_CutOff(t *testing.T) {
 	})
 }
 
-// An edited body belongs to a message that may be as old as it likes.
+// An edited body may belong to a message of any age.
 func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.holder()

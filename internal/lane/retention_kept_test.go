@@ -22,7 +22,7 @@ func seqsTo(from, to int64) (seqs []int64) {
 	return seqs
 }
 
-// Tests of what retention must leave, and of what must not hold it up.
+// These tests hold which rows retention must keep, and that no refusal holds it up.
 
 func (b *bench) retention(store *lane.Store) *lane.Retention {
 	return &lane.Retention{Store: store, Keep: 7 * oneDay, Dead: 30 * oneDay, Share: time.Minute, Log: quiet}
@@ -63,7 +63,7 @@ func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	return ids
 }
 
-// Whenever retention looks, a delivered message is that until it is gone.
+// A delivered message stays delivered until it is gone, whenever retention looks.
 func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond, time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
 		t.Run(offset.String(), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	}
 }
 
-// A message of a d_ row that storage keeps, keeps that row.
+// A message that storage refuses to remove keeps its d_ row.
 func TestRetention_APackedMessageThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids := b.fileApart(20, 0)
@@ -126,7 +126,7 @@ func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fau
 	}
 }
 
-// A d_ row that two processes empty at once is nobody's: the next walk finds it.
+// A d_ row that two processes empty at once is left to neither: the next walk removes it.
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -165,7 +165,7 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 	})
 }
 
-// A body that storage does not let go keeps its message, and no other; retention says so.
+// If storage refuses to remove a body, its message stays, and no other one; retention logs it.
 func TestRetention_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.eyes, quiet)
@@ -206,7 +206,7 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A row that storage does not let go, or that lacks what goes with it, holds up no other.
+// A row that storage refuses to remove, or one that lacks rows of its message, holds up no other.
 func TestRetention_ARowThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(150, 0)
@@ -234,7 +234,7 @@ func values(t *testing.T, b *bench, key string) map[string]any {
 	return row.Values
 }
 
-// Storage that is away is no verdict on anything: the walk stays where it is.
+// While storage is away the walk stays at its place.
 func TestRetention_StorageAway(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(120, 0)
@@ -273,7 +273,7 @@ func TestRetention_AClockAhead(t *testing.T) {
 	})
 }
 
-// Of several processes one at a time has something to do.
+// Of several processes one at a time has work.
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)

@@ -7,7 +7,7 @@ import (
 	"weir/internal/storage"
 )
 
-// countingTable counts what is asked of it, and the rows it gives.
+// countingTable counts the requests to it, and the rows it returns.
 type countingTable struct {
 	storage.Table
 	asked, rows int
@@ -26,8 +26,8 @@ func (c *countingTable) Range(ctx context.Context, q storage.Query) (storage.Pag
 	return page, err
 }
 
-// Upstreams ask for states when there is a backlog: a state without its outlook costs two
-// reads however long the lane is.
+// A state without its outlook costs two reads, however long the lane is: upstreams poll in a
+// backlog.
 func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 1500 {

@@ -15,8 +15,8 @@ import (
 )
 
 // Retention: when everything has come to rest, some seeds go on for days. All instances are
-// killed, time jumps, and new ones start, while upstreams send and storage fails. Messages are
-// then removed that are past their retention, and no others; and in the end all are.
+// killed, time jumps, and new ones start, while upstreams send and storage fails. Retention then
+// removes messages past their retention and no others, and in the end all of them.
 
 const (
 	keepFor     = 4 * 24 * time.Hour
@@ -44,12 +44,13 @@ func (p *process) newCleaner() *sweep.Cleaner {
 	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: quietLog}
 }
 
-// errForGood is what storage says to whoever removes what it does not let go.
+// errForGood is storage's answer to the removal of a row or body that it refuses for good.
 func errForGood(op string, kind storage.Kind, index int) error {
 	return &storage.Error{Op: op, Kind: kind, Index: index, Err: errFault}
 }
 
-// keeps returns the error of a transaction that removes a message which storage does not let go.
+// keeps returns the error of a transaction that removes a message which storage refuses to
+// remove.
 func (w *world) keeps(partition string, ops []storage.Op) error {
 	for i, op := range ops {
 		if op.Kind == storage.Delete && op.Key == "m_"+lane.Place(int64(w.refusedRow)) && strings.HasSuffix(partition, ".0") {
@@ -59,8 +60,8 @@ func (w *world) keeps(partition string, ops []storage.Op) error {
 	return nil
 }
 
-// retentionBlobs is blob storage as retention has it: the first body that it removes may be one
-// that storage does not let go.
+// retentionBlobs is the blob storage of retention: it may refuse for good to remove the first
+// body.
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
@@ -72,7 +73,7 @@ func (b retentionBlobs) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// isStuck reports whether a body is the one that storage does not let go.
+// isStuck reports whether a body is the one that storage refuses to remove.
 func (c *checker) isStuck(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +151,7 @@ func (w *world) rest(ctx context.Context) {
 	}
 }
 
-// keepOf is how long a final message is kept.
+// keepOf returns how long a final message is kept.
 func keepOf(stage weir.Stage) time.Duration {
 	if stage == weir.Dead {
 		return keepDeadFor
@@ -183,7 +184,7 @@ func (c *checker) removals(l *laneState, ops []storage.Op) (found []removal) {
 	return found
 }
 
-// removed holds that what is removed was final, and for long enough.
+// removed holds that a removed message was final, and for long enough.
 func (c *checker) removed(p *process, l *laneState, ops []storage.Op, gone []removal) {
 	for _, r := range gone {
 		switch early := r.st.FinishedAt.Add(keepOf(r.st.Stage)).Sub(p.nowAtMost()); {
@@ -199,7 +200,7 @@ func (c *checker) removed(p *process, l *laneState, ops []storage.Op, gone []rem
 	}
 }
 
-// staysDelivered holds that what was delivered is that until it is gone.
+// staysDelivered holds that a delivered message stays delivered until it is gone.
 func (c *checker) staysDelivered(l *laneState) {
 	for _, f := range l.log {
 		if f.final != weir.Delivered || f.gone {
@@ -211,7 +212,7 @@ func (c *checker) staysDelivered(l *laneState) {
 	}
 }
 
-// aged holds, between two jumps, that what is there is whole: its stage, its body, its
+// aged holds, between two jumps, that each message left has its stage, its body and its
 // idempotency key.
 func (c *checker) aged(ctx context.Context) {
 	c.mu.Lock()
@@ -240,8 +241,8 @@ func (c *checker) aged(ctx context.Context) {
 	}
 }
 
-// emptied holds that in the end nothing is left but what storage did not let go, and the rows
-// that belong to it.
+// emptied holds that in the end only the row and the body are left that storage refuses to
+// remove, and the rows that belong to them.
 func (c *checker) emptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

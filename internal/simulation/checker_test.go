@@ -129,7 +129,7 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
-	stuck     string                         // a body that storage does not let go
+	stuck     string                         // a body that storage refuses to remove
 	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
 	history   chronicle
 }

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// posts knows of each request that files a message whether anything of it was sent to
-// storage, and when its upstream gave it up or was refused. What was given up first may not
-// be sent any more: the upstream posts again, and without an Idempotency-Key that is another
+// posts knows of each request that files a message whether anything of it was sent to storage,
+// and when its upstream gave it up or was refused. A post that was given up before must not be
+// sent any more: the upstream posts again, and without an Idempotency-Key that is another
 // message.
 type posts struct {
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ func (p *posts) begin(message string) string {
 	return fmt.Sprintf("post=%s-%d", strings.ReplaceAll(message, " ", "-"), p.begun[message])
 }
 
-// giveUp notes that nobody waits for the request any more.
+// giveUp notes that its upstream no longer waits for the request.
 func (p *posts) giveUp(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"weir/tools/linear"
 )
 
-// What is seen of each key from outside, for a checker that others wrote: tools/linear.
+// The history of each key as it is seen from outside, for tools/linear, whose checker others
+// wrote.
 
 // written is one request as the history has it.
 type written struct {
@@ -29,7 +30,8 @@ type chronicle struct {
 	answered map[weir.ID]*submission
 }
 
-// outside ends the name of a mutant that the history alone must show: the checker holds its tongue.
+// outside ends the name of a mutant that the history alone must show: the checker is switched
+// off.
 const outside = ", seen from outside"
 
 // modelled reports whether the model describes a message's key: not where failures are
@@ -77,7 +79,7 @@ func (c *checker) write(r *request) *written {
 	return &written{r: r} // it broke a promise before it was recorded
 }
 
-// submitted returns the submission that a body is of.
+// submitted returns the submission of a body.
 func (c *checker) submitted(body string) *submission {
 	if n, err := numberOf(body); err == nil && n < len(c.expected) {
 		return c.expected[n]
@@ -100,7 +102,7 @@ func (c *checker) read(key string) {
 	c.history.Read(key, time.Now(), time.Now(), seen...)
 }
 
-// submissionOf returns the submission that a row is of; nil = nothing has shown it yet.
+// submissionOf returns the submission of a row; nil = no request or answer has shown it yet.
 func (c *checker) submissionOf(f *filed) *submission {
 	if f.number >= 0 {
 		return c.expected[f.number]

@@ -66,7 +66,7 @@ func (p *process) opens(ctx context.Context, name string) bool {
 	if !p.wait(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
-	// Those who waited for the same moment go on one after the other.
+	// Callers that waited for the same moment go on one after the other.
 	return p.wait(ctx, p.w.dice.between(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
@@ -139,7 +139,7 @@ func (p *process) listen(name string, function func(context.Context, invoke.Invo
 	}
 }
 
-// planHost lets happen to the slot what the platform does.
+// planHost plans what the platform does to the slot.
 func (s *slot) planHost() {
 	name := fmt.Sprint("slot ", s.number)
 	for i := range s.w.hosting.deaths {

@@ -13,7 +13,8 @@ import (
 // keys than a holder tries in a while stand in front of others, which must not wait for them.
 
 const (
-	// turned is within what a message of another key is delivered, once refused ones stand in front.
+	// turned bounds the time until a message of another key is delivered, with refused ones in
+	// front.
 	turned = 10 * time.Second
 	// others is how many of those there are.
 	others = 4
@@ -36,12 +37,12 @@ func (s *settings) refusals(d *dice) {
 // firstRefused returns the number of the first of them: behind all that was submitted before.
 func (w *world) firstRefused() int { return w.messages + w.crowd + w.plain() }
 
-// refuses says whether the CMS never takes a submission.
+// refuses reports whether the CMS never takes a submission.
 func (w *world) refuses(number int) bool {
 	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
 
-// refuse files messages that the CMS refuses, and some time later others. It says whether
+// refuse files messages that the CMS refuses, and some time later others. It reports whether
 // everything has come to rest again.
 func (w *world) refuse(ctx context.Context) bool {
 	if w.refused == 0 {
@@ -90,7 +91,7 @@ func (c *checker) undisturbedIn() time.Duration {
 	return time.Until(c.disturbed.Add(recovered))
 }
 
-// filedAs gives a submission as it stands in the log; nil where it was never answered.
+// filedAs returns a submission as it stands in the log; nil if it was never answered.
 func (c *checker) filedAs(number int) *filed {
 	id := c.expected[number].id
 	if id.IsZero() {
@@ -99,7 +100,7 @@ func (c *checker) filedAs(number int) *filed {
 	return c.lane(id.Lane).log[id.Seq-1]
 }
 
-// takenAll says whether the CMS has taken all of some submissions.
+// takenAll reports whether the CMS has taken all of some submissions.
 func (c *checker) takenAll(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

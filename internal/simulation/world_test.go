@@ -57,8 +57,8 @@ type settings struct {
 	stand                            time.Duration    // how long they do before others come
 	patience                         time.Duration    // with a CMS that takes nothing
 	grows                            bool             // days pass at the end, and messages with them
-	refusedRow                       int              // number of a message of lane 0 that storage does not let go; -1 = none
-	refusesBody                      bool             // storage does not let one body go
+	refusedRow                       int              // number of a message of lane 0 that storage refuses to remove; -1 = none
+	refusesBody                      bool             // storage refuses to remove one body
 	hosting                          hosting          // see host_test.go
 	sizes                            sizes            // see sizes_test.go
 	mutant                           string           // changes of the simulation's own; see mutants_test.go

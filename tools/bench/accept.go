@@ -44,16 +44,16 @@ func (r *rig) newBare(ctx context.Context) (*bare, error) {
 	return &bare{account: account, head: tags[0], next: 1}, nil
 }
 
-// row is the next message's, column by column as Weir files it: a yardstick with smaller rows
-// would be another transaction.
+// row returns the next message's row, column by column as Weir files it: with smaller rows the
+// yardstick would be another transaction.
 func (b *bare) row(m message) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
 		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path, "Version": fmt.Sprint(m.version),
 		"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize), "Body": packedBody()}}
 }
 
-// packedBody is a body as Weir files it. That of any message serves: what packing costs is not
-// the transaction's.
+// packedBody is a body as Weir files it. Any message's body serves, because the yardstick does
+// not count the packing.
 var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
@@ -114,14 +114,14 @@ func accept(ctx context.Context, b *bench) ([]result, error) {
 	return append([]result{latency}, rates...), err
 }
 
-// hop posts the same body to the same handler where no function is: the way there and back,
-// and nothing else.
+// hop posts the same body to the same handler, at an address without a function: only the way
+// there and back.
 func (r *rig) hop(ctx context.Context, m message) error {
 	return postFor(ctx, r.client, at(r.host.Status().Instances[0])+"/api/nothing", m.body(), http.StatusNotFound)
 }
 
-// acceptLatency interleaves posts, hops and appends, so that noise hits all alike. A post is
-// one append and one hop, and what the handler does itself.
+// acceptLatency interleaves posts, hops and appends, so that noise hits all alike. A post is one
+// append, one hop, and the handler's own work.
 func (r *rig) acceptLatency(ctx context.Context, yardstick *bare) (result, error) {
 	n := r.sizes.latencies
 	var posts, hops, appends, both []float64
@@ -158,7 +158,7 @@ type pace struct {
 func (p *pace) add(steps int, spent time.Duration) { p.steps, p.spent = p.steps+steps, p.spent+spent }
 func (p *pace) perSecond() float64                 { return float64(p.steps) / p.spent.Seconds() }
 
-// intake is what the turns came to.
+// intake holds the results of the turns.
 type intake struct {
 	posts, bare, hopped pace
 	groups              float64 // transactions that filed the posts
@@ -230,8 +230,8 @@ func (b *bench) acceptTurn(ctx context.Context, in *intake) error {
 	return err
 }
 
-// bareGather files rows as a receiver does: one transaction at a time, and the next takes what
-// came meanwhile.
+// bareGather files rows as a receiver does: one transaction at a time, and the next one takes the
+// rows that came meanwhile.
 type bareGather struct {
 	bare *bare
 	most int // rows of a transaction

@@ -42,7 +42,8 @@ func (r *rig) fillAged(ctx context.Context, all []message) error {
 	return closing(d, err)
 }
 
-// countingSender takes everything at once, and tells when it has had the last. Lanes send at a time.
+// countingSender takes everything at once, and closes a channel after the last message. Lanes
+// send at a time.
 type countingSender struct {
 	left atomic.Int64
 	done chan struct{}

@@ -47,7 +47,7 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 	return err
 }
 
-// postFor posts what is to be answered with one status.
+// postFor posts a body, and expects one status.
 func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
 	status, answer, err := exchange(ctx, c, url, body, nil)
 	if err == nil && status != want {

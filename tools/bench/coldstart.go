@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// coldLimit is from exec to the first 202, in milliseconds, where storage answers within coldDelay.
+	// coldLimit bounds the time from exec to the first 202, in milliseconds, if storage answers
+	// within coldDelay.
 	coldLimit = 150
 	coldDelay = 10 * time.Millisecond
 	// coldPoll is the pause of the host between two questions whether the handler is ready.
@@ -168,7 +169,7 @@ func (s *coldStart) read(began time.Time, log *bytes.Buffer) error {
 	return nil
 }
 
-// freePort returns a port that nobody listens on at this moment.
+// freePort returns a port on which no process listens at this moment.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// handlerCPU measures what a handler takes of the CPUs for a message that is accepted and
-// delivered, both at full speed: its process's own time, all it does beside included.
+// handlerCPU measures the handler's CPU time for a message that is accepted and delivered, both
+// at full speed: the whole time of its process.
 func handlerCPU(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, setup{})
 	if err != nil {
@@ -41,8 +41,8 @@ func handlerCPU(ctx context.Context, b *bench) ([]result, error) {
 		noted("%d messages accepted from %d clients and delivered to a CMS that takes no time; each: %s", len(all), r.sizes.clients, used.per(len(all)))}, r.clean(len(all))
 }
 
-// profiled has the handlers write profiles of what is done, if they are asked for: make profile
-// built the handlers then, and no others know the signal.
+// profiled lets the handlers write profiles while do runs, if profiles are asked for. Only
+// handlers that make profile has built know the signal.
 func (r *rig) profiled(ctx context.Context, do func() error) error {
 	if r.profile == "" {
 		return do()

@@ -15,8 +15,8 @@ import (
 	"weir/tools/cms/server"
 )
 
-// crowdSizes are those of the scenarios in which much comes together: at one moment, behind one
-// key, on many lanes.
+// crowdSizes are the sizes of the scenarios in which many messages come together: at one moment,
+// behind one key, on many lanes.
 type crowdSizes struct {
 	dueRates      []int         // a second
 	dueSpan       time.Duration // from the first to the last
@@ -85,10 +85,10 @@ func pathsByLane(space string, lanes, each int) []string {
 	return slices.Concat(paths...)
 }
 
-// besideGap is between two plain messages beside whatever else a lane has to do.
+// besideGap is the pause between two plain messages beside a lane's other work.
 const besideGap = 250 * time.Millisecond
 
-// beside posts plain messages while something else goes on in their lane.
+// beside posts plain messages beside other work in their lane.
 type beside struct {
 	*flow
 	stop context.CancelFunc

@@ -12,8 +12,8 @@ import (
 
 const (
 	everySpace = "/every/"
-	// everyLimit is until plain messages that do not come are no longer waited for: their lag is
-	// then what it is by then.
+	// everyLimit is how long the scenario waits for plain messages that do not come: their lag is
+	// then at least that.
 	everyLimit = 2 * time.Minute
 )
 

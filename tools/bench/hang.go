@@ -160,8 +160,7 @@ func (r *rig) hangOne(ctx context.Context, name string, is func(*http.Request) b
 	return standstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// flood posts messages at even distances, whatever becomes of those before: what is refused
-// meanwhile does not count.
+// flood posts messages at even distances, without waiting for answers. Refused ones do not count.
 func (r *rig) flood(ctx context.Context, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

@@ -28,8 +28,8 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario measures one thing, which may give several rows. A new one is a file with its
-// function, a line in scenarios, and a line in the smoke test.
+// scenario measures one thing, in one or several rows. A new one is a file with its function, a
+// line in scenarios, and a line in the smoke test.
 type scenario struct {
 	name  string
 	about string
@@ -37,12 +37,12 @@ type scenario struct {
 	when  when
 }
 
-// when says in which pass of a run over several delays a scenario is measured.
+// when is the pass of a run over several delays in which a scenario is measured.
 type when int
 
 const (
-	always when = iota // in each: the delay is what the figures hang on
-	last               // in the last alone: what it counts or bounds is the same nearer by
+	always when = iota // in each: the figures depend on the delay
+	last               // in the last alone: its counts and bounds do not depend on the delay
 )
 
 // scenarios in the order in which they run and are shown.
@@ -138,8 +138,8 @@ var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
 	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4, coldLanes: []int{1, 64, 208}, coldStarts: 15, crowds: fullCrowds}
 
-// farther is as much as needs to be measured again where storage is far away: less of what
-// only counts, and nothing of what runs on memory storage.
+// farther returns the sizes of a second pass, with storage far away: less of the scenarios that
+// count, and none on memory storage.
 func (s sizes) farther() sizes {
 	s.trickle, s.idleMinutes, s.wakes = min(s.trickle, 60), min(s.idleMinutes, 1), min(s.wakes, 5)
 	s.long, s.takeovers, s.recipe = min(s.long, 5000), min(s.takeovers, 1), min(s.recipe, 20)

@@ -36,7 +36,7 @@ func smallMemory(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// answers counts what came back, by status.
+// answers counts the answers by status.
 type answers struct {
 	mu      sync.Mutex
 	count   map[int]int
@@ -48,7 +48,7 @@ func (a *answers) String() string {
 	return fmt.Sprintf("%d answered 2xx, %d 503; the last after %.1f s", a.count[http.StatusOK]+a.count[http.StatusAccepted], a.count[http.StatusServiceUnavailable], a.longest.Seconds())
 }
 
-// problem says that something else came back than what was asked for or a refusal.
+// problem returns an error if there are answers other than want and refusals.
 func (a *answers) problem(want int) error {
 	if a.count[http.StatusOK]+a.count[http.StatusAccepted]+a.count[http.StatusServiceUnavailable] != want || a.unsaid > 0 {
 		return fmt.Errorf("answers by status: %v, %d of %d refusals without Retry-After", a.count, a.unsaid, a.count[http.StatusServiceUnavailable])
@@ -166,7 +166,7 @@ func (b *bench) hungLarge(ctx context.Context) (result, error) {
 	return r.resident(fmt.Sprintf("memory, %d posts of 1 MiB while storage hangs: peak resident set", n), got)
 }
 
-// resident is a row of the handler's peak memory since it began.
+// resident returns a row with the handler's peak memory since it began.
 func (r *rig) resident(name string, got *answers) (result, error) {
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
 	return measured(name, "MiB", peak).atMost(residentLimit).noted("%s; %s, not a cgroup", got, smallInstance), err

@@ -39,7 +39,7 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// pass runs scenarios with storage at one distance, and says in the rows' names at which.
+// pass runs scenarios with storage at one distance, which the rows' names show.
 func (b *bench) pass(ctx context.Context, d time.Duration, chosen []scenario) error {
 	comeBack, err := b.moveAway(ctx, d)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 const (
 	badSpace  = "/bad/"
 	goodSpace = "/good/"
-	// refusedLimit is until good messages that do not come are no longer waited for.
+	// refusedLimit is how long the scenario waits for good messages that do not come.
 	refusedLimit = 90 * time.Second
 )
 
@@ -33,7 +33,8 @@ func refused(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// behindRefused fills the lane before the handler starts: first what is refused, then what is not.
+// behindRefused fills the lane before the handler starts: first the refused messages, then the
+// good ones.
 func (b *bench) behindRefused(ctx context.Context, status int, faults server.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused, b.sizes.crowds.good
 	r, err := b.newRig(ctx, setup{latency: dueLatency, filled: func(ctx context.Context, r *rig) error {

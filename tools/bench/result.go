@@ -71,7 +71,7 @@ func (r result) valueAtLeast(least float64) result {
 	return r.judged(r.Value >= least, least, "value >= %g", least)
 }
 
-// at says how far away storage was.
+// at adds how far away storage was.
 func (r result) at(d time.Duration) result {
 	if d > 0 {
 		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), ms(d)

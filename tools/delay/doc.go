@@ -3,7 +3,7 @@
 // is told to hang.
 //
 // Azurite answers in one to two milliseconds, a storage account in five to fifteen, with a tail.
-// What a program does with storage that is far away shows only there:
+// Only there a program shows how it behaves with storage far away:
 //
 //	p, err := delay.Start(ctx, delay.Far(azurite.ConnectionString()))
 //	defer p.Close()

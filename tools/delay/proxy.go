@@ -34,7 +34,7 @@ const (
 	BusyShare = 0.002
 )
 
-// Config says what stands behind the proxy and how far away it is. Zero is no distance at all.
+// Config is the storage behind the proxy, and its distance. The zero value is no distance at all.
 type Config struct {
 	Target    string        // connection string of what stands behind; its endpoints are http
 	Median    time.Duration // of the delay of answers, which is log-normal

@@ -42,7 +42,7 @@ func behind(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// open gives an account of the test's own; the proxy may be nil.
+// open returns an account of the test's own; the proxy may be nil.
 func open(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
@@ -63,7 +63,7 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// ensured gives an account whose table, queues and containers are there.
+// ensured returns an account whose table, queues and containers are there.
 func ensured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
@@ -131,7 +131,7 @@ func TestProxy_ServerBusy(t *testing.T) {
 	}
 }
 
-// TestProxy_BusyDone tells a refusal before from one after: whether the row is there.
+// TestProxy_BusyDone distinguishes a refusal before the change from one after it, by the row.
 func TestProxy_BusyDone(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
@@ -204,7 +204,7 @@ func TestProxy_CloseCuts(t *testing.T) {
 	}
 }
 
-// waitFor looks until something holds, or fails when the test's time is over.
+// waitFor polls until holds returns true, or fails when the test's time is over.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
@@ -367,7 +367,7 @@ func connectTo(url string) string {
 	return strings.ReplaceAll("AccountName=a;AccountKey=a2V5;BlobEndpoint=URL/a;QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
 }
 
-// endpointOf gives the address of the table service.
+// endpointOf returns the address of the table service.
 func endpointOf(t *testing.T, cs string) string {
 	t.Helper()
 	_, address, ok := strings.Cut(cs, "TableEndpoint=")

@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Post is a submission of a message. Name says which: a repeat under the same
-// Idempotency-Key has the same name.
+// Post is a submission of a message by its name: a repeat under the same Idempotency-Key has the
+// same name.
 type Post struct{ Name string }
 
 // Receipt is the answer to a Post.
@@ -20,8 +20,8 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned stands for an answer that was not seen: what something else showed of the message
-// later. Its number spares the search most of the orders in which such posts may have come.
+// Learned stands for an answer that was not seen: it is what a later operation showed of the
+// message. Its number spares the search most of the orders in which such posts may have come.
 type Learned struct{ Sequence int64 }
 
 // Begin is a write that reached the CMS. Late marks one whose sender stood still past its
@@ -33,12 +33,12 @@ type Begin struct {
 	Late     bool
 }
 
-// Verdict is what a write came to.
+// Verdict is the result of a write.
 type Verdict string
 
 // The verdicts.
 const (
-	Taken   Verdict = "taken"   // the CMS answered 2xx, and nothing says that its sender was gone
+	Taken   Verdict = "taken"   // the CMS answered 2xx, and the answer reached its sender
 	Torn    Verdict = "torn"    // it answered 2xx, and the answer broke off: its sender may or may not believe it
 	Refused Verdict = "refused" // any other answer
 	Lost    Verdict = "lost"    // the sender got no answer
