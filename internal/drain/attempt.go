@@ -100,7 +100,7 @@ func (r *run) announce(ctx context.Context, seq int64) error {
 func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == r.condemned {
-		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("processes ended %d times in a row during a delivery of this message, and no attempt came to its end; the message need not be the cause", carefulAfter), StartedAt: r.Now()}, nil
+		return weir.Result{Outcome: weir.OutcomeRejected, Reason: fmt.Sprintf("processes ended %d times in a row while this message was being delivered, and no attempt came to its end; it need not be the cause", carefulAfter), StartedAt: r.Now()}, nil
 	}
 	err := r.loadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
