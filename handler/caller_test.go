@@ -99,7 +99,7 @@ func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
 			t.Parallel()
 			p := &Program{over: make(chan error, 1)}
 			for range 3 { // the second and third find it ending
-				if err := call(watchedTable{goneTable{}, p.lose}); !storage.Is(err, storage.Unavailable) {
+				if err := call(watchedTable{goneTable{}, p.endWithoutTable}); !storage.Is(err, storage.Unavailable) {
 					t.Errorf("err = %v, want unavailable", err)
 				}
 			}
@@ -114,7 +114,7 @@ func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
 		})
 	}
 	p := &Program{over: make(chan error, 1)}
-	if _, err := (watchedTable{memory.New(time.Now).Table(), p.lose}).Get(t.Context(), "p", "k"); !storage.Is(err, storage.NotFound) || len(p.over) != 0 {
+	if _, err := (watchedTable{memory.New(time.Now).Table(), p.endWithoutTable}).Get(t.Context(), "p", "k"); !storage.Is(err, storage.NotFound) || len(p.over) != 0 {
 		t.Errorf("err = %v, ends %d times, want a row that is not there to end nothing", err, len(p.over))
 	}
 }

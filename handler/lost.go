@@ -44,7 +44,7 @@ func (t watchedTable) Transact(ctx context.Context, partition string, ops []stor
 	return etags, err
 }
 
-// lose ends the process because the table is gone.
-func (p *Program) lose(err error) {
+// endWithoutTable ends the process because the table is gone.
+func (p *Program) endWithoutTable(err error) {
 	p.end(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrBegunAnew, err))
 }

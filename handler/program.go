@@ -232,7 +232,7 @@ func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store.Table = watchedTable{store.Table, p.lose}
+	store.Table = watchedTable{store.Table, p.endWithoutTable}
 	return store, nil
 }
 

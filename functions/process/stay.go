@@ -23,7 +23,7 @@ type stay struct {
 func (f *Function) stayWith(ctx context.Context, lanes ...int) error {
 	f.mu.Lock()
 	if f.staying != nil && f.staying.limited.Err() == nil {
-		f.follow(f.staying, lanes)
+		f.followLanes(f.staying, lanes)
 		f.mu.Unlock()
 		return nil
 	}
@@ -31,15 +31,15 @@ func (f *Function) stayWith(ctx context.Context, lanes ...int) error {
 	defer cancel()
 	s := &stay{limited: limited, whole: ctx, lanes: map[int]bool{}, over: make(chan struct{})}
 	f.staying = s
-	f.follow(s, lanes)
+	f.followLanes(s, lanes)
 	f.mu.Unlock()
 	<-s.over
 	return errors.Join(s.errs...)
 }
 
-// follow makes the invocation that stays wait for lanes, except for those that it waits for
+// followLanes makes the invocation that stays wait for lanes, except for those that it waits for
 // already. The caller holds mu.
-func (f *Function) follow(s *stay, lanes []int) {
+func (f *Function) followLanes(s *stay, lanes []int) {
 	for _, lane := range lanes {
 		if !s.lanes[lane] {
 			s.lanes[lane] = true

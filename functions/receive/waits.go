@@ -63,10 +63,10 @@ type waiter struct {
 func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.enter() {
+	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.takePlace() {
 		return weir.Status{}, false, false
 	}
-	defer w.leave()
+	defer w.freePlace()
 	public, at := filed.Message.ID, filed.Message.ID
 	if filed.Duplicate { // it may have been final for long, or stand in another lane by now
 		st, err := w.States.Status(ctx, public)
@@ -101,7 +101,7 @@ func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	return true
 }
 
-func (w *Waits) enter() bool {
+func (w *Waits) takePlace() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held >= w.Most {
@@ -111,7 +111,7 @@ func (w *Waits) enter() bool {
 	return true
 }
 
-func (w *Waits) leave() {
+func (w *Waits) freePlace() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held--
@@ -167,11 +167,11 @@ func (w *Waits) look(ctx context.Context, number int, l *watch) {
 
 // read reads the messages that may have become final since the control rows were seen.
 func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.Control) error {
-	at := w.choose(l, seen, now)
+	at := w.chooseFinal(l, seen, now)
 	if len(at) == 0 {
 		return nil
 	}
-	entries, _, err := w.States.ReadMany(ctx, number, falling(at))
+	entries, _, err := w.States.ReadMany(ctx, number, sortFalling(at))
 	if err != nil {
 		return err
 	}
@@ -192,9 +192,9 @@ func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.C
 	return nil
 }
 
-// choose returns those whose messages have to be read, by number. Nothing above the cursor
+// chooseFinal returns those whose messages have to be read, by number. Nothing above the cursor
 // becomes final but by a wish, and nothing below it without a change of tail.
-func (w *Waits) choose(l *watch, seen, now lane.Control) map[int64][]*waiter {
+func (w *Waits) chooseFinal(l *watch, seen, now lane.Control) map[int64][]*waiter {
 	committed := seen.Tail.ETag != now.Tail.ETag
 	wished := seen.Head.Touched != now.Head.Touched || seen.Tail.TouchedSeen != now.Tail.TouchedSeen
 	w.mu.Lock()
@@ -208,8 +208,8 @@ func (w *Waits) choose(l *watch, seen, now lane.Control) map[int64][]*waiter {
 	return at
 }
 
-// falling returns the numbers as ReadMany wants them.
-func falling(at map[int64][]*waiter) []int64 {
+// sortFalling returns the numbers as ReadMany wants them.
+func sortFalling(at map[int64][]*waiter) []int64 {
 	seqs := make([]int64, 0, len(at))
 	for seq := range at {
 		seqs = append(seqs, seq)

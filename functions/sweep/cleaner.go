@@ -72,7 +72,7 @@ func (c *Cleaner) Nudge() {
 		defer close(done)
 		defer cancel()
 		for c.nextRound() {
-			c.round(ctx)
+			c.runRound(ctx)
 		}
 	}()
 }
@@ -108,19 +108,19 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// round removes all that is past its retention, as far as its time allows.
-func (c *Cleaner) round(ctx context.Context) {
+// runRound removes all that is past its retention, as far as its time allows.
+func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlier.After(c.Now()) {
-		c.earlier = c.within(ctx, roundLimit, c.Retention.Earlier)
+		c.earlier = c.runWithin(ctx, roundLimit, c.Retention.Earlier)
 	}
 	if !c.ForgottenAt.After(c.Now()) {
-		c.ForgottenAt = c.within(ctx, forgottenLimit, c.Retention.Forgotten)
+		c.ForgottenAt = c.runWithin(ctx, forgottenLimit, c.Retention.Forgotten)
 	}
 }
 
-// within calls do with a limit of time, and returns when to call it again.
-func (c *Cleaner) within(ctx context.Context, limit time.Duration, do func(context.Context) (time.Time, error)) time.Time {
+// runWithin calls do with a limit of time, and returns when to call it again.
+func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration, do func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	next, err := do(limited)
@@ -138,7 +138,7 @@ func (c *Cleaner) within(ctx context.Context, limit time.Duration, do func(conte
 func (c *Cleaner) cleanLanes(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, roundLimit+lastTurn)
 	defer cancel()
-	began, due := time.Now(), c.dueLanes()
+	began, due := time.Now(), c.findDueLanes()
 	var mu sync.Mutex
 	take := func() *laneTurn {
 		mu.Lock()
@@ -165,8 +165,8 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	workers.Wait()
 }
 
-// dueLanes returns the lanes whose turn has come.
-func (c *Cleaner) dueLanes() []*laneTurn {
+// findDueLanes returns the lanes whose turn has come.
+func (c *Cleaner) findDueLanes() []*laneTurn {
 	if c.lanes == nil {
 		c.lanes = map[int]*laneTurn{}
 	}

@@ -168,7 +168,7 @@ func (r *run) sendBeside(ctx context.Context, keyHash string, d weir.Delivery) w
 	go func() { sent <- r.sendSafely(ctx, d) }()
 	for {
 		r.advance(ctx) // its error comes up again once the CMS has answered
-		next, stop := r.timer(r.nextRead())
+		next, stop := r.startTimer(r.nextRead())
 		select {
 		case result := <-sent:
 			stop()

@@ -33,7 +33,7 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 		if c, err := r.chooseOnce(ctx); c != nil || err != nil {
 			return c, err
 		}
-		if r.asideFull() {
+		if r.isAsideFull() {
 			r.window.readFurther(ctx)
 			return nil, nil
 		}
@@ -62,7 +62,7 @@ func (r *run) readOn(ctx context.Context) error {
 // lookFar reads on to the end of the log, as far as memory allows, without bodies: refused
 // messages stay in the window, and the CMS may take one behind them.
 func (r *run) lookFar(ctx context.Context) error {
-	for !r.window.whole() {
+	for !r.window.isWhole() {
 		r.window.dropBodies()
 		r.window.readFurther(ctx)
 		if _, err := r.awaitPage(ctx); err != nil {
@@ -128,10 +128,10 @@ func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 		switch {
 		case passed[key]:
 			i++
-		case waits[key] || r.shut(key) || r.awaitsRelease(e):
+		case waits[key] || r.isShut(key) || r.awaitsRelease(e):
 			passed[key] = true
 			i++
-		case (r.blocks[key] != nil || e.Message.Supersede || r.keyPaused(key, now)) && r.asideFull():
+		case (r.blocks[key] != nil || e.Message.Supersede || r.keyPaused(key, now)) && r.isAsideFull():
 			passed[key] = true
 			i++
 		case r.keyPaused(key, now):
@@ -154,9 +154,9 @@ func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 	return last
 }
 
-// asideFull reports whether the committer has to catch up before more messages are put aside
+// isAsideFull reports whether the committer has to catch up before more messages are put aside
 // without an attempt: until they are committed they are in memory, and no wish is granted.
-func (r *run) asideFull() bool { return r.committer.load() >= maxAside }
+func (r *run) isAsideFull() bool { return r.committer.load() >= maxAside }
 
 // holdBack moves a message whose key is blocked from the log to the block.
 func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
@@ -179,7 +179,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := r.Now(), r.blocks.ahead()
 		b := r.blocks.due(now, func(b *lane.Block) bool {
-			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.shut(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
+			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.isShut(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
 				(b.Ahead == 0 || ahead[b.KeyHash] == b) && r.reached(b)
 		})
 		if b == nil {
@@ -199,7 +199,7 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 // released a moment ago, nor before its retry, where one replayed in front of it is done,
 // and not before what the log has of its key up to its place.
 func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
-	if next := e.NextAttempt(); next.After(r.Now()) && !farAhead(next, r.Now()) {
+	if next := e.NextAttempt(); next.After(r.Now()) && !isFarAhead(next, r.Now()) {
 		r.putOff(b, e)
 		return false
 	}

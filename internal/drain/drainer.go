@@ -145,7 +145,7 @@ func (d *Drainer) Look(ctx context.Context, number int) Report {
 	if t == nil {
 		return Report{State: Idle}
 	}
-	return t.standing(ctx)
+	return t.awaitStanding(ctx)
 }
 
 // flushTime is what Close keeps of its time for the last commit and the release.

@@ -88,9 +88,9 @@ func newGate(b Backoff, settle, patience time.Duration) *gate {
 // ignores a moment in tail that is further ahead than settings and the allowed difference of
 // clocks permit.
 func (g *gate) adopt(t lane.Tail, now time.Time) {
-	settles := atMost(t.SettleUntil, now.Add(g.settle+2*maxSkew))
+	settles := limitMoment(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = later(g.settleUntil, settles), later(g.settleTail, settles)
-	g.pausedUntil, g.reason, g.pauses = atMost(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.Pauses)
+	g.pausedUntil, g.reason, g.pauses = limitMoment(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.Pauses)
 	if t.Counts.Delivered > g.delivered {
 		g.judged() // while another had the lane: what failed here before is old
 	}
@@ -161,17 +161,17 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// atMost returns a moment, or the latest one if it is later than that.
-func atMost(at, latest time.Time) time.Time {
+// limitMoment returns a moment, or the latest one if it is later than that.
+func limitMoment(at, latest time.Time) time.Time {
 	if at.After(latest) {
 		return latest
 	}
 	return at
 }
 
-// farAhead reports whether a retry's moment is further ahead than any setting allows: then the
+// isFarAhead reports whether a retry's moment is further ahead than any setting allows: then the
 // clock of the holder that wrote it was wrong.
-func farAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
+func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
 // unanswered notes that something may be at work in the CMS from now on.
 func (g *gate) unanswered(now time.Time) {
@@ -237,8 +237,8 @@ func (g *gate) refused(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome
 	return weir.OutcomeUnavailable
 }
 
-// probedEnough reports whether so many messages were refused that the lane has to pause.
-func (g *gate) probedEnough() bool {
+// hasProbedEnough reports whether so many messages were refused that the lane has to pause.
+func (g *gate) hasProbedEnough() bool {
 	return g.probes >= firstProbes || g.pauses > 0 && g.probes >= laterProbes
 }
 

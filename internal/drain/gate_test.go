@@ -193,22 +193,22 @@ func TestGate_Judge(t *testing.T) {
 		t.Parallel()
 		g := newTestGate()
 		for i := range firstProbes {
-			if g.probedEnough() || g.opensAt().After(noon) {
+			if g.hasProbedEnough() || g.opensAt().After(noon) {
 				t.Fatalf("after %d it is enough", i)
 			}
 			g.judge(entry(int64(i), fmt.Sprint("k", i)), refusal, noon)
 		}
-		if !g.probedEnough() {
+		if !g.hasProbedEnough() {
 			t.Fatalf("after %d it is not enough", firstProbes)
 		}
 		g.pause(0, noon, refusedPause)
 		for i := range laterProbes {
-			if g.probedEnough() {
+			if g.hasProbedEnough() {
 				t.Fatalf("after a pause, %d are enough", i)
 			}
 			g.judge(entry(int64(100+i), fmt.Sprint("k", 100+i)), refusal, noon)
 		}
-		if !g.probedEnough() {
+		if !g.hasProbedEnough() {
 			t.Errorf("after a pause, %d are not enough", laterProbes)
 		}
 	})

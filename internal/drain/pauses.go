@@ -124,4 +124,4 @@ func (r *run) lineUp() time.Time {
 
 // inLine returns when the message that was put into a line last may go: at the time in its place,
 // unless that was written by a former holder's clock, far ahead.
-func (r *run) inLine() time.Time { return atMost(r.placed, r.Now().Add(maxSkew)) }
+func (r *run) inLine() time.Time { return limitMoment(r.placed, r.Now().Add(maxSkew)) }

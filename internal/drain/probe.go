@@ -16,10 +16,10 @@ import (
 // beginRound gives all keys another turn once each key in reach had one, and reports whether
 // there is a message to choose again. Messages further behind in the log go first.
 func (r *run) beginRound(ctx context.Context) (bool, error) {
-	if len(r.gate.avoid) == 0 || r.committer.load() > 0 || r.releases.underWay() {
+	if len(r.gate.avoid) == 0 || r.committer.load() > 0 || r.releases.isUnderWay() {
 		return false, nil
 	}
-	if !r.window.whole() {
+	if !r.window.isWhole() {
 		return true, r.lookFar(ctx)
 	}
 	if r.gate.endRound(r.Now()) {
@@ -32,7 +32,7 @@ func (r *run) beginRound(ctx context.Context) (bool, error) {
 // pauseProbing pauses the lane if enough messages were refused since the last pause.
 func (r *run) pauseProbing() {
 	switch {
-	case !r.gate.probedEnough():
+	case !r.gate.hasProbedEnough():
 	case r.untried():
 		r.gate.pause(0, r.Now(), refusedPause)
 	default:
@@ -43,7 +43,7 @@ func (r *run) pauseProbing() {
 
 // untried reports whether a key that has not had its turn may be in the log.
 func (r *run) untried() bool {
-	return !r.window.whole() || slices.ContainsFunc(r.window.entries, func(e *lane.Entry) bool {
+	return !r.window.isWhole() || slices.ContainsFunc(r.window.entries, func(e *lane.Entry) bool {
 		return e.Seq() >= r.gate.probed && !r.gate.avoid[e.KeyHash()]
 	})
 }
@@ -55,7 +55,7 @@ func (r *run) allProbed() {
 	r.gate.probed = r.window.nextRead
 	until := r.gate.pausedUntil.Truncate(time.Microsecond)
 	for _, b := range r.blocks.overdue(r.Now()) {
-		if !r.gate.avoid[b.KeyHash] || r.shut(b.KeyHash) {
+		if !r.gate.avoid[b.KeyHash] || r.isShut(b.KeyHash) {
 			continue
 		}
 		until = until.Add(time.Microsecond)

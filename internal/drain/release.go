@@ -70,9 +70,9 @@ func (r *run) advance(ctx context.Context) error {
 	return r.releases.err
 }
 
-// shut reports whether nothing of a key may be decided, because a release of it is being written,
+// isShut reports whether nothing of a key may be decided, because a release of it is being written,
 // or may go in front.
-func (r *run) shut(keyHash string) bool {
+func (r *run) isShut(keyHash string) bool {
 	return r.releases.shut[keyHash] || r.releases.awaits[keyHash]
 }
 
@@ -85,8 +85,8 @@ func (rs *releases) await(keyHash string) {
 	rs.awaits[keyHash] = true
 }
 
-// underWay reports whether a message is on its way into its key's line.
-func (rs *releases) underWay() bool { return len(rs.reading)+len(rs.ripe)+len(rs.writing) > 0 }
+// isUnderWay reports whether a message is on its way into its key's line.
+func (rs *releases) isUnderWay() bool { return len(rs.reading)+len(rs.ripe)+len(rs.writing) > 0 }
 
 // learn notes an answer that may end a message's wait for a release.
 func (rs *releases) learn() {
@@ -192,7 +192,7 @@ func (r *run) decideReleases() {
 		}
 		r.committer.release(ch, func(err error) {
 			w.answer <- written{r.Now(), err}
-			r.stir()
+			r.wakeRun()
 		})
 	}
 }
@@ -231,7 +231,7 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 			before[id] = b
 		}
 		ch.Release(e, next, &r.placed)
-		b = r.joined(b, e, next, &room)
+		b = r.joinBlock(b, e, next, &room)
 		r.blocks[id] = b
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
@@ -251,8 +251,8 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 	}
 }
 
-// joined returns a block, which may be nil, as it is when a released message has joined its line.
-func (r *run) joined(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
+// joinBlock returns a block, which may be nil, as it is when a released message has joined its line.
+func (r *run) joinBlock(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
 	if b == nil {
 		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e), Mixed: true, Held: 1}
 	}
@@ -366,7 +366,7 @@ func (r *run) readAgenda(ctx context.Context) {
 	go func() {
 		dues, more, err := r.Store.Dues(ctx, r.lane, agendaMax)
 		answer <- agendaPage{dues, more, err}
-		r.stir()
+		r.wakeRun()
 	}()
 }
 
@@ -409,7 +409,7 @@ func (r *run) nextDue() time.Time {
 func (r *run) nextStir() time.Time {
 	var held time.Time
 	r.blocks.eachFirst(func(b *lane.Block) {
-		if r.reached(b) && !r.shut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
+		if r.reached(b) && !r.isShut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
 			held = sooner(held, r.nextOf(b))
 		}
 	})

@@ -52,7 +52,7 @@ func (r *run) ripen(ctx context.Context, dues []lane.Due) {
 			p.err = r.findPlaces(ctx, &p, low)
 		}
 		answer <- p
-		r.stir()
+		r.wakeRun()
 	}()
 }
 
@@ -166,7 +166,7 @@ func (r *run) ripenHeld(ctx context.Context) error {
 		return nil
 	}
 	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool {
-		return b.First == nil && b.Next.After(now) && !r.keyPaused(b.KeyHash, b.Next) && !r.shut(b.KeyHash)
+		return b.First == nil && b.Next.After(now) && !r.keyPaused(b.KeyHash, b.Next) && !r.isShut(b.KeyHash)
 	})
 	if b == nil || r.kept() >= keptMost {
 		return nil

@@ -151,7 +151,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	}
 	r.blocks, r.latest, r.deferred = blocks{}, map[string]lane.Latest{}, map[string]time.Time{}
 	if r.Store.Lanes == 1 {
-		r.pace.adopt(atMost(t.RateNext, r.Now().Add(r.pace.interval)))
+		r.pace.adopt(limitMoment(t.RateNext, r.Now().Add(r.pace.interval)))
 	}
 	var held []lane.Block
 	if !t.NextDue.IsZero() { // else nothing is held
@@ -161,7 +161,7 @@ func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 		}
 	}
 	for _, b := range held {
-		if farAhead(b.Next, r.Now()) {
+		if isFarAhead(b.Next, r.Now()) {
 			b.Next = r.Now()
 		}
 		r.blocks[b.ID] = &b
@@ -235,7 +235,7 @@ func (r *run) awaitCommit(ctx context.Context, n int) error {
 	if progress == nil {
 		return err
 	}
-	moment, stop := r.moment()
+	moment, stop := r.startClock()
 	defer stop()
 	select {
 	case <-progress:
@@ -253,7 +253,7 @@ func (r *run) awaitPage(ctx context.Context) (bool, error) {
 	if r.window.reading == nil {
 		return false, nil
 	}
-	moment, stop := r.moment()
+	moment, stop := r.startClock()
 	defer stop()
 	select {
 	case p := <-r.window.reading:
@@ -266,14 +266,14 @@ func (r *run) awaitPage(ctx context.Context) (bool, error) {
 	return true, r.advance(ctx)
 }
 
-// moment returns a channel that gets a value at the next moment at which the clock alone has work
+// startClock returns a channel that gets a value at the next moment at which the clock alone has work
 // for this holder, if that is still to come.
-func (r *run) moment() (moment <-chan time.Time, stop func()) {
-	return r.timer(r.nextStir())
+func (r *run) startClock() (moment <-chan time.Time, stop func()) {
+	return r.startTimer(r.nextStir())
 }
 
-// timer returns a channel that gets a value at a moment, if that is still to come.
-func (r *run) timer(at time.Time) (moment <-chan time.Time, stop func()) {
+// startTimer returns a channel that gets a value at a moment, if that is still to come.
+func (r *run) startTimer(at time.Time) (moment <-chan time.Time, stop func()) {
 	if wait := at.Sub(r.Now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
 		return timer.C, func() { timer.Stop() }
@@ -281,8 +281,8 @@ func (r *run) timer(at time.Time) (moment <-chan time.Time, stop func()) {
 	return nil, func() {}
 }
 
-// stir wakes the run, if it waits. Safe for concurrent use.
-func (r *run) stir() {
+// wakeRun wakes the run, if it waits. Safe for concurrent use.
+func (r *run) wakeRun() {
 	select {
 	case r.news <- struct{}{}:
 	default:

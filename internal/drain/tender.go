@@ -82,10 +82,10 @@ func (t *tender) join(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// standing waits for a report of how the lane stands: of a look that begins after now, or without
+// awaitStanding waits for a report of how the lane stands: of a look that begins after now, or without
 // one if this process drains the lane (and looks at it once more afterwards), watches it, or the
 // lane is paused.
-func (t *tender) standing(ctx context.Context) Report {
+func (t *tender) awaitStanding(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
 	known := t.shown == t.round && (report.State == Busy || report.Paused && t.d.Now().Sub(t.at) < fresh)

@@ -110,14 +110,14 @@ func (w *window) lookAhead(ctx context.Context) error {
 // readFurther begins to read on though many messages are left: those to be put aside stay in the
 // window until the committer has caught up, and other keys come behind.
 func (w *window) readFurther(ctx context.Context) {
-	if w.reading == nil && !w.whole() {
+	if w.reading == nil && !w.isWhole() {
 		w.ahead = true
 		w.read(ctx)
 	}
 }
 
-// whole reports whether the window has all that can be read now.
-func (w *window) whole() bool { return (w.end && w.reading == nil) || len(w.entries) >= windowMax }
+// isWhole reports whether the window has all that can be read now.
+func (w *window) isWhole() bool { return (w.end && w.reading == nil) || len(w.entries) >= windowMax }
 
 // dropBodies drops the bodies of all messages in the window.
 func (w *window) dropBodies() {

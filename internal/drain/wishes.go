@@ -52,7 +52,7 @@ func (r *run) startLook(ctx context.Context) {
 	answer := make(chan lane.Control, 1)
 	r.looking = looking{answer: answer, asked: now, last: now}
 	go func() {
-		defer r.stir()
+		defer r.wakeRun()
 		defer close(answer)
 		if c, err := r.Store.Control(ctx, r.lane); err == nil {
 			answer <- c

@@ -59,9 +59,9 @@ func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
 // errHalfDropped means that a lane is neither whole nor dropped.
 var errHalfDropped = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// dropped returns nil if the lane was dropped, except perhaps for its last rows. A query that did
+// checkDropped returns nil if the lane was dropped, except perhaps for its last rows. A query that did
 // not find the control rows is no proof: to drop a lane removes all that is known of it.
-func (s *Store) dropped(ctx context.Context, lane int) error {
+func (s *Store) checkDropped(ctx context.Context, lane int) error {
 	for _, key := range []string{headKey, tailKey} {
 		_, err := s.Table.Get(ctx, s.partition(lane), key)
 		if storage.Is(err, storage.NotFound) {

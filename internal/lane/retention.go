@@ -123,7 +123,7 @@ func (t *turn) run(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.page(ctx)
 		switch now := t.Store.Now(); {
-		case err != nil || t.spent():
+		case err != nil || t.isSpent():
 			return time.Time{}, err
 		case young.IsZero():
 		case !t.walk.startedAt.Add(rewalk).After(now):
@@ -134,7 +134,7 @@ func (t *turn) run(ctx context.Context) (time.Time, error) {
 	}
 }
 
-func (t *turn) spent() bool { return time.Since(t.began) >= t.Share }
+func (t *turn) isSpent() bool { return time.Since(t.began) >= t.Share }
 
 func (t *turn) pause() time.Duration {
 	if t.removed >= busyRun {

@@ -62,7 +62,7 @@ func (r *Retention) epoch(ctx context.Context, e, next Epoch) (soonest time.Time
 func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error) {
 	at, err := r.Run(ctx, lane)
 	if storage.Is(err, storage.NotFound) {
-		if err := r.Store.dropped(ctx, lane); err != nil {
+		if err := r.Store.checkDropped(ctx, lane); err != nil {
 			return time.Time{}, false, err
 		}
 		return time.Time{}, true, r.Store.Drop(ctx, lane)

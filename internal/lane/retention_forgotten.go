@@ -244,7 +244,7 @@ func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition stri
 	if len(names) == 0 {
 		return false, nil
 	}
-	used, err := l.usedOf(ctx, day, partition, names)
+	used, err := l.findUsed(ctx, day, partition, names)
 	if err != nil {
 		return false, fmt.Errorf("lane %s: %w", partition, err)
 	}
@@ -258,7 +258,7 @@ func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition stri
 		switch {
 		case err == nil, storage.Is(err, storage.NotFound):
 			return nil
-		case undecided(err):
+		case isUndecided(err):
 			return err
 		}
 		l.refusedBody(partition, err)
@@ -280,9 +280,9 @@ func (l *forgottenLook) refusedBody(partition string, err error) {
 // the day's part of a log.
 const acceptedMargin = 6 * time.Hour
 
-// usedOf returns which of a lane's bodies a row refers to. It reads the wishes that wait to edit
+// findUsed returns which of a lane's bodies a row refers to. It reads the wishes that wait to edit
 // a message first: if one is granted meanwhile, the message has the body.
-func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
+func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	wishes := storage.Query{Partition: partition, From: prefixWish, To: after(prefixWish)}
 	if err := l.addBlobs(ctx, wishes, used, time.Time{}); err != nil {
@@ -310,7 +310,7 @@ func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names
 	if err != nil {
 		return nil, err
 	}
-	first, err := l.firstOf(ctx, partition, begin.Add(-acceptedMargin))
+	first, err := l.findFirst(ctx, partition, begin.Add(-acceptedMargin))
 	if err != nil {
 		return nil, err
 	}
@@ -318,8 +318,8 @@ func (l *forgottenLook) usedOf(ctx context.Context, day, partition string, names
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// firstOf returns about the first message of a lane that was accepted after a moment.
-func (l *forgottenLook) firstOf(ctx context.Context, name string, at time.Time) (int64, error) {
+// findFirst returns about the first message of a lane that was accepted after a moment.
+func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || partition(id.Epoch, id.Lane) != name {
 		return 1, nil // not one of ours

@@ -21,8 +21,8 @@ type expiring struct {
 
 func (m *expiring) values() values { return values{m.row.Values} }
 
-// unexplained reports whether only a d_ row can have the end of the message.
-func (m *expiring) unexplained() bool {
+// isUnexplained reports whether only a d_ row can have the end of the message.
+func (m *expiring) isUnexplained() bool {
 	return m.stage == weir.Queued && !m.values().bool("Held")
 }
 
@@ -52,7 +52,7 @@ func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 	if err := t.remove(ctx, messages, now); err != nil {
 		return time.Time{}, err
 	}
-	if young.IsZero() && !page.More && !t.spent() {
+	if young.IsZero() && !page.More && !t.isSpent() {
 		young = now.Add(min(t.Keep, t.Dead, idlePause))
 	}
 	return young, nil
@@ -86,7 +86,7 @@ func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 	case m.stage == weir.Dead:
 		// A replay that waits for the holder must find its message: the time begins anew.
 		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.Dead), true
-	case m.unexplained():
+	case m.isUnexplained():
 		// Below the cursor it is final, although no row records it: earlier versions removed a d_
 		// row before the last of its messages.
 		return m.values().time("AcceptedAt").Add(t.Keep + rewalk), true
@@ -132,7 +132,7 @@ func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more boo
 	for _, f := range rows {
 		p := &packed{firsts: f}
 		for seq, one := range f.bySeq {
-			if m := bySeq[seq]; m != nil && m.unexplained() {
+			if m := bySeq[seq]; m != nil && m.isUnexplained() {
 				m.packed, m.stage, m.finishedAt = p, weir.Delivered, one.FinishedAt
 				p.left++
 			}

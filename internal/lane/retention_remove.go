@@ -33,7 +33,7 @@ func (t *turn) remove(ctx context.Context, messages []*expiring, now time.Time) 
 		}
 		over = over[len(batch):]
 		t.walk.seq = batch[len(batch)-1].seq
-		if t.spent() {
+		if t.isSpent() {
 			return nil
 		}
 	}
@@ -64,7 +64,7 @@ func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 		if err == nil || errors.Is(err, errChanged) {
 			return nil
 		}
-		if undecided(err) && failed.Add(1) > mostUncertain || ctx.Err() != nil {
+		if isUndecided(err) && failed.Add(1) > mostUncertain || ctx.Err() != nil {
 			return err
 		}
 		t.refused(t.lane, m.seq, err)
@@ -151,8 +151,8 @@ func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
 	_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
 	switch {
 	case err == nil:
-		t.gone(batch...)
-	case undecided(err):
+		t.noteGone(batch...)
+	case isUndecided(err):
 		return err
 	default:
 		for _, m := range batch {
@@ -165,8 +165,8 @@ func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
 	return nil
 }
 
-// gone notes that messages were removed.
-func (t *turn) gone(messages ...*expiring) {
+// noteGone notes that messages were removed.
+func (t *turn) noteGone(messages ...*expiring) {
 	for _, m := range messages {
 		if m.packed != nil {
 			m.packed.left--
@@ -183,9 +183,9 @@ func (t *turn) removeOne(ctx context.Context, m *expiring) error {
 		at := storage.FailedAt(err)
 		switch {
 		case err == nil:
-			t.gone(m)
+			t.noteGone(m)
 			return nil
-		case undecided(err):
+		case isUndecided(err):
 			return err
 		case storage.Is(err, storage.Precondition):
 			return nil // changed since it was read: the next walk looks again
@@ -206,8 +206,8 @@ func (t *turn) isGone(ctx context.Context, m *expiring) bool {
 	return storage.Is(err, storage.NotFound)
 }
 
-// undecided reports whether storage gave no verdict on a change.
-func undecided(err error) bool {
+// isUndecided reports whether storage gave no verdict on a change.
+func isUndecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
 		return true

@@ -47,7 +47,7 @@ var mutants = []mutant{
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tclock.Sleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tclock.Sleep(", "stuck", ""},
-	{"a release not written before it is sent", "drain/release.go", "r.committer.release(ch, func(err error) {\n\t\t\tw.answer <- written{r.Now(), err}\n\t\t\tr.stir()\n\t\t})", "r.committer.add(ch, false)\n\t\tw.answer <- written{r.Now(), nil}", "unreleased|repeat", ""},
+	{"a release not written before it is sent", "drain/release.go", "r.committer.release(ch, func(err error) {\n\t\t\tw.answer <- written{r.Now(), err}\n\t\t\tr.wakeRun()\n\t\t})", "r.committer.add(ch, false)\n\t\tw.answer <- written{r.Now(), nil}", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},
 	{"what falls due overtakes its key", "drain/release.go", "{ return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
 	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},

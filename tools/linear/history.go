@@ -38,7 +38,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	Taken   Verdict = "taken"   // the CMS answered 2xx, and the answer reached its sender
+	Taken   Verdict = "taken"   // the CMS answered 2xx; as far as is known, its sender was there
 	Torn    Verdict = "torn"    // it answered 2xx, and the answer broke off: its sender may or may not believe it
 	Refused Verdict = "refused" // any other answer
 	Lost    Verdict = "lost"    // the sender got no answer
