@@ -83,12 +83,14 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepare makes a Program as far as the settings allow.
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
-	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{}, instance: env("WEBSITE_INSTANCE_ID"), began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{},
+		instance: env("WEBSITE_INSTANCE_ID"), began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: errors.Join(err, p.memory.check(int64(settings.MaxBody)))}
 	if len(settings.Contracts) > 0 || err == nil {
-		p.contracts, wrong.contracts = contract.New(settings.Contracts, contract.Limits{MaxBody: int64(settings.MaxBody), Memory: p.memory.parse})
+		p.contracts, wrong.contracts = contract.New(settings.Contracts,
+			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: p.memory.parse})
 	}
 	p.metrics = p.newMetrics()
 	p.notified = notify.NewMetrics(p.metrics.Registry, p.eventsWaiting)
@@ -221,7 +223,8 @@ func (p *Program) awaitStore(ctx context.Context) (*lane.Store, error) {
 // openStore opens storage. If storage is in use, it only reads the record of lanes. If there is
 // no table, it makes the table, the queues and the containers.
 func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now, Settle: p.settings.settle()}
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Lanes: p.settings.Lanes, Now: time.Now,
+		Settle: p.settings.settle()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
 		p.log.Warn("handler: no table found, so storage is new or its table was removed; the table is made")

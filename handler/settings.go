@@ -293,7 +293,8 @@ func (s *Settings) check() []error {
 	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour), "delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
 	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
-	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour), "delivery.patience is %s and must be 1m to 90d", d.Patience)
+	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour),
+		"delivery.patience is %s and must be 1m to 90d", d.Patience)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024, "delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Instances == anyInstance || d.Instances == processInstance, "delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
 	must(d.Backoff.problem() == "", "%s", d.Backoff.problem())

@@ -120,7 +120,8 @@ func (c *Cleaner) runRound(ctx context.Context) {
 }
 
 // runWithin calls do with a limit of time, and returns when to call it again.
-func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration, do func(context.Context) (time.Time, error)) time.Time {
+func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
+	do func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	next, err := do(limited)

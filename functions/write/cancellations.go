@@ -19,7 +19,8 @@ import (
 
 // ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelMany.
 type ManyCanceller interface {
-	CancelMany(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPlace, limit int, dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error)
+	CancelMany(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPlace, limit int,
+		dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error)
 }
 
 // Cancellations serves POST /api/cancellations. All fields are needed.

@@ -190,7 +190,8 @@ func (c *Client) answer(ctx, limited context.Context, d weir.Delivery, resp *htt
 	if err != nil && resp.StatusCode/100 == 2 && c.cfg.SuccessRules[d.Message.Contract] != nil {
 		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer broke off", Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
-	return Classify(Answer{resp.StatusCode, resp.Header, body}, Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract]}, c.cfg.Now())
+	return Classify(Answer{resp.StatusCode, resp.Header, body},
+		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract]}, c.cfg.Now())
 }
 
 // Answer is what the CMS said.

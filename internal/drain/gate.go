@@ -80,7 +80,8 @@ func newGate(b Backoff, settle, patience time.Duration) *gate {
 	if patience == 0 {
 		patience = patienceDefault
 	}
-	return &gate{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{}, blamed: map[int64]blame{}, avoid: map[string]bool{}}
+	return &gate{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{},
+		blamed: map[int64]blame{}, avoid: map[string]bool{}}
 }
 
 // adopt takes over what the last holder, here or elsewhere, wrote into tail. What this process

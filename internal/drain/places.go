@@ -39,7 +39,8 @@ func (a *acceptances) narrow(moment time.Time, low, end int64) (int64, int64) {
 	i, _ := slices.BinarySearch(a.seqs, low)
 	j, _ := slices.BinarySearch(a.seqs, end)
 	known := a.seqs[i:max(i, j)]
-	n, _ := slices.BinarySearchFunc(known, moment, func(seq int64, moment time.Time) int { return a.at[seq].Compare(moment) })
+	n, _ := slices.BinarySearchFunc(known, moment,
+		func(seq int64, moment time.Time) int { return a.at[seq].Compare(moment) })
 	if n > 0 {
 		low = known[n-1] + 1
 	}

@@ -254,7 +254,8 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 // joinBlock returns a block, which may be nil, as it is when a released message has joined its line.
 func (r *run) joinBlock(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
 	if b == nil {
-		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next, First: room.keep(e), Mixed: true, Held: 1}
+		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next,
+			First: room.keep(e), Mixed: true, Held: 1}
 	}
 	joined := *b
 	switch {

@@ -50,7 +50,8 @@ type tender struct {
 }
 
 func newTender(d *Drainer, number int) *tender {
-	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle, d.Patience), offers: &offers{}, wake: make(chan struct{}, 1), settled: make(chan struct{})}
+	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle, d.Patience), offers: &offers{},
+		wake: make(chan struct{}, 1), settled: make(chan struct{})}
 }
 
 // watch is what is known of a lane that another process holds.

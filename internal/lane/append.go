@@ -138,7 +138,8 @@ func (a *Appender) wake(lane int) {
 }
 
 func errAbandoned(ctx context.Context) error {
-	return &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
+	return &weir.Error{Kind: weir.Unavailable, Op: "append",
+		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
 }
 
 // maxHeld bounds the memory of all submissions that wait for storage: without it the line in
@@ -153,7 +154,8 @@ func (sub *submission) reserve() error {
 	sub.weight = int64(len(sub.message.Body)) + ownWeight
 	if held := sub.held.Add(sub.weight); held > maxHeld && held > sub.weight {
 		sub.held.Add(-sub.weight)
-		return &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
+		return &weir.Error{Kind: weir.Unavailable, Op: "append",
+			Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
 	}
 	return nil
 }

@@ -88,7 +88,8 @@ const waitingPage = 500
 // CancelMany cancels all waiting messages that a filter selects, in steps: it returns the place
 // to go on from after it has looked at limit messages, or when ctx ends, and done when none is
 // left. With dryRun it only counts. To call it again from the same place does no harm.
-func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPlace, limit int, dryRun bool) (counts Cancelled, at WaitingPlace, done bool, err error) {
+func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPlace, limit int,
+	dryRun bool) (counts Cancelled, at WaitingPlace, done bool, err error) {
 	lanes := f.lanes(s.Lanes)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
@@ -219,7 +220,8 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 
 // cancelTogether writes the cancellation of a group. If one of its messages has changed since it
 // was read, or if the answer was lost, cancelTogether cancels each by itself.
-func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string, counts *Cancelled) error {
+func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
+	counts *Cancelled) error {
 	err := s.touched(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
 		if err = s.again(ctx, err); err == nil { // an append came first

@@ -33,7 +33,8 @@ type packed struct {
 	left int // of its messages are in storage
 }
 
-var expiringColumns = []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem", acceptedBody.blob, editedBody.blob, "From", "Key"}
+var expiringColumns = []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem",
+	acceptedBody.blob, editedBody.blob, "From", "Key"}
 
 // page looks at one page behind the walk's place. It returns a moment if it has come to a message
 // that is too young until then.
@@ -103,7 +104,8 @@ func (t *turn) explain(ctx context.Context, page storage.Page) ([]*expiring, err
 			return nil, err
 		}
 		v := values{row.Values}
-		messages[i] = &expiring{seq: seq, row: row, stage: weir.Stage(v.string("Stage")), finishedAt: v.since("FinishedAt")}
+		messages[i] = &expiring{seq: seq, row: row, stage: weir.Stage(v.string("Stage")),
+			finishedAt: v.since("FinishedAt")}
 	}
 	if err := t.explainPacked(ctx, messages, page.More); err != nil {
 		return nil, err
@@ -151,7 +153,8 @@ func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more boo
 
 // countLeft counts the messages of a d_ row that reaches beyond a page.
 func (t *turn) countLeft(ctx context.Context, f firsts) (left int, err error) {
-	q := storage.Query{Partition: t.Store.partition(t.lane), From: messageKey(f.low), To: messageKey(f.high + 1), Columns: []string{"Stage"}}
+	q := storage.Query{Partition: t.Store.partition(t.lane), From: messageKey(f.low), To: messageKey(f.high + 1),
+		Columns: []string{"Stage"}}
 	for {
 		page, err := t.Store.Table.Range(ctx, q)
 		if err != nil {
@@ -186,7 +189,8 @@ func (t *turn) explainMoved(ctx context.Context, messages []*expiring) error {
 	}
 	return Each(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
-		_, err := t.next.Table.Get(ctx, t.next.partition(Of(moved[i].values().string("Key"), t.next.Lanes)), prefixFrom+from(id))
+		_, err := t.next.Table.Get(ctx, t.next.partition(Of(moved[i].values().string("Key"), t.next.Lanes)),
+			prefixFrom+from(id))
 		moved[i].copied = !storage.Is(err, storage.NotFound)
 		if !moved[i].copied {
 			return nil

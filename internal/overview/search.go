@@ -158,7 +158,8 @@ func (s *search) open(ctx context.Context, store *lane.Store, earlier bool, befo
 	}
 	s.sources = make([]*source, len(lanes))
 	for i, n := range lanes {
-		s.sources[i] = &source{search: s, store: store, lane: n, earlier: earlier, share: max(searchBodies/len(lanes), leastBodies), batch: max(batchBodies/len(lanes), leastBodies), span: s.span(len(lanes))}
+		s.sources[i] = &source{search: s, store: store, lane: n, earlier: earlier,
+			share: max(searchBodies/len(lanes), leastBodies), batch: max(batchBodies/len(lanes), leastBodies), span: s.span(len(lanes))}
 	}
 	return lane.Each(len(s.sources), func(i int) error {
 		if len(before) > 0 {

@@ -32,7 +32,8 @@ func (t *turns) take(ctx context.Context) (done func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, textWait)
 	defer cancel()
 	if err := t.room.Acquire(limited, 1); err != nil {
-		return nil, &weir.Error{Kind: weir.Unavailable, Op: "search", Message: "other searches for a text are under way; try again", RetryAfter: textRetry, Err: err}
+		return nil, &weir.Error{Kind: weir.Unavailable, Op: "search",
+			Message: "other searches for a text are under way; try again", RetryAfter: textRetry, Err: err}
 	}
 	return func() { t.room.Release(1) }, nil
 }

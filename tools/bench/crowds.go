@@ -54,13 +54,15 @@ var fullCrowds = crowdSizes{dueRates: []int{10, 20}, dueSpan: 45 * time.Second, 
 	heavyPosts: 200, searched: 3000, searches: 40, hungLarge: 150, waits: 3000, waitSpan: 20 * time.Second, states: 300, stateBacklog: 1500}
 
 // fillAtOnce files messages in whatever order, many in a transaction; change sees each first.
-func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int, change func(int, *weir.Message) (idempotencyKey string)) error {
+func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
+	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, m := range all {
 		group.Go(func() error {
-			filed := weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version), ContentType: "application/xml", Body: []byte(m.body())}
+			filed := weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version),
+				ContentType: "application/xml", Body: []byte(m.body())}
 			key := ""
 			if change != nil {
 				key = change(i, &filed)

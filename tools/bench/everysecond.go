@@ -42,7 +42,8 @@ func everySecond(ctx context.Context, b *bench) ([]result, error) {
 	if err := plain.end(); err != nil {
 		return nil, err
 	}
-	late := r.until(ctx, everyLimit, "the plain messages are written", func() bool { return len(plain.lags(r.cms.Requests())) >= plain.number })
+	late := r.until(ctx, everyLimit, "the plain messages are written",
+		func() bool { return len(plain.lags(r.cms.Requests())) >= plain.number })
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

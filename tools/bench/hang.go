@@ -67,7 +67,8 @@ func (b *bench) hangAll(ctx context.Context) (result, error) {
 	}
 	release()
 	began := time.Now()
-	err = r.until(ctx, hangLimit, "posts are accepted again", func() bool { return post(ctx, r.client, r.receive(), message{"/again", 1}) == nil })
+	err = r.until(ctx, hangLimit, "posts are accepted again",
+		func() bool { return post(ctx, r.client, r.receive(), message{"/again", 1}) == nil })
 	return measured("storage hangs: until a post is refused, max", "s", slices.Max(waits)).atMost(refusedWithin).
 		noted("%d posts within %s, every %dth of %d KiB; p50 %.2f s; accepted again %.2f s after the end of it",
 			n, span, largeEvery, largePost>>10, median(waits), time.Since(began).Seconds()), err

@@ -72,9 +72,11 @@ func (b *bench) moveAway(ctx context.Context, d time.Duration) (comeBack func() 
 		return nil, errors.Join(err, b.far.Close())
 	}
 	b.delay, b.sizes = d, b.sizes.farther()
-	fmt.Fprintf(b.out, "Storage answers %s later (median of a log-normal delay), and refuses %.1f %% of requests.\n", d, delay.BusyShare*100)
+	fmt.Fprintf(b.out, "Storage answers %s later (median of a log-normal delay), and refuses %.1f %% of requests.\n",
+		d, delay.BusyShare*100)
 	return func() error {
-		fmt.Fprintf(b.out, "Storage got %d requests through the delay and refused %d.\n", b.far.Requests(), b.far.Refused())
+		fmt.Fprintf(b.out, "Storage got %d requests through the delay and refused %d.\n", b.far.Requests(),
+			b.far.Refused())
 		err := errors.Join(b.far.Close(), b.calm.Close())
 		b.delay, b.sizes, b.far, b.calm = 0, near, nil, nil
 		return err

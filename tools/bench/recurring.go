@@ -97,7 +97,8 @@ func (r *rig) putSchedule(ctx context.Context, name, path string, from, until ti
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.host.URL()+"/api/schedules/"+name, bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.host.URL()+"/api/schedules/"+name,
+		bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,8 @@ func (b *bench) behindRefused(ctx context.Context, status int, faults server.Fau
 		return result{}, err
 	}
 	defer r.close()
-	late := r.until(ctx, refusedLimit, "the good messages are written", func() bool { return r.cms.Stats().Writes >= good })
+	late := r.until(ctx, refusedLimit, "the good messages are written",
+		func() bool { return r.cms.Stats().Writes >= good })
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}

@@ -42,7 +42,8 @@ func (r *rig) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	const call = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"IsPastDue":false}},"Metadata":{}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/sweep", strings.NewReader(call))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/sweep",
+		strings.NewReader(call))
 	if err != nil {
 		return err
 	}

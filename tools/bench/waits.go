@@ -97,7 +97,8 @@ func (r *rig) pauseAll(ctx context.Context) error {
 
 // command sends JSON to the first handler itself.
 func (r *rig) command(ctx context.Context, path, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/api"+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/api"+path,
+		strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,8 @@ func (r *rig) command(ctx context.Context, path, body string) error {
 
 // postWaiting posts a message that is not delivered, and reports whether its answer was held.
 func (r *rig) postWaiting(ctx context.Context, path string, wait time.Duration) (applied bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.direct()[0], strings.NewReader(message{path, 1}.body()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.direct()[0],
+		strings.NewReader(message{path, 1}.body()))
 	if err != nil {
 		return false, err
 	}

@@ -95,7 +95,8 @@ func (a *Account) Close() {
 // Ensure creates the table, queues and containers that are missing, all at once. Several
 // processes may call it at once.
 func (a *Account) Ensure(ctx context.Context) error {
-	creates := []func(context.Context) error{a.createTable, a.tickets.create, a.poison.create, createContainer(a.bodies.container), createContainer(a.leases.container)}
+	creates := []func(context.Context) error{a.createTable, a.tickets.create, a.poison.create,
+		createContainer(a.bodies.container), createContainer(a.leases.container)}
 	var all errgroup.Group
 	for _, create := range creates {
 		all.Go(func() error { return create(ctx) })

@@ -26,7 +26,8 @@ var _ storage.Leases = (*Leases)(nil)
 
 // Acquire implements storage.Leases. It makes a missing blob, empty, and a missing container.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	err := making(ctx, createContainer(l.container), func(ctx context.Context) error { return l.acquire(ctx, name, id, length) })
+	err := making(ctx, createContainer(l.container),
+		func(ctx context.Context) error { return l.acquire(ctx, name, id, length) })
 	if !storage.Is(err, storage.NotFound) {
 		return err
 	}
