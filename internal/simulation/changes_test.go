@@ -174,6 +174,10 @@ func askFor[T any](ctx context.Context, p *process, name string, patience time.D
 		t   T
 		err error
 	}
+	var none T
+	if p.isDead() {
+		return none, errLost // nothing listens
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got := make(chan answer, 1)
@@ -189,7 +193,6 @@ func askFor[T any](ctx context.Context, p *process, name string, patience time.D
 			got <- answer{t, err}
 		}
 	})
-	var none T
 	select {
 	case a := <-got:
 		return a.t, a.err
