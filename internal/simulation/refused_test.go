@@ -53,8 +53,8 @@ func (w *world) refuse(ctx context.Context) bool {
 	}
 	bad := w.firstRefused()
 	good := bad + w.refused
+	began := time.Now() // from the first on, the CMS may refuse them: the last may be filed long after
 	w.fileAll(ctx, bad, w.refused, "bad")
-	began := time.Now()
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
 		w.check.spared(bad, w.refused)
