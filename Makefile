@@ -24,7 +24,7 @@ demo: azurite build tools ## 300 messages straight to the CMS, then through Weir
 	@build/tools/demo
 
 test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes
-	go test -race -shuffle=on -count=1 -timeout 30m $(TESTFLAGS) ./...
+	go test -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./...
 
 SEEDS ?= 10000
 FROM ?= 1
