@@ -38,6 +38,11 @@ func (p *Program) front() http.Handler {
 // awaitOpen waits until storage is open, until the process is as old as held, or until ctx
 // ends.
 func (p *Program) awaitOpen(ctx context.Context, held time.Duration) {
+	select {
+	case <-p.opened: // nearly always: without a timer
+		return
+	default:
+	}
 	timer := time.NewTimer(time.Until(p.began.Add(held)))
 	defer timer.Stop()
 	select {

@@ -78,8 +78,12 @@ func (c *committer) ask(q request, urgent bool) {
 		c.closed[ch.Key]++
 	}
 	c.urgent = c.urgent || urgent
+	// One that joins others changes nothing, as long as they may wait for more.
+	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.urgent
 	c.mu.Unlock()
-	c.nudge()
+	if !joins {
+		c.nudge()
+	}
 }
 
 // flush asks for everything to be committed now.

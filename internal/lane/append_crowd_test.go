@@ -52,7 +52,7 @@ func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op
 // Several instances write one lane's head. Each loses races, and none may lose so many that its
 // posts are refused or late, however long storage takes.
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
-	const instances, seconds = 4, 30
+	const instances, seconds = 4, 10
 	for _, c := range []struct {
 		perSecond      int // of each instance
 		storage, bound time.Duration
