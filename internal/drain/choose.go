@@ -89,7 +89,7 @@ func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
 // it. While attempts fail one after the other it is the last such key every other time:
 // however many are refused in front, others have their turn.
 func (r *run) fromLog(ctx context.Context) (*candidate, error) {
-	uneven := r.gate.uneven > 0 && r.careful == 0
+	uneven := r.gate.uneven > 0
 	atEnd := uneven && r.fromEnd
 	waits := map[string]bool{} // keys whose newest version has to wait
 	for {

@@ -94,6 +94,39 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
+// After crashes a holder names each message before it sends it. It must not stay at the log's front
+// for that: 32 refused messages, two to a pause of three seconds, are more than others may wait.
+func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(refuses(403, 20*time.Millisecond))
+		w.fill(100, numbered("bad"))
+		for range 3 {
+			p := w.start(defaults)
+			p.Wake(0)
+			w.sendsMore(3)
+			p.kill()
+			time.Sleep(20 * time.Second) // its lease ends
+		}
+		if c := w.control(); !c.Tail.Open || c.Tail.Crashes != 2 {
+			t.Fatalf("the lane is not as a third crash leaves it: %+v", c.Tail)
+		}
+		w.fill(4, numbered("good"))
+		w.start(defaults).Wake(0)
+		w.taken("good", 4, turn)
+	})
+}
+
+// sendsMore waits until the CMS has had n more requests.
+func (w *world) sendsMore(n int) {
+	w.t.Helper()
+	before := len(w.cms.requests())
+	for end := time.Now().Add(time.Minute); len(w.cms.requests()) < before+n; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("%d requests in a minute, want %d", len(w.cms.requests())-before, n)
+		}
+	}
+}
+
 func TestFair_RefusedLargeOnesInFront(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.set(refuses(403, 20*time.Millisecond))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/storage/storagetest"
 )
 
 func TestDrainer_Look(t *testing.T) {
@@ -71,5 +72,34 @@ func TestDrainer_Look(t *testing.T) {
 				t.Errorf("%d requests, want the second at once", got)
 			}
 		})
+	})
+}
+
+// A holder that must know the pauses before it sends asks for them again after a failed read, and
+// not without a pause between two.
+func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(2*time.Second, 200))
+		p := w.start()
+		w.post("a", "1")
+		w.post("b", "2")
+		p.Wake(0)
+		time.Sleep(time.Second)
+		reads := 0
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op != "Range" {
+				return storagetest.Fault{}
+			}
+			if reads++; reads > 100 {
+				return storagetest.Fault{} // or the test would never end
+			}
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+		time.Sleep(3 * time.Second) // the first is taken after one, the second waits for a look
+		p.faults.Set(nil)
+		w.settled(time.Minute)
+		if reads == 0 || reads > 30 {
+			t.Errorf("%d reads in two seconds in which each failed, want about one each 200 ms", reads)
+		}
 	})
 }

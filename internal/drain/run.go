@@ -383,6 +383,18 @@ func (r *run) sleepOrDone(ctx context.Context, d time.Duration, wake <-chan stru
 	return false
 }
 
+// restOrDone waits for d, or the end of ctx or of the drainer, whatever news there is: the failure
+// of a read is news, too, and would let the next read begin at once, and so on without a pause.
+func (r *run) restOrDone(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.open.Done():
+	case <-ctx.Done():
+	}
+}
+
 // close hands the lane over in order: everything decided is committed, open is cleared.
 // It runs on a context of its own, for the lease's may have ended.
 func (r *run) close(ctx context.Context, stopCommits context.CancelFunc) error {

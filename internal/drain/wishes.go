@@ -77,7 +77,7 @@ func (r *run) awaitLook(ctx context.Context) error {
 	case c, ok := <-r.looking.answer:
 		r.looked(c, ok)
 		if !ok {
-			r.sleepOrDone(ctx, lookAgain, nil)
+			r.restOrDone(ctx, lookAgain)
 		}
 	case <-r.open.Done():
 	case <-ctx.Done():
