@@ -227,7 +227,7 @@ func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 		Settle: p.settings.settle()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
-		p.log.Warn("handler: no table found, so storage is new or its table was removed; the table is made")
+		p.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")
 		if err = p.account.Ensure(ctx); err == nil {
 			err = store.Open(ctx)
 		}

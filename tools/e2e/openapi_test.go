@@ -62,6 +62,7 @@ func TestOpenAPI_EveryOperation(t *testing.T) {
 	s.askMessages()
 	dead := s.askDead()
 	s.askReplays(dead)
+	s.askCancellations()
 	s.askPauses()
 	s.askSchedules()
 	s.askService()
@@ -125,6 +126,20 @@ func (s *system) askDead() string {
 	s.reaches(third, "dead")
 	s.faults(`{}`)
 	return third
+}
+
+func (s *system) askCancellations() {
+	id := s.accepts("/unwanted/1", "Weir-Deliver-After", "PT1H")
+	s.accepts("/wanted/1", "Weir-Deliver-After", "PT1H")
+	counted, _ := s.asks(200, "POST", "/api/cancellations", `{"filter":{"keyPrefix":"/unwanted/","stage":"scheduled"},"dryRun":true}`)
+	if !strings.Contains(counted, `"selected":1`) || !strings.Contains(counted, `"cancelled":0`) {
+		s.t.Errorf("a dry run answered %s, want one selected and none cancelled", counted)
+	}
+	s.asks(202, "POST", "/api/cancellations", `{"filter":{"keyPrefix":"/unwanted/","contract":"article"},"reason":"a closed section"}`)
+	s.reaches(id, "cancelled")
+	s.asks(422, "POST", "/api/cancellations", `{"filter":{}}`)
+	s.asks(400, "POST", "/api/cancellations", `{"everything":true}`)
+	s.asks(415, "POST", "/api/cancellations", `<all/>`)
 }
 
 func (s *system) askReplays(dead string) {
