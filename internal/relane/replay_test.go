@@ -13,6 +13,12 @@ import (
 
 func (w *world) replay(h *handler, s *sent, edited string) {
 	w.t.Helper()
+	h.drainer.Wake(w.askReplay(h, s, edited))
+}
+
+// askReplay asks for a replay, and returns the lane that is to be looked at for it.
+func (w *world) askReplay(h *handler, s *sent, edited string) int {
+	w.t.Helper()
 	o := lane.ReplayOptions{}
 	if edited != "" {
 		o.Edit = &lane.Edit{Body: []byte(edited), ContentType: "text/xml"}
@@ -21,7 +27,7 @@ func (w *world) replay(h *handler, s *sent, edited string) {
 	if err != nil {
 		w.t.Fatalf("replay of %q: %v", s.body, err)
 	}
-	h.drainer.Wake(st.Message.ID.Lane)
+	return st.Message.ID.Lane
 }
 
 func (w *world) refuses(h *handler, s *sent, because string) {
@@ -59,8 +65,11 @@ func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
 			t.Errorf("%+v, %v", m, err)
 		}
 		w.replay(h, edited, "good now")
-		w.replay(h, scheduled, "good due")
-		w.replay(h, log, "good log")
+		w.comes(h, edited, weir.Delivered)
+		// Both are asked for before the holder looks: it would refuse the earlier one, once the later
+		// one is delivered.
+		w.askReplay(h, scheduled, "good due")
+		h.drainer.Wake(w.askReplay(h, log, "good log"))
 		for _, s := range []*sent{edited, scheduled, log} {
 			w.comes(h, s, weir.Delivered)
 		}

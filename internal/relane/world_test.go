@@ -225,7 +225,8 @@ func (w *world) comes(h *handler, s *sent, stage weir.Stage) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); w.stage(h, s) != stage; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			w.t.Fatalf("%q is %s and not %s", s.body, w.stage(h, s), stage)
+			st, _ := h.store.Status(w.t.Context(), s.id)
+			w.t.Fatalf("%q is %s and not %s; %s", s.body, w.stage(h, s), stage, st.ReplayRefused)
 		}
 	}
 }
