@@ -1,0 +1,61 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff holds the note in place if a sender that stood
+// still removes more mail than one transaction takes, and another sender has put off some of it
+// meanwhile. Without the note no sender would look for the mail that was put off.
+func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		seen := b.fillOutbox(storage.MaxOps + 20)
+		note := b.control().Mail()
+		later := seen[0]
+		later.Next = later.Next.Add(time.Minute)
+		if _, whole, err := b.eyes.Mailed(t.Context(), 0, nil, []lane.PutOff{{Was: seen[0], Is: later}}, ""); !whole || err != nil {
+			t.Fatalf("the other sender put mail off: whole %t, %v; want true", whole, err)
+		}
+		quiet, whole, err := b.eyes.Mailed(t.Context(), 0, seen, nil, note)
+		if quiet || whole || err != nil {
+			t.Errorf("Mailed = quiet %t, whole %t, %v; want false, false", quiet, whole, err)
+		}
+		if got := b.control().Mail(); got != note {
+			t.Errorf("the note has version %q; want %q", got, note)
+		}
+		box, err := b.eyes.Outbox(t.Context(), 0, later.Next, 10)
+		if err != nil || len(box.Due) != 1 || !box.Due[0].Next.Equal(later.Next) {
+			t.Errorf("the outbox holds %+v, %v; want the mail that was put off", box.Due, err)
+		}
+	})
+}
+
+// fillOutbox puts mail into the outbox and returns it as a sender reads it.
+func (b *bench) fillOutbox(count int) []lane.Mail {
+	b.t.Helper()
+	for n := range count {
+		mail := lane.NewMail("test", fmt.Sprint(n), time.Now(), "receiver", nil)
+		if err := b.eyes.Post(b.t.Context(), 0, []lane.Mail{mail}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	box, err := b.eyes.Outbox(b.t.Context(), 0, time.Now(), count+1)
+	if err != nil || len(box.Due) != count {
+		b.t.Fatalf("the outbox holds %d, %v; want %d", len(box.Due), err, count)
+	}
+	return box.Due
+}
+
+func (b *bench) control() lane.Control {
+	b.t.Helper()
+	c, err := b.eyes.Control(b.t.Context(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
