@@ -29,7 +29,6 @@ func (r *run) choose(ctx context.Context) (*candidate, error) {
 		if err := r.readOn(ctx); err != nil {
 			return nil, err
 		}
-		r.logNext = !r.logNext
 		if c, err := r.chooseOnce(ctx); c != nil || err != nil {
 			return c, err
 		}
@@ -72,17 +71,21 @@ func (r *run) lookFar(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) chooseOnce(ctx context.Context) (*candidate, error) {
+// chooseOnce takes turns between the log and the blocks. The turn follows the last choice, not the
+// number of looks: so the first of many that fall due waits for the one request under way, and not
+// for another from the log.
+func (r *run) chooseOnce(ctx context.Context) (c *candidate, err error) {
+	first, second := r.fromBlocks, r.fromLog
 	if r.logNext {
-		if c, err := r.fromLog(ctx); c != nil || err != nil {
-			return c, err
-		}
-		return r.fromBlocks(ctx)
+		first, second = second, first
 	}
-	if c, err := r.fromBlocks(ctx); c != nil || err != nil {
-		return c, err
+	if c, err = first(ctx); c == nil && err == nil {
+		c, err = second(ctx)
 	}
-	return r.fromLog(ctx)
+	if c != nil {
+		r.logNext = c.block != nil
+	}
+	return c, err
 }
 
 // fromLog gives the log's next whose key is neither blocked nor closed, or what supersedes

@@ -292,3 +292,28 @@ func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
 		}
 	})
 }
+
+// The message that falls due waits for the one request under way, and for no other message of the
+// log, however many messages were sent before.
+func TestDrainer_WhatFallsDueGoesNext(t *testing.T) {
+	for sent := range 4 {
+		t.Run(fmt.Sprint(sent), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				const request = 50 * time.Millisecond
+				w.cms.set(takes(request, 200))
+				p := w.start(lively(time.Millisecond))
+				w.append.Filed, w.append.Wake = p.Offer, p.WakeOffered
+				moment := time.Now().Add(10 * time.Second)
+				w.post("due", "due", due(moment))
+				time.Sleep(time.Until(moment.Add(-time.Duration(sent)*request - request/2)))
+				for i := range sent + 4 {
+					w.post(fmt.Sprint("plain", i), fmt.Sprint("plain ", i))
+				}
+				w.settled(time.Minute)
+				if late := w.late(map[string]time.Time{"due": moment})["due"]; late > request+10*time.Millisecond {
+					t.Errorf("sent %s after its moment; want at most one request later (%s)", late, request)
+				}
+			})
+		})
+	}
+}
