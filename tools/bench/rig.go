@@ -190,10 +190,16 @@ func (r *rig) close() error {
 
 // until looks again and again until something holds.
 func (r *rig) until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+	return waitUntil(ctx, limit, lookPause, what, holds)
+}
+
+// waitUntil looks again after each pause until the condition holds. The error names it if it does
+// not hold within the limit.
+func waitUntil(ctx context.Context, limit, between time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !holds() {
-		if !pause(ctx, lookPause) {
+		if !pause(ctx, between) {
 			return fmt.Errorf("not within %s: %s", limit, what)
 		}
 	}

@@ -1,0 +1,54 @@
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+)
+
+// TestTableRemoved_BeginsAnew removes the table under a running handler. The handler's process
+// ends, because the lanes and numbers in its memory belong to that table; the host starts another,
+// which makes the table again and accepts messages.
+func TestTableRemoved_BeginsAnew(t *testing.T) {
+	s := newSystem(t, 1)
+	before, err := s.try("/before", 1, "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.allFinal([]message{before}, "delivered", time.Minute)
+	first := get[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID
+	tables, err := aztables.NewServiceClientFromConnectionString(s.storage.ConnectionString(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tables.DeleteTable(t.Context(), "weirlanes", nil); err != nil {
+		t.Fatal(err)
+	}
+	var after message
+	s.eventually("messages are accepted again", time.Minute, func() bool {
+		var err error
+		after, err = s.try("/after", 1, "after")
+		return err == nil
+	})
+	s.allFinal([]message{after}, "delivered", time.Minute)
+	if now := get[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID; now == first {
+		t.Errorf("the process is still %d; want another one", now)
+	}
+	if got := s.status(s.weir + "/api/messages/" + before.ID); got != http.StatusNotFound {
+		t.Errorf("the state of a message of the removed table was answered %d; want 404", got)
+	}
+}
+
+// TestDeliveryByProcess leaves delivery to the instances that get tickets: a ticket leads to each
+// message, and no receiver sends one by itself.
+func TestDeliveryByProcess(t *testing.T) {
+	s := newSystem(t, 2, "method: POST", "method: POST\n  instances: process")
+	accepted := s.burst(t.Context(), 5, 10)
+	s.allFinal(accepted, "delivered", time.Minute)
+	if st := s.clean(); st.Writes != 50 || st.Repeats != 0 {
+		t.Errorf("%+v; want 50 writes and no repeat", st)
+	}
+	s.linearizes(accepted)
+}
