@@ -25,7 +25,7 @@ type Due struct {
 const dueDigits = 18
 
 func (d Due) String() string {
-	return fmt.Sprintf("%0*d_%s", dueDigits, d.At.UnixMicro(), Place(d.Seq))
+	return padded(d.At.UnixMicro(), dueDigits) + "_" + Place(d.Seq)
 }
 
 func dueKey(d Due) string { return prefixDue + d.String() }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -38,14 +37,25 @@ const seqDigits = 19
 
 // Place is a message's position among the held ones of its key: it sorts as a string.
 // A message that came through the log has its padded sequence number as place.
-func Place(seq int64) string { return fmt.Sprintf("%0*d", seqDigits, seq) }
+func Place(seq int64) string { return padded(seq, seqDigits) }
+
+// padded returns a number with leading zeros, so that those that are not negative sort as strings.
+// It does without package fmt because each message asks for a dozen places.
+func padded(n int64, digits int) string {
+	if n < 0 {
+		return "-" + padded(-n, digits-1)
+	}
+	const zeros = "0000000000000000000"
+	text := strconv.FormatInt(n, 10)
+	return zeros[:max(0, digits-len(text))] + text
+}
 
 func messageKey(seq int64) string          { return prefixMessage + Place(seq) }
 func firstsKey(last int64) string          { return prefixFirsts + Place(last) }
 func deadKey(seq int64) string             { return prefixDead + Place(seq) }
 func blockKey(block string) string         { return prefixBlock + block }
 func heldKey(block, place string) string   { return prefixHeld + block + "_" + place }
-func partition(epoch, lane int) string     { return fmt.Sprintf("%d.%d", epoch, lane) }
+func partition(epoch, lane int) string     { return strconv.Itoa(epoch) + "." + strconv.Itoa(lane) }
 func parseSeq(place string) (int64, error) { return strconv.ParseInt(place, 10, 64) }
 
 func seqOfMessageKey(key string) (int64, error) {
