@@ -38,6 +38,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder for the timers' status; empty = one of the script root's own in the temporary folder")
 	flags.IntVar(&cfg.GiveUpAfter, "give-up-after", 3, "end after so many errors of one handler, as the real host; negative = never")
 	flags.DurationVar(&cfg.MessageLease, "message-lease", 0, "how long a dequeued message is hidden; 0 = 10m, as by the real host")
+	flags.Var(&cfg.HTTP, "http", "forwarding = as a host that does not know enableProxyingHttpRequest, proxying (default) = as one that does")
+	flags.BoolVar(&cfg.Traceparent, "traceparent", false, "add a trace that is not sampled to calls without one, as the host does with Application Insights")
 	flags.BoolVar(&cfg.Quiet, "quiet", false, "no lines about single invocations that succeed")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -19,6 +19,7 @@ type app struct {
 	env         *environ
 	command     command
 	forwarding  bool
+	proxying    bool
 	initTimeout time.Duration
 	timeout     time.Duration // of a function; negative = none
 	routePrefix string
@@ -67,6 +68,7 @@ func readApp(root string, env *environ) (*app, error) {
 		root:        root,
 		env:         env,
 		forwarding:  h.flag(false, "customHandler", "enableForwardingHttpRequest"),
+		proxying:    h.flag(false, "customHandler", "enableProxyingHttpRequest"),
 		initTimeout: h.span(30*time.Second, "customHandler", "initializationTimeout"),
 		timeout:     h.span(30*time.Minute, "functionTimeout"),
 		routePrefix: strings.Trim(h.text("api", "extensions", "http", "routePrefix"), "/"),

@@ -52,6 +52,7 @@ func (i *instance) invoke(id string, f *function, body []byte) (*result, error) 
 		r.Header.Set("User-Agent", userAgent)
 		r.Header.Set(headerVersion, hostVersion)
 		r.Header.Set(headerID, id)
+		i.host.addTraceparent(r.Header)
 		res, err := client.Do(r)
 		if err != nil {
 			return err

@@ -11,8 +11,13 @@
 //     after an empty one, this one fails at once and says so.
 //   - A timeout kills the whole process with all that is in flight. Exit code 0 is not followed by a
 //     restart, 200 is, and the third error within half an hour of the last ends the host.
+//   - A request's target passes the real host's layers: the router sees the path decoded once, and a
+//     forwarding host decodes it a second time. testdata/targets.tsv holds what was seen.
 //   - Forwarded HTTP requests lose what they lose on the way: repeated query values are joined, content
-//     headers are dropped, a chunked upload is refused, the answer is buffered.
+//     headers are dropped, a chunked upload is refused, the answer is buffered. A 204, 205 or 304 costs
+//     the client its connection.
+//   - Proxied ones, if host.json asks for it and the host is not made an old one, are streamed both ways,
+//     and the handler learns that a client has gone away.
 //
 // What it adds: several instances behind one address, each a handler process with listeners
 // of its own, as scale-out would have it; and /admin/host to look at them and crash them.

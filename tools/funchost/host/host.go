@@ -37,6 +37,8 @@ type Config struct {
 	Now         func() time.Time
 	// MessageLease is how long a dequeued message is hidden; renewed at half of it. 0 = 10 minutes as the real host.
 	MessageLease time.Duration
+	HTTP         Mode // how old the host is in its way with HTTP; empty = Proxying
+	Traceparent  bool // Application Insights is connected: calls without a trace get one
 }
 
 // stopTimeout is what in-flight work gets when the host stops.
@@ -100,7 +102,7 @@ func Start(cfg Config) (*Host, error) {
 		}
 	}
 	h.startTimers()
-	h.serving.Go(func() error { return h.server.Serve(socket) })
+	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
 	return h, nil
 }
 
@@ -137,7 +139,7 @@ func prepare(cfg Config) (*Host, error) {
 	if h.app, err = readApp(root, env); err != nil {
 		return nil, err
 	}
-	h.server = &http.Server{Handler: h.routes(), ReadHeaderTimeout: time.Minute}
+	h.server = h.newServer()
 	return h, nil
 }
 

@@ -17,7 +17,7 @@ func (i *instance) serve(w http.ResponseWriter, r *http.Request, f *function, pa
 	id := newGUID()
 	body, err := httpPayload(f, r, params, i.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	if err != nil {
-		w.WriteHeader(failureStatus(err))
+		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	out, err := i.invoke(id, f, body)

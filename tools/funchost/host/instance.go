@@ -62,7 +62,9 @@ func (i *instance) now() (state, *process, *http.Client, <-chan struct{}) {
 
 func (i *instance) alive() bool { s, _, _, _ := i.now(); return s != gone }
 
-func (i *instance) url(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", i.port, path) }
+func (i *instance) hostPort() string { return fmt.Sprintf("127.0.0.1:%d", i.port) }
+
+func (i *instance) url(path string) string { return "http://" + i.hostPort() + path }
 
 // run keeps the handler running until life ends or the host must give up.
 func (i *instance) run() error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +50,9 @@ type order struct {
 	Stdout  string
 	Stderr  string
 	NoReply bool // answer with the status only
+	Break   int  // cut the connection after so many bytes of the body; negative = before the head
+	Flush   bool // send the body's first half, and the rest when the director has been asked again
+	Watch   bool // ask the director again when the client has gone away
 }
 
 // handle is the fake handler: each request but GET / is sent to the director, whose order it follows.
@@ -58,7 +62,26 @@ func handle(director string) int {
 			w.WriteHeader(http.StatusTeapot) // any answer is ready
 			return
 		}
-		obey(w, ask(director, r))
+		o := ask(director, r)
+		switch {
+		case o.Watch:
+			<-r.Context().Done()
+			gone := r.Clone(context.Background())
+			gone.RequestURI, gone.Body = "/gone", http.NoBody
+			ask(director, gone)
+		case o.Flush:
+			half := len(o.Body) / 2
+			fmt.Fprint(w, o.Body[:half])
+			w.(http.Flusher).Flush()
+			again := r.Clone(context.Background())
+			again.RequestURI, again.Body = "/again", http.NoBody
+			ask(director, again)
+			fmt.Fprint(w, o.Body[half:])
+		case o.Break != 0:
+			cutOff(w, o)
+		default:
+			obey(w, o)
+		}
 	})}
 	if os.Getenv("FUNCHOST_TEST_DIE") != "" {
 		return 7
@@ -84,6 +107,20 @@ func ask(director string, r *http.Request) order {
 	defer res.Body.Close()
 	_ = json.NewDecoder(res.Body).Decode(&o)
 	return o
+}
+
+// cutOff ends the connection by a reset, with a part of an answer or none.
+func cutOff(w http.ResponseWriter, o order) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	if o.Break > 0 {
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n%s", strings.Repeat("x", o.Break))
+	} else {
+		_ = conn.(*net.TCPConn).SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 func obey(w http.ResponseWriter, o order) {

@@ -136,12 +136,3 @@ func TestQueueOptions(t *testing.T) {
 		t.Errorf("set: %v; want a minute", got)
 	}
 }
-
-func TestJoinQuery(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{"": "", "a=1&a=2": "a=1%2C2", "b=x&A=1&a=2": "b=x&A=1%2C2", "flag": "flag=", "q=a+b%20c": "q=a%20b%20c"} {
-		if got := joinQuery(in); got != want {
-			t.Errorf("joinQuery(%q) = %q; want %q", in, got, want)
-		}
-	}
-}

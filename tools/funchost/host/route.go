@@ -2,13 +2,12 @@ package host
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 )
 
 // template is a route in ASP.NET's syntax: literals, {name}, {name?}, {name:constraint}, {*rest}.
-// A segment is either all literal or all parameter.
+// In a regex constraint braces are doubled. A segment is either all literal or all parameter.
 type template struct {
 	text     string
 	segments []segment
@@ -22,20 +21,12 @@ type segment struct {
 	check    *regexp.Regexp
 }
 
-var constraints = map[string]*regexp.Regexp{
-	"int":   regexp.MustCompile(`^-?\d{1,10}$`),
-	"long":  regexp.MustCompile(`^-?\d{1,19}$`),
-	"guid":  regexp.MustCompile(`(?i)^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$`),
-	"bool":  regexp.MustCompile(`(?i)^(true|false)$`),
-	"alpha": regexp.MustCompile(`(?i)^[a-z]*$`),
-}
-
 func parseTemplate(text string) (template, error) {
 	t := template{text: text}
 	if text == "" {
 		return t, nil
 	}
-	parts := strings.Split(text, "/")
+	parts := splitTemplate(text)
 	for i, part := range parts {
 		s, err := parseSegment(part)
 		if err != nil {
@@ -49,6 +40,23 @@ func parseTemplate(text string) (template, error) {
 	return t, nil
 }
 
+// splitTemplate splits at the slashes outside of parameters: an expression may hold some.
+func splitTemplate(text string) []string {
+	var parts []string
+	depth, from := 0, 0
+	for i := range len(text) {
+		switch {
+		case text[i] == '{':
+			depth++ // doubled braces count twice, and are closed twice or are an error anyway
+		case text[i] == '}':
+			depth--
+		case text[i] == '/' && depth == 0:
+			parts, from = append(parts, text[from:i]), i+1
+		}
+	}
+	return append(parts, text[from:])
+}
+
 func parseSegment(part string) (segment, error) {
 	if !strings.ContainsAny(part, "{}") {
 		if part == "" {
@@ -60,58 +68,84 @@ func parseSegment(part string) (segment, error) {
 	if ok {
 		inner, ok = strings.CutSuffix(inner, "}")
 	}
-	if !ok || strings.ContainsAny(inner, "{}=") {
+	name, constraint, hasConstraint := strings.Cut(inner, ":")
+	if !ok || strings.ContainsAny(name, "{}=/") {
 		return segment{}, fmt.Errorf("segment %q is not supported here", part)
 	}
 	s := segment{}
-	if trimmed := strings.TrimLeft(inner, "*"); trimmed != inner {
-		inner, s.rest = trimmed, true
+	if trimmed := strings.TrimLeft(name, "*"); trimmed != name {
+		name, s.rest = trimmed, true
 	}
-	inner, s.optional = strings.CutSuffix(inner, "?")
-	var constraint string
-	if s.name, constraint, ok = strings.Cut(inner, ":"); ok {
-		if s.check = constraints[constraint]; s.check == nil {
-			return segment{}, fmt.Errorf("constraint %q is not supported here", constraint)
-		}
+	if hasConstraint {
+		constraint, s.optional = strings.CutSuffix(constraint, "?")
+	} else {
+		name, s.optional = strings.CutSuffix(name, "?")
 	}
-	if s.name == "" {
+	if s.name = name; name == "" {
 		return segment{}, fmt.Errorf("segment %q has no name", part)
 	}
-	return s, nil
+	if !hasConstraint {
+		return s, nil
+	}
+	constraint, err := undoubleBraces(constraint)
+	if err == nil {
+		s.check, err = parseConstraint(constraint)
+	}
+	return s, err
 }
 
-// match compares a path as it came, still escaped. A trailing slash does not count, nor does case.
-func (t template) match(escapedPath string) (params map[string]string, ok bool) {
+// undoubleBraces undoes the doubling of braces within a parameter. A single one is an error.
+func undoubleBraces(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '{' || s[i] == '}' {
+			if i+1 == len(s) || s[i+1] != s[i] {
+				return "", fmt.Errorf("constraint %q: braces within a parameter are written twice", s)
+			}
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String(), nil
+}
+
+// match compares a path that is decoded, except for %2F. A slash at the end does not count, nor does
+// case. An empty segment matches nothing but a catch-all that has begun before it.
+func (t template) match(path string) (params map[string]string, ok bool) {
+	path = strings.TrimPrefix(path, "/")
 	var parts []string
-	if path := strings.TrimSuffix(strings.TrimPrefix(escapedPath, "/"), "/"); path != "" {
-		parts = strings.Split(path, "/")
+	if trimmed := strings.TrimSuffix(path, "/"); trimmed != "" {
+		parts = strings.Split(trimmed, "/")
 	}
 	params = map[string]string{}
 	for i, s := range t.segments {
 		switch {
+		case i < len(parts) && parts[i] == "":
+			return nil, false
 		case s.rest:
-			params[s.name] = unescape(strings.Join(parts[min(i, len(parts)):], "/"))
-			return params, true
+			return params, s.captureRest(params, path, i)
 		case i >= len(parts):
 			return params, s.optional
 		case s.name == "":
-			if !strings.EqualFold(unescape(parts[i]), s.literal) {
+			if !strings.EqualFold(parts[i], s.literal) {
 				return nil, false
 			}
+		case s.check != nil && !s.check.MatchString(parts[i]):
+			return nil, false
 		default:
-			value := unescape(parts[i])
-			if value == "" || s.check != nil && !s.check.MatchString(value) {
-				return nil, false
-			}
-			params[s.name] = value
+			params[s.name] = parts[i]
 		}
 	}
 	return params, len(parts) == len(t.segments)
 }
 
-func unescape(s string) string {
-	if u, err := url.PathUnescape(s); err == nil {
-		return u
+// captureRest takes the path from a segment on, with a slash at its end. Where nothing is left there
+// is no value, and a constraint without a value is broken, even one that an empty text would keep.
+func (s segment) captureRest(params map[string]string, path string, from int) bool {
+	parts := strings.SplitN(path, "/", from+1)
+	if len(parts) <= from || parts[from] == "" {
+		return s.check == nil
 	}
-	return s
+	params[s.name] = parts[from]
+	return s.check == nil || s.check.MatchString(parts[from])
 }

@@ -1,0 +1,149 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// contentHeaders are lost when a request is forwarded: .NET refuses them among request headers.
+var contentHeaders = []string{
+	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Md5",
+	"Content-Range", "Expires", "Last-Modified",
+}
+
+// hopHeaders belong to one connection.
+var hopHeaders = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+var errChunked = errors.New("a chunked request body cannot be forwarded")
+
+// forward sends the request on, rebuilt from its parts, and relays the whole answer. The handler does
+// not learn that the client has gone away.
+func (i *instance) forward(w http.ResponseWriter, r *http.Request, f *function, sent target) {
+	id, start := newGUID(), i.host.console.now()
+	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	var answer *http.Response
+	var body []byte
+	out, err := i.forwarded(r, sent, id)
+	if err == nil {
+		err = i.within(func(ctx context.Context, client *http.Client) error {
+			var err error
+			if answer, err = client.Do(out.WithContext(ctx)); err != nil {
+				return err
+			}
+			defer func() { _ = answer.Body.Close() }()
+			body, err = io.ReadAll(answer.Body)
+			return err
+		})
+	}
+	i.report(f.name, id, start, err)
+	switch {
+	case err != nil:
+		w.WriteHeader(http.StatusInternalServerError)
+	case hasNoBody(answer.StatusCode):
+		i.host.relayAndClose(w, answer)
+	default:
+		relay(w, r, answer, body)
+	}
+}
+
+// forwarded builds the request for the handler.
+func (i *instance) forwarded(r *http.Request, sent target, id string) (*http.Request, error) {
+	if r.ContentLength < 0 {
+		return nil, errChunked
+	}
+	body, err := io.ReadAll(r.Body) // the real host reads it all first, too
+	if err != nil {
+		return nil, err
+	}
+	out := &http.Request{
+		Method: r.Method, URL: i.address(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
+		Header: forwardedHeader(r.Header, len(body) > 0, id),
+	}
+	i.host.addTraceparent(out.Header)
+	if len(body) > 0 {
+		// Without GetBody net/http cannot send it twice by itself.
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return out, nil
+}
+
+// forwardedHeader copies a client's headers. Only what is lost is taken out: X-Forwarded, Authorization,
+// Cookie, keys and the platform's own names pass as the client sent them.
+func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
+	out := http.Header{}
+	for name, values := range in {
+		out.Set(name, strings.Join(values, ", "))
+	}
+	for _, name := range slices.Concat(contentHeaders, hopHeaders, []string{"Content-Length"}) {
+		out.Del(name)
+	}
+	if !hasBody {
+		out.Del("Content-Type")
+	}
+	appendHeader(out, headerID, id, ", ") // after a value that a client may have sent
+	appendHeader(out, headerVersion, hostVersion, ", ")
+	appendHeader(out, "User-Agent", userAgent, " ")
+	return out
+}
+
+func appendHeader(h http.Header, name, value, separator string) {
+	if before := h.Get(name); before != "" {
+		value = before + separator + value
+	}
+	h.Set(name, value)
+}
+
+// relay writes the handler's answer with its length.
+func relay(w http.ResponseWriter, r *http.Request, answer *http.Response, body []byte) {
+	copyAnswerHeader(w.Header(), answer.Header)
+	if r.Method != http.MethodHead {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	} else if length := answer.Header.Get("Content-Length"); length != "" {
+		w.Header().Set("Content-Length", length)
+	}
+	w.WriteHeader(answer.StatusCode)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+func copyAnswerHeader(to, from http.Header) {
+	for name, values := range from {
+		if !slices.Contains(hopHeaders, name) && name != "Content-Length" {
+			to[name] = values
+		}
+	}
+}
+
+// hasNoBody reports whether Kestrel throws when a body, even an empty one, is written with the status.
+func hasNoBody(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
+}
+
+// relayAndClose writes status and headers, and ends the connection without notice: the forwarding
+// host writes an empty body after them, which Kestrel takes for an error of the host.
+func (h *Host) relayAndClose(w http.ResponseWriter, answer *http.Response) {
+	h.console.log("An unhandled host error has occurred. "+
+		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)
+	header := http.Header{}
+	copyAnswerHeader(header, answer.Header)
+	if answer.StatusCode != http.StatusNoContent {
+		header.Set("Content-Length", "0")
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer func() { _ = conn.Close() }()
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 " + strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode) + "\r\n")
+	_ = header.Write(&head) // a buffer
+	head.WriteString("\r\n")
+	_, _ = conn.Write(head.Bytes()) // the client may be gone
+}

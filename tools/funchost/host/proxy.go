@@ -1,0 +1,137 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+)
+
+const headerProxyID = "X-Ms-Invocation-Id"
+
+var (
+	errAborted    = errors.New("the answer broke off on its way to the client")
+	errClientLeft = errors.New("the client disconnected while the function was processing the request")
+)
+
+// proxy sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
+func (i *instance) proxy(w http.ResponseWriter, r *http.Request, f *function, sent target) {
+	id, start := newGUID(), i.host.console.now()
+	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	isAsked := false
+	err := i.bufferBody(w, r)
+	if err == nil {
+		err = i.within(func(_ context.Context, client *http.Client) error {
+			isAsked = true
+			return i.stream(w, r, sent, id, client)
+		})
+	}
+	i.reportProxied(f.name, id, start, err)
+	switch {
+	case errors.Is(err, errAborted):
+		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+	case !isAsked:
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+func (i *instance) reportProxied(name, id string, start time.Time, err error) {
+	if errors.Is(err, errClientLeft) {
+		i.host.console.detail("The client disconnected while the function was processing the request.")
+		err = nil
+	}
+	i.report(name, id, start, err)
+}
+
+// bufferBody reads a body of a known length before the handler is asked, because the host's HTTP
+// extension does. A chunked one is streamed.
+func (i *instance) bufferBody(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if r.ContentLength <= 0 {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err
+}
+
+// stream runs one exchange with the handler. It has answered the client if it returns.
+func (i *instance) stream(
+	w http.ResponseWriter, r *http.Request, sent target, id string, client *http.Client,
+) (err error) {
+	defer func() {
+		switch v := recover(); {
+		case v == http.ErrAbortHandler:
+			err = errAborted
+		case v != nil:
+			panic(v)
+		}
+		if err != nil && r.Context().Err() != nil {
+			err = errClientLeft
+		}
+	}()
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { i.rewrite(p, sent, id) },
+		Transport:     redialing{client.Transport},
+		FlushInterval: -1, // at once
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, problem error) {
+			err = problem
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+	}
+	proxy.ServeHTTP(w, r)
+	return err
+}
+
+// rewrite makes the handler's request. The client's own X-Forwarded headers are gone already.
+func (i *instance) rewrite(p *httputil.ProxyRequest, sent target, id string) {
+	p.Out.URL = i.address(sent.encodePath(), sent.encodeQuery())
+	p.Out.Host = p.Out.URL.Host
+	p.SetXForwarded()
+	if forwarded, ok := p.In.Header["Forwarded"]; ok {
+		p.Out.Header["Forwarded"] = forwarded
+	}
+	p.Out.Header.Del("X-Forwarded-Prefix")
+	p.Out.Header.Set(headerID, id)
+	p.Out.Header.Set(headerVersion, hostVersion)
+	p.Out.Header.Set(headerProxyID, id)
+	i.host.addTraceparent(p.Out.Header)
+}
+
+// address returns the handler's address for a path and a query that are escaped.
+func (i *instance) address(path, query string) *url.URL {
+	u := &url.URL{Scheme: "http", Host: i.hostPort(), RawPath: path, RawQuery: query}
+	u.Path, _ = url.PathUnescape(path) // it was escaped by us
+	return u
+}
+
+// redialing tries again while the handler does not listen: up to 10 times, as the host does.
+type redialing struct{ http.RoundTripper }
+
+const (
+	dialTries    = 10
+	dialPause    = 50 * time.Millisecond
+	dialPauseMax = 250 * time.Millisecond
+)
+
+func (d redialing) RoundTrip(r *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		attempt := *r
+		if r.Body != nil {
+			attempt.Body = io.NopCloser(r.Body) // a transport closes the body when it cannot connect
+		}
+		res, err := d.RoundTripper.RoundTrip(&attempt)
+		var network *net.OpError
+		isRefused := errors.As(err, &network) && network.Op == "dial"
+		if !isRefused || try == dialTries || !pause(r.Context(), min(time.Duration(try)*dialPause, dialPauseMax)) {
+			return res, err
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package host
+
+import (
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// target is a request's address as Kestrel hands it to the router: the path decoded once and
+// without dot segments, the query as the client sent it.
+type target struct {
+	path, query string
+	hasQuery    bool
+}
+
+// parseTarget reads a request target. A status other than 0 refuses the request.
+func parseTarget(method, raw string) (target, int) {
+	switch {
+	case raw == "*" && method == http.MethodOptions:
+		return target{}, http.StatusNotFound
+	case raw == "*":
+		return target{}, http.StatusMethodNotAllowed
+	case !strings.HasPrefix(raw, "/") || !isASCII(raw):
+		return target{}, http.StatusBadRequest
+	}
+	var t target
+	t.path, t.query, t.hasQuery = strings.Cut(raw, "?")
+	// A path that holds %2F keeps it: the router must not see a slash there.
+	t.path = removeDotSegments(decodeEscapes(t.path, func(r rune) bool { return r != '/' }))
+	if strings.ContainsRune(t.path, 0) {
+		return target{}, http.StatusBadRequest
+	}
+	return t, 0
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+}
+
+// rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address
+// as text and reads that text as a URI again, which decodes a second level of escapes, turns
+// backslashes into slashes, resolves dots once more, and ends the path at ? and #.
+func (t target) rebuildPath() string {
+	path := t.path
+	if !t.hasQuery { // a URI ignores white space at its end
+		path = strings.TrimRight(path, " \t\r\n")
+	}
+	if at := strings.IndexAny(path, "?#"); at >= 0 {
+		path = path[:at]
+	}
+	path = decodeEscapes(strings.ReplaceAll(path, `\`, "/"), isUnreserved)
+	return escape(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
+}
+
+// encodePath returns the path that a proxying host sends on: the decoded one, encoded once more.
+func (t target) encodePath() string {
+	return escape(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
+}
+
+// encodeQuery returns the query that a proxying host sends on: byte for byte, except that a
+// percent sign that begins no escape is escaped.
+func (t target) encodeQuery() string { return escapePercents(t.query) }
+
+// rebuildQuery returns the query that a forwarding host sends on. Values of one name, whatever its
+// case, are joined by commas under the last spelling of the name, and each name has a value.
+func (t target) rebuildQuery() string {
+	var names []string
+	values := map[string][]string{}
+	for part := range strings.SplitSeq(t.query, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		name, value = decodeQuery(name), decodeQuery(value)
+		key := strings.ToLower(name)
+		if at := indexFold(names, name); at >= 0 {
+			names[at] = name
+		} else {
+			names = append(names, name)
+		}
+		values[key] = append(values[key], value)
+	}
+	var out []string
+	for _, name := range names {
+		value := strings.Join(values[strings.ToLower(name)], ",")
+		out = append(out, encodeQueryPart(name)+"="+encodeQueryPart(value))
+	}
+	return strings.Join(out, "&")
+}
+
+func indexFold(names []string, name string) int {
+	for i, n := range names {
+		if strings.EqualFold(n, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func decodeQuery(s string) string {
+	return decodeEscapes(strings.ReplaceAll(s, "+", " "), func(rune) bool { return true })
+}
+
+func encodeQueryPart(s string) string {
+	return escape(strings.ReplaceAll(s, "%", "%25"), "!$()*,;@%")
+}
+
+// removeDotSegments resolves . and .. between slashes. The path begins with a slash.
+func removeDotSegments(path string) string {
+	var out []string
+	segments := strings.Split(path[1:], "/")
+	for i, s := range segments {
+		switch s {
+		case ".":
+		case "..":
+			out = out[:max(0, len(out)-1)]
+		default:
+			out = append(out, s)
+			continue
+		}
+		if i == len(segments)-1 {
+			out = append(out, "")
+		}
+	}
+	return "/" + strings.Join(out, "/")
+}
+
+// decodeEscapes replaces the percent escapes of runes that are wanted. Escapes that are no UTF-8
+// stay as they are.
+func decodeEscapes(s string, isWanted func(rune) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := escapedRune(s[i:])
+		if size == 0 || !isWanted(r) {
+			b.WriteByte(s[i])
+			i++
+			continue
+		}
+		b.WriteRune(r)
+		i += size
+	}
+	return b.String()
+}
+
+// escapedRune reads the escapes of one rune from the beginning of s. Size 0 = there are none.
+func escapedRune(s string) (r rune, size int) {
+	var raw []byte
+	for isEscape(s[size:]) {
+		raw = append(raw, unhex(s[size+1])<<4|unhex(s[size+2]))
+		size += 3
+		if !utf8.FullRune(raw) {
+			continue
+		}
+		if r, n := utf8.DecodeRune(raw); r != utf8.RuneError || n > 1 {
+			return r, size
+		}
+		break
+	}
+	return 0, 0
+}
+
+func isEscape(s string) bool { return len(s) >= 3 && s[0] == '%' && isHex(s[1]) && isHex(s[2]) }
+
+func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c&^0x20 - 'A' + 10
+}
+
+func isUnreserved(r rune) bool {
+	return r < utf8.RuneSelf && (isLetterOrDigit(byte(r)) || strings.ContainsRune("-._~", r))
+}
+
+func isLetterOrDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// escape writes every byte as an escape, except unreserved characters, those in allowed, and a
+// percent sign that begins an escape.
+func escape(s, allowed string) string {
+	var b strings.Builder
+	s = escapePercents(s)
+	for i := range len(s) {
+		if c := s[i]; isUnreserved(rune(c)) || strings.IndexByte(allowed, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// escapePercents escapes the percent signs that begin no escape.
+func escapePercents(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteByte(s[i])
+		if s[i] == '%' && !isEscape(s[i:]) {
+			b.WriteString("25")
+		}
+	}
+	return b.String()
+}

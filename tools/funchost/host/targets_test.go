@@ -1,0 +1,168 @@
+package host_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weir/tools/funchost/host"
+)
+
+// seen is one row of testdata/targets.tsv.
+type seen struct {
+	method, target string
+	forwarding     outcome
+	constrained    outcome
+	proxied        string // received by the handler
+}
+
+// outcome is what a host made of a target.
+type outcome struct{ status, function, received string }
+
+func readSeen(t *testing.T) []seen {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/targets.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []seen
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if strings.HasPrefix(line, "#") || f[0] == "method" {
+			continue
+		}
+		if len(f) != 9 {
+			t.Fatalf("%d columns: %q", len(f), line)
+		}
+		out = append(out, seen{f[0], f[1], outcome{f[2], f[3], f[4]}, outcome{f[5], f[6], f[7]}, f[8]})
+	}
+	if len(out) != 862 {
+		t.Fatalf("%d rows; want 862", len(out))
+	}
+	return out
+}
+
+// weirRoutes are the routes that the targets were tried on, with the parameters as given.
+func weirRoutes(id, rest, path string) map[string]string {
+	out := map[string]string{}
+	for name, v := range map[string][2]string{
+		"cancel": {"messages/" + id, `"delete"`}, "move": {"messages/" + id, `"patch"`}, "status": {"messages/" + id, `"get"`},
+		"health": {"health", `"get"`}, "metrics": {"metrics", `"get"`}, "receive": {"messages", `"post"`},
+		"schedules": {"schedules/" + rest, `"get","put","post","delete"`},
+		"view":      {path, `"get"`}, "write": {path, `"post","delete"`},
+	} {
+		out[name] = httpFunction(fmt.Sprintf(`,"route":%q,"methods":[%s]`, v[0], v[1]))
+	}
+	return out
+}
+
+func TestHost_Targets_Forwarding(t *testing.T) {
+	t.Parallel()
+	tryTargets(t, weirRoutes("{id}", "{*rest}", "{*path}"), func(s seen) outcome { return s.forwarding })
+}
+
+func TestHost_Targets_Constrained(t *testing.T) {
+	t.Parallel()
+	routes := weirRoutes(`{id:regex(^[A-Za-z0-9_-]{{1,64}}$)}`,
+		`{*rest:regex(^([A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}(/[a-z]{{1,16}})?)?$)}`,
+		`{*path:regex(^([A-Za-z0-9_-][A-Za-z0-9._-]*/?)*$)}`)
+	tryTargets(t, routes, func(s seen) outcome { return s.constrained })
+}
+
+func tryTargets(t *testing.T, functions map[string]string, column func(seen) outcome) {
+	t.Helper()
+	r := newRig(t, options{functions: functions}).start()
+	for _, row := range readSeen(t) {
+		got, want := r.sendTarget(row.method, row.target), column(row)
+		if want.function == "?" { // one row: the line of the real host's log was not found
+			want.function = "view"
+		}
+		if got != want {
+			t.Errorf("%s %s: %+v; want %+v", row.method, row.target, got, want)
+		}
+	}
+}
+
+// notProxied are the targets that cannot reach the handler's record through a host: the column
+// proxying was seen without one. TestTarget_EncodePath has them.
+var notProxied = map[string]string{
+	"//api/health":       "a path that begins with an empty segment matches no route",
+	"/admin/host/status": "the host's own address",
+	"/":                  "the handler takes it for the host's question whether it is ready",
+}
+
+func TestHost_Targets_Proxying(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{
+		hostJSON:  map[string]any{"extensions": map[string]any{"http": map[string]any{"routePrefix": ""}}},
+		functions: map[string]string{"all": httpFunction(`,"route":"{*path}"`)},
+		env:       []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"},
+		cfg:       host.Config{HTTP: host.Proxying},
+	}).start()
+	for _, row := range readSeen(t) {
+		if notProxied[row.target] != "" {
+			continue
+		}
+		want := outcome{"200", "all", row.proxied}
+		if row.proxied == "-" {
+			want = row.forwarding
+		}
+		if got := r.sendTarget(row.method, row.target); got != want {
+			t.Errorf("%s %s: %+v; want %+v", row.method, row.target, got, want)
+		}
+	}
+}
+
+// sendTarget sends a target as it is, which no HTTP client would, and returns what came of it.
+func (r *rig) sendTarget(method, target string) outcome {
+	r.t.Helper()
+	res := r.sendRaw(method + " " + target + " HTTP/1.1\r\nHost: weir.example\r\nConnection: close\r\n\r\n")
+	got := outcome{res.Status[:3], "-", "-"}
+	select {
+	case c := <-r.calls: // the handler is asked before the answer comes
+		got.function, got.received = r.functionOf(c), c.Method+" "+c.URI
+	default:
+	}
+	return got
+}
+
+// sendRaw writes bytes to the host and reads one answer.
+func (r *rig) sendRaw(request string) answer {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		r.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(request, " ")
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		r.t.Fatalf("%q: %v", request, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatalf("%q: %v", request, err)
+	}
+	return answer{res, string(body)}
+}
+
+// functionOf returns the function that a call was made for. The handler is not told; the host's log is.
+func (r *rig) functionOf(c call) string {
+	id := c.Header.Get("X-Azure-Functions-InvocationId")
+	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(Id=` + regexp.QuoteMeta(id))
+	found := line.FindStringSubmatch(r.out.String())
+	if found == nil {
+		return "no line for " + id
+	}
+	return found[1]
+}
