@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func TestRoutes_AsDescribed(t *testing.T) {
 	for _, operation := range document.Operations() {
 		method, path, _ := strings.Cut(operation, " ")
 		described, keyless := document.Function(operation)
+		path = strings.NewReplacer("{", "", "}", "").Replace(path) // a parameter's name stands for its value
 		chosen, tr := choose(t, method, strings.TrimPrefix(path, "/api/"))
 		if chosen != described || keyless != (tr.AuthLevel == "anonymous") {
 			t.Errorf("%s goes to %q (%s), and is described as of %q, without key: %t", operation, chosen, tr.AuthLevel, described, keyless)
@@ -72,18 +74,59 @@ func choose(t *testing.T, method, path string) (string, trigger) {
 	return "", trigger{}
 }
 
-// takes says whether a route matches: {x} stands for one segment, {*x} for all that follow.
+// parameter matches a parameter of a route: {name:regex(^…\z)}, and with a ? behind the constraint
+// it may be missing.
+var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
+
+// takes reports whether the host's router takes a route for a path. It ignores case and a slash at
+// the end.
 func takes(route, path string) bool {
-	pattern, segments := strings.Split(route, "/"), strings.Split(path, "/")
-	for i, part := range pattern {
-		switch {
-		case strings.HasPrefix(part, "{*"):
-			return true
-		case i >= len(segments), part != segments[i] && !strings.HasPrefix(part, "{"):
-			return false
+	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route), "(?:/(?:$1))$2")
+	pattern = strings.NewReplacer("\x01", "{", "\x02", "}").Replace(pattern)
+	return regexp.MustCompile("(?i)^" + pattern + "/?$").MatchString("/" + path)
+}
+
+// hostile are values that an old host makes another path of.
+var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b", "a#b", "a\n", "a\t", "a//b", "dashboard/.."}
+
+// TestRoutes_AreConstrained: the host checks a key for one path, and an old one forwards another
+// path if the path has dots, backslashes or escapes in it.
+func TestRoutes_AreConstrained(t *testing.T) {
+	t.Parallel()
+	parameters := 0
+	for _, file := range inOrder(t) {
+		route := "/" + read(t, file).Route
+		for _, p := range parameter.FindAllStringSubmatch(route, -1) {
+			parameters++
+			for _, hostile := range hostile {
+				if takes(p[0][1:], hostile) {
+					t.Errorf("%s: %s takes %q", file, p[0], hostile)
+				}
+			}
+		}
+		if rest := parameter.ReplaceAllString(route, ""); strings.ContainsAny(rest, "{}") {
+			t.Errorf("%s: %s has a parameter without a constraint of the form regex(^…\\z)", file, rest)
 		}
 	}
-	return len(pattern) == len(segments)
+	if parameters != 7 {
+		t.Errorf("parameters: got %d, want 7", parameters)
+	}
+}
+
+func TestTakes(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"GET schedules": "schedules", "GET schedules/": "schedules", "GET schedules/.night": "schedules", "DELETE schedules/...": "schedules",
+		"POST schedules/a/run": "schedules", "POST schedules/a/pause": "", "POST schedules/..": "", "GET schedules/..": "", "POST schedules/..\\pause": "",
+		"GET messages/..\\dashboard": "", "GET messages/a\n": "", "GET messages/a": "status", "GET messages/a/body": "view",
+		"GET Messages": "view", "GET messages/": "view", "GET dashboard/": "view", "GET dashboard/assets/page.css": "view", "GET dashboard/../lanes": "",
+		"POST ../sweep": "", "POST x\\..\\messages": "", "DELETE replays/7": "write", "POST messages": "receive", "HEAD health": "health",
+	} {
+		method, target, _ := strings.Cut(path, " ")
+		if got, _ := choose(t, method, target); got != want {
+			t.Errorf("%q goes to %q, want %q", path, got, want)
+		}
+	}
 }
 
 // inOrder gives the functions in the order in which the host tries them.

@@ -20,19 +20,25 @@ const (
 // front lets requests in once storage is open. The host asks for / until the handler is ready,
 // and now and then afterwards.
 func (p *Program) front() http.Handler {
+	functions := httpio.PlainPaths(p.log, http.HandlerFunc(p.serveFunctions))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			p.awaitOpen(r.Context(), pingHold)
 			w.WriteHeader(http.StatusOK)
 			return
 		}
-		p.awaitOpen(r.Context(), requestHold)
-		if routes := p.ready.Load(); routes != nil {
-			(*routes).ServeHTTP(w, r)
-			return
-		}
-		httpio.WriteError(w, r, p.log, &weir.Error{Kind: weir.Unavailable, Op: "start", Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
+		functions.ServeHTTP(w, r)
 	})
+}
+
+// serveFunctions serves the functions as soon as storage is open.
+func (p *Program) serveFunctions(w http.ResponseWriter, r *http.Request) {
+	p.awaitOpen(r.Context(), requestHold)
+	if routes := p.ready.Load(); routes != nil {
+		(*routes).ServeHTTP(w, r)
+		return
+	}
+	httpio.WriteError(w, r, p.log, &weir.Error{Kind: weir.Unavailable, Op: "start", Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
 }
 
 // awaitOpen waits until storage is open, until the process is as old as held, or until ctx

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +73,57 @@ func TestFront(t *testing.T) {
 				}
 				time.Sleep(c.opens)
 			})
+		})
+	}
+}
+
+// TestFront_Boundary: a path that could be read in another way is nobody's, and the triggers are the
+// host's alone.
+func TestFront_Boundary(t *testing.T) {
+	t.Parallel()
+	p := frontProgram()
+	var routes http.Handler = routesOf(t)
+	p.ready.Store(&routes)
+	close(p.opened)
+	server := httptest.NewServer(p.front())
+	t.Cleanup(server.Close)
+	const call = `{"Data":{"ticket":"\"nothing of ours\"","timer":{"IsPastDue":false}},"Metadata":{}}`
+	for name, c := range map[string]struct {
+		method, path, host string
+		status             int
+	}{
+		"AnAddress":         {"GET", "/api/openapi.yaml", "weir.example", 200},
+		"WithASlash":        {"GET", "/api/openapi.yaml/", "weir.example", 200},
+		"InCapitals":        {"GET", "/API/openapi.yaml", "weir.example", 404},
+		"AnEscape":          {"GET", "/api/%6fpenapi.yaml", "weir.example", 404},
+		"ABackslash":        {"GET", "/api/messages%5C..%5Copenapi.yaml", "weir.example", 404},
+		"Dots":              {"GET", "/api/messages/../openapi.yaml", "weir.example", 404},
+		"TwoSlashes":        {"GET", "/api//openapi.yaml", "weir.example", 404},
+		"AProbe":            {"HEAD", "/api/health", "weir.example", 503}, // there is no account
+		"SweepOfTheHost":    {"POST", "/sweep", "", 200},
+		"SweepOfAClient":    {"POST", "/sweep", "weir.example", 404},
+		"ProcessOfTheHost":  {"POST", "/process", "", 200},
+		"ProcessOfAClient":  {"POST", "/process", "weir.example", 404},
+		"PoisonOfTheHost":   {"POST", "/poison", "", 200},
+		"PoisonOfAClient":   {"POST", "/poison", "weir.example", 404},
+		"ProcessByAnEscape": {"POST", "/%70rocess", "", 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(call))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = c.host
+			resp, err := server.Client().Transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != c.status {
+				body, _ := io.ReadAll(resp.Body)
+				t.Errorf("%s %s for %q: got %d %s, want %d", c.method, c.path, c.host, resp.StatusCode, body, c.status)
+			}
 		})
 	}
 }

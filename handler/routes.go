@@ -32,8 +32,11 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	sweeper := p.sweeper(store, call)
 	mux := &router{}
 	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
-	add := func(function, pattern, method string, h http.Handler) {
-		mux.Handle(pattern, wrap(function, httpio.Only(h, method)))
+	add := func(function, pattern string, h http.Handler, methods ...string) {
+		mux.Handle(pattern, wrap(function, httpio.Only(h, methods...)))
+	}
+	addTrigger := func(function string, h http.Handler) {
+		add(function, "/"+function, httpio.Triggers(p.log, h), http.MethodPost)
 	}
 	appender := p.newAppender(store, call)
 	appender.Sealed = p.lookAgain
@@ -50,12 +53,12 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
 		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
 	}))
-	add("health", "/api/health", http.MethodGet, &health.Function{Checks: p.checks(store)})
-	add("metrics", "/api/metrics", http.MethodGet, metrics.New(p.metrics.Registry, p.log))
-	add("process", "/process", http.MethodPost, (&process.Function{
+	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
+	add("metrics", "/api/metrics", metrics.New(p.metrics.Registry, p.log), http.MethodGet)
+	addTrigger("process", (&process.Function{
 		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
-	add("poison", "/poison", http.MethodPost, (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
-	add("sweep", "/sweep", http.MethodPost, sweeper.Handler())
+	addTrigger("poison", (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
+	addTrigger("sweep", sweeper.Handler())
 	op.routes()
 	mux.Handle("/", httpio.NotFound(p.log))
 	return mux, sweeper.Sweep

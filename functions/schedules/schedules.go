@@ -140,10 +140,12 @@ func (f *Function) delete(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Schedules.Delete(r.Context(), r.PathValue("name"), cond); err != nil {
+	name := r.PathValue("name")
+	if err := f.Schedules.Delete(r.Context(), name, cond); err != nil {
 		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
+	// Not 204: after one, a host that forwards closes the client's connection.
+	httpio.WriteJSON(w, http.StatusOK, deleted{Name: name, Deleted: true})
 	return nil
 }
 

@@ -217,7 +217,7 @@ func TestFunction_Tells(t *testing.T) {
 	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 || strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
 		t.Errorf("%d %s %+v", w.Code, w.Body, tried.put)
 	}
-	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 204 || w.Body.Len() != 0 {
+	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 200 || w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	w := serve(f, "POST", "/nightly/run", "")

@@ -150,6 +150,12 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// deleted is the answer to a removal.
+type deleted struct {
+	Name    string `json:"name"`
+	Deleted bool   `json:"deleted"`
+}
+
 // ran is the answer to a run by hand.
 type ran struct {
 	ID         string     `json:"id"`

@@ -122,7 +122,7 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 // found, or Unavailable when ctx ends while it waits its turn.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	if len(body) == 0 {
-		return weir.Message{}, malformed("the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)")
+		return weir.Message{}, malformed("the body is empty")
 	}
 	if size := int64(len(body)); size > s.limits.MaxBody {
 		return weir.Message{}, refuse(weir.TooLarge, fmt.Sprintf("the body has %d bytes and may have %d", size, s.limits.MaxBody))

@@ -98,7 +98,7 @@ var notXML = []refusal{
 }
 
 var notReadable = []refusal{
-	{xml, "", 400, "", "", "the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)"},
+	{xml, "", 400, "", "", "the body is empty"},
 	{xml, "<a>" + strings.Repeat("x", 64<<10) + "</a>", 413, "", "", "the body has 65543 bytes and may have 65536"},
 	{"application/json", good, 415, "", "", "the Content-Type is application/json and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"text/plain", good, 415, "", "", "the Content-Type is text/plain and must be XML: application/xml, text/xml or one that ends in +xml"},

@@ -14,9 +14,13 @@ func SetVersion(w http.ResponseWriter, version string) string {
 	return tag
 }
 
-// NotModified answers 304 when the client has the version already. It sets the ETag.
+// NotModified answers 304 if the client has the version already and the host relays such an answer.
+// It sets the ETag, and reports whether it answered.
 func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	tag := SetVersion(w, version)
+	if !takesNotModified(r) {
+		return false
+	}
 	for given := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		if given = strings.TrimPrefix(strings.TrimSpace(given), "W/"); given == tag || given == "*" {
 			w.WriteHeader(http.StatusNotModified)

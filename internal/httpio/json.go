@@ -33,7 +33,7 @@ func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any
 		return err
 	}
 	if len(body) == 0 {
-		return malformed("the body is empty; note that the Functions host drops the body of an upload without Content-Length (chunked)")
+		return malformed("the body is empty")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

@@ -156,7 +156,7 @@ func TestAPI(t *testing.T) {
 		says                     string
 	}{
 		"NotXML":          {"POST", "/api/messages", "application/xml", "<a", 400, `"line":1`},
-		"Empty":           {"POST", "/api/messages", "application/xml", "", 400, "chunked"},
+		"Empty":           {"POST", "/api/messages", "application/xml", "", 400, "the body is empty"},
 		"TooLarge":        {"POST", "/api/messages", "application/xml", "<a>" + strings.Repeat("x", 1<<20) + "</a>", 413, "1048576"},
 		"NotXMLType":      {"POST", "/api/messages", "application/json", "{}", 415, "XML"},
 		"BreaksRules":     {"POST", "/api/messages", "application/xml", `<article version="x"/>`, 422, `"rule":"number"`},

@@ -33,7 +33,7 @@ type operation struct {
 }
 
 // methods are the keys of a path that are operations.
-var methods = []string{"get", "put", "post", "delete", "patch"}
+var methods = []string{"get", "put", "post", "delete", "patch", "head"}
 
 // resource is the name the document has among schemas.
 const resource = "weir:openapi"

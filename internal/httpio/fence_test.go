@@ -1,0 +1,171 @@
+package httpio_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weir/internal/httpio"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// serveEcho answers 200 with the path that the handler under next sees.
+func serveEcho(t *testing.T, wrap func(*slog.Logger, http.Handler) http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(wrap(quiet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.Path)
+	})))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// send makes a request, and returns the status and the body of the answer.
+func send(t *testing.T, s *httptest.Server, method, target string, change func(*http.Request)) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest(method, s.URL, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Opaque = target
+	if change != nil {
+		change(r)
+	}
+	resp, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestPlainPaths(t *testing.T) {
+	t.Parallel()
+	s := serveEcho(t, httpio.PlainPaths)
+	for target, want := range map[string]string{
+		"/api/messages":              "/api/messages",
+		"/api/messages/":             "/api/messages",
+		"/api/messages?x=%2F..%5C":   "/api/messages",
+		"/API/Messages":              "/API/Messages",
+		"/api/schedules/...":         "/api/schedules/...",
+		"/api/schedules/.a/run":      "/api/schedules/.a/run",
+		"/process":                   "/process",
+		"/api//messages":             "",
+		"/api/messages//":            "",
+		"/api/messages/..":           "",
+		"/api/messages/../lanes":     "",
+		"/api/./lanes":               "",
+		"/api/messages/%2e%2e/lanes": "",
+		"/api/messages/%6canes":      "", // nobody needs it, and the host's router reads it as another path
+		`/api/messages/..\lanes`:     "",
+		"/api/messages/..%5Clanes":   "",
+		"/api/messages/a%2Fbody":     "",
+		"/api/messages/%252e":        "",
+		"/api/messages/a%20b":        "",
+		"/api/messages/%E2%84%AA":    "",
+		"/api/messages/a;b":          "",
+		"/api/messages/a%00":         "",
+	} {
+		status, got := send(t, s, http.MethodGet, target, nil)
+		switch {
+		case want == "" && (status != http.StatusNotFound || !strings.Contains(got, "nothing at this address")):
+			t.Errorf("%s: got %d %s, want 404", target, status, got)
+		case want != "" && (status != http.StatusOK || got != want):
+			t.Errorf("%s: got %d %s, want 200 %s", target, status, got, want)
+		}
+	}
+}
+
+func TestTriggers(t *testing.T) {
+	t.Parallel()
+	s := serveEcho(t, httpio.Triggers)
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for name, c := range map[string]struct {
+		target string
+		change func(*http.Request)
+		want   int
+	}{
+		"TheHost":               {"/process", header("User-Agent", "Azure-Functions-Host/4.1037.0.0"), 200},
+		"WithATrace":            {"/process", header("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"), 200},
+		"Forwarded":             {"/process", func(r *http.Request) { r.Host = "weir.example" }, 404},
+		"ForwardedFromLoopback": {"/process", func(r *http.Request) { r.Host = "127.0.0.1:7071" }, 404},
+		"Proxied":               {"/process", header("X-Forwarded-Host", "weir.example"), 404},
+		"BehindAFrontEnd":       {"/process", header("X-Forwarded-For", "192.0.2.1"), 404},
+		"WithAKey":              {"/process", header("X-Functions-Key", "k"), 404},
+		"WithAKeyInTheQuery":    {"/process?code=k", nil, 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if status, body := send(t, s, http.MethodPost, c.target, c.change); status != c.want {
+				t.Errorf("got %d %s, want %d", status, body, c.want)
+			}
+		})
+	}
+}
+
+// TestNotModified_WhereItIsRelayed: after a 304 a host that forwards closes the client's connection.
+func TestNotModified_WhereItIsRelayed(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !httpio.NotModified(w, r, "v1") {
+			w.WriteHeader(http.StatusOK)
+		}
+	}))
+	t.Cleanup(s.Close)
+	for name, c := range map[string]struct {
+		host    string // the client's; empty = the handler's own
+		headers []string
+		want    int
+	}{
+		"NoHost":                 {"", nil, 304},
+		"NoHostBehindAName":      {"weir.example", nil, 304},
+		"Proxied":                {"", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 304},
+		"Forwarded":              {"weir.example", []string{httpio.InvocationHeader, "1"}, 200},
+		"ForwardedByAFrontEnd":   {"weir.example", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 200},
+		"ForwardedFromLoopback":  {"127.0.0.1:7071", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "127.0.0.1:7071"}, 200},
+		"ForwardedWithASpoofing": {"weir.example", []string{httpio.InvocationHeader, "spoof, 9d90"}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, _ := send(t, s, http.MethodGet, "/x", func(r *http.Request) {
+				if c.host != "" {
+					r.Host = c.host
+				}
+				for i := 0; i < len(c.headers); i += 2 {
+					r.Header.Set(c.headers[i], c.headers[i+1])
+				}
+				r.Header.Set("If-None-Match", `"v1"`)
+			})
+			if status != c.want {
+				t.Errorf("got %d, want %d", status, c.want)
+			}
+		})
+	}
+}
+
+func TestOrigin_BehindProxies(t *testing.T) {
+	t.Parallel()
+	for want, headers := range map[string][]string{
+		"http://example.com":      nil,
+		"https://example.com":     {"X-Forwarded-Proto", "https, http"},
+		"https://weir.example":    {"X-Forwarded-Proto", "HTTPS,http", "X-Forwarded-Host", "weir.example, 10.0.0.1"},
+		"http://weir.example:444": {"X-Forwarded-Proto", "ftp", "X-Forwarded-Host", " weir.example:444 ,x"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		if got := httpio.Origin(r); got != want {
+			t.Errorf("%q: got %s, want %s", headers, got, want)
+		}
+	}
+}
