@@ -17,14 +17,13 @@ import (
 func (o *operator) bulk() {
 	runner := o.newReplays(o.store, o.call.Call)
 	o.Program.replays.Store(runner)
-	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, o.log, time.Now, h) }
 	o.mux.Handle("/api/replays", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:  o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
-		http.MethodPost: wrap("write", &write.Replays{Jobs: runner, Logger: o.log}),
+		http.MethodPost: o.changing(&write.Replays{Jobs: runner, Logger: o.log}),
 	}))
 	o.mux.Handle("/api/replays/{id}", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:    o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
-		http.MethodDelete: wrap("write", &write.CancelReplays{Jobs: runner, Logger: o.log}),
+		http.MethodDelete: o.changing(&write.CancelReplays{Jobs: runner, Logger: o.log}),
 	}))
 }
 

@@ -58,5 +58,10 @@ func (o *operator) reading(h http.Handler) http.Handler {
 
 // write adds an address that changes something.
 func (o *operator) write(pattern, method string, h http.Handler) {
-	o.mux.Handle(pattern, httpio.Wrap("write", o.log, time.Now, httpio.Only(h, method)))
+	o.mux.Handle(pattern, o.changing(httpio.Only(h, method)))
+}
+
+// changing is a part of the function write.
+func (o *operator) changing(h http.Handler) http.Handler {
+	return httpio.Wrap("write", o.log, time.Now, httpio.ToTheEnd(h))
 }

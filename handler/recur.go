@@ -28,13 +28,13 @@ func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appen
 
 // readsWithin bounds how long a GET may take; what changes something comes to its end.
 func readsWithin(h http.Handler) http.Handler {
-	within := httpio.Within(readLimit, h)
+	within, changing := httpio.Within(readLimit, h), httpio.ToTheEnd(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			within.ServeHTTP(w, r)
 			return
 		}
-		h.ServeHTTP(w, r)
+		changing.ServeHTTP(w, r)
 	})
 }
 

@@ -50,8 +50,8 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	}))
 	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
 		http.MethodGet:    wrap("status", httpio.Within(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
-		http.MethodDelete: wrap("cancel", &cancel.Function{Log: store, Caller: call, Logger: p.log}),
-		http.MethodPatch:  wrap("move", &move.Function{Log: store, Caller: call, Logger: p.log}),
+		http.MethodDelete: wrap("cancel", httpio.ToTheEnd(&cancel.Function{Log: store, Caller: call, Logger: p.log})),
+		http.MethodPatch:  wrap("move", httpio.ToTheEnd(&move.Function{Log: store, Caller: call, Logger: p.log})),
 	}))
 	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
 	add("metrics", "/api/metrics", metrics.New(p.metrics.Registry, p.log), http.MethodGet)

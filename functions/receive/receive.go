@@ -167,7 +167,9 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), fileLimit)
+	// From here on it is filed even if the client goes away: an append that is cut off may be
+	// durable, and then nothing wakes its lane before the sweep.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), fileLimit)
 	defer cancel()
 	m, err := f.Contracts.Accept(ctx, r.Header.Get("Content-Type"), body)
 	if err != nil {

@@ -45,6 +45,9 @@ func (f *fake) File(ctx context.Context, m weir.Message, idem string) (lane.Rece
 		<-ctx.Done()
 		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
 	}
+	if err := ctx.Err(); err != nil {
+		return lane.Receipt{}, err
+	}
 	f.message, f.idem = m, idem
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 	r := lane.Receipt{Message: m, Stage: weir.Queued, Duplicate: f.duplicate}
@@ -268,5 +271,20 @@ func TestFunction_Due(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestFunction_ClientGone: an append that is cut off may be durable all the same, so it is finished,
+// and its lane is woken.
+func TestFunction_ClientGone(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	serve(f, func(r *http.Request) {
+		gone, cancel := context.WithCancel(r.Context())
+		cancel()
+		*r = *r.WithContext(gone)
+	})
+	if f.message.Key != "/a" || len(f.woken) != 1 || f.refused != nil {
+		t.Errorf("filed %+v, woken %v, refused %v; want one that is filed and woken", f.message, f.woken, f.refused)
 	}
 }

@@ -57,10 +57,21 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 		}
 	}
 	if p.Status >= http.StatusInternalServerError {
-		log.Error("http: failed", "invocation_id", p.InvocationID, "status", p.Status, "err", err)
+		log.Log(context.WithoutCancel(r.Context()), failureLevel(r, err), "http: failed", "invocation_id", p.InvocationID, "status", p.Status, "err", err)
 	}
 	write(w, "application/problem+json", p.Status, p)
 }
+
+// failureLevel is debug if the request failed because its client went away.
+func failureLevel(r *http.Request, err error) slog.Level {
+	if hasClientGone(r) && (errors.Is(err, context.Canceled) || weir.KindOf(err) == weir.Unavailable) {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
+}
+
+// hasClientGone reports whether the connection of the request is closed.
+func hasClientGone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // WriteJSON answers with v.
 func WriteJSON(w http.ResponseWriter, status int, v any) { write(w, "application/json", status, v) }
@@ -144,7 +155,7 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 					log.Error("http: failed", "invocation_id", InvocationID(r), "err", err)
 				}
 			}
-			log.LogAttrs(context.WithoutCancel(r.Context()), level(rec.status), "http: answered", slog.String("function", function),
+			log.LogAttrs(context.WithoutCancel(r.Context()), level(r, rec.status), "http: answered", slog.String("function", function),
 				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status), slog.Duration("duration", now().Sub(began)))
 		}()
 		next.ServeHTTP(rec, r)
@@ -153,8 +164,8 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 
 // level is of little interest where all went well: the functions log what they did, and the
 // host each invocation.
-func level(status int) slog.Level {
-	if status < http.StatusBadRequest {
+func level(r *http.Request, status int) slog.Level {
+	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

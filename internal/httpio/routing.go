@@ -36,6 +36,14 @@ func Within(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
+// ToTheEnd lets next finish if the client goes away. A host that proxies passes that on by ending the
+// request's context, and a change that is cut off between two steps would wait for the sweep.
+func ToTheEnd(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+	})
+}
+
 // Only lets the methods given through to next, and answers 405 to others.
 func Only(next http.Handler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
