@@ -19,11 +19,12 @@ import (
 // What the process answers when it ends.
 const (
 	exitDone        = 0
-	exitFailed      = 1 // it could not do what it was asked; the reason was printed
-	exitUsage       = 2 // it was asked wrongly: an unknown command, a bad flag
-	exitNotFound    = 3 // a Weir elsewhere knows no such thing
-	exitRefused     = 4 // it refused
-	exitUnavailable = 5 // it was not reached, or cannot work now
+	exitFailed      = 1   // it could not do what it was asked; the reason was printed
+	exitUsage       = 2   // it was asked wrongly: an unknown command, a bad flag
+	exitNotFound    = 3   // a Weir elsewhere knows no such thing
+	exitRefused     = 4   // it refused
+	exitUnavailable = 5   // it was not reached, or cannot work now
+	exitRestart     = 200 // a host starts it again, and counts no error
 )
 
 const rootHelp = `Weir's handler levels writes to a CMS. Without a command it serves a Functions host,
@@ -86,6 +87,9 @@ func (s *shell) run(ctx context.Context, args []string) int {
 
 // exitCode tells kinds of failures apart where a Weir elsewhere told them.
 func exitCode(err error) int {
+	if again := (*restart)(nil); errors.As(err, &again) {
+		return exitRestart
+	}
 	switch remote.KindOf(err) {
 	case remote.NotFound:
 		return exitNotFound

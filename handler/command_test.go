@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"strings"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"weir/functions/sweep"
+	"weir/internal/lane"
 	"weir/internal/poll"
+	"weir/internal/relane"
 )
 
 // shellFor makes a shell with an environment of its own.
@@ -158,5 +162,31 @@ func TestFinding_Print(t *testing.T) {
 	two.print(s)
 	if got := stdout.String(); got != "table     ok  2 lanes\nsettings  wrong: a; do c\nsettings  wrong: b; do c\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestExitCode_Restart: the host counts each end but 200, and gives up after the third.
+func TestExitCode_Restart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error // of serving
+		want int
+	}{
+		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), 200},
+		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrBegunAnew), 200},
+		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLanes), 1},
+		"Broken":            {errors.New("use of closed network connection"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := endOf(c.err, slog.New(slog.NewTextHandler(&out, nil)))
+			if got := exitCode(failed(err, true)); got != c.want || !strings.Contains(out.String(), "handler: stopped") {
+				t.Errorf("got %d and %q, want %d", got, out.String(), c.want)
+			}
+		})
+	}
+	if err := endOf(nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("got %v, want nothing of an orderly end", err)
 	}
 }

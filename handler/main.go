@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"weir/internal/lane"
+	"weir/internal/relane"
 	"weir/internal/telemetry"
 )
 
@@ -28,7 +31,7 @@ func main() {
 
 // serve runs the program for a Functions host. What is wrong goes to stdout: the host takes
 // every line of stderr for an error of its own. The exit code is never 0 then, for the host
-// would not start us again, and never 200, for it would not count it.
+// would not start us again.
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
 	limitMemory(s.env, os.DirFS("/"))
@@ -53,11 +56,33 @@ func (s *shell) serve(ctx context.Context) error {
 		return err
 	}
 	log.Info("handler: listening", "duration", time.Since(s.started))
-	if err := program.Run(ctx, listener); err != nil {
-		log.Error("handler: stopped", "err", err)
-		return fmt.Errorf("run: %w", err)
+	return endOf(program.Run(ctx, listener), log)
+}
+
+// endOf logs why serving has ended, and returns the error that the exit code tells.
+func endOf(err error, log *slog.Logger) error {
+	switch {
+	case err == nil:
+		return nil
+	case wantsRestart(err):
+		log.Warn("handler: stopped", "err", err)
+		return &restart{err}
 	}
-	return nil
+	log.Error("handler: stopped", "err", err)
+	return fmt.Errorf("run: %w", err)
+}
+
+// restart ends a process that has served and wants to be started anew. The host starts it again,
+// and does not count that among the three errors after which it gives up.
+type restart struct{ error }
+
+func (r *restart) Unwrap() error { return r.error }
+
+// wantsRestart reports whether a process that served has ended because the lanes it began with are
+// no longer there. It is not so if the very start finds another number of lanes: the next start
+// would find the same, so the host must count it.
+func wantsRestart(err error) bool {
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrBegunAnew)
 }
 
 // collectLess makes garbage collections rarer: what lives is a few megabytes, and collecting

@@ -306,9 +306,12 @@ func (p *Program) lookAgain() {
 	}
 }
 
+// hostPort is the variable by which the host tells the port. It is set under a host alone.
+const hostPort = "FUNCTIONS_CUSTOMHANDLER_PORT"
+
 // listen binds the port the host names. 0, without a host, is any free one.
 func listen(env func(string) string) (net.Listener, error) {
-	port := env("FUNCTIONS_CUSTOMHANDLER_PORT")
+	port := env(hostPort)
 	if port == "" {
 		port = "0"
 	}

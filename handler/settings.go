@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -232,15 +233,20 @@ func wrongValue(n ast.Node, want string) error {
 	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column, strings.TrimPrefix(n.GetPath(), "$."), at.Value, want)
 }
 
+// errNoPrefix: the host finds the queues of process and poison by WEIR_PREFIX, without a default.
+// If it is not set, the host runs on without these two, and only the sweep delivers what another
+// instance left.
+var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: set the app setting WEIR_PREFIX, for example to weir")
+
 // loadSettings reads the environment and weir.yaml. The error names every problem, one a
 // line.
 func loadSettings(env func(string) string) (Settings, error) {
 	s := defaults()
-	s.Prefix = env("WEIR_PREFIX")
-	if s.Prefix == "" {
-		s.Prefix = "weir"
-	}
+	s.Prefix = cmp.Or(env("WEIR_PREFIX"), "weir")
 	var problems []error
+	if env("WEIR_PREFIX") == "" && env(hostPort) != "" {
+		problems = append(problems, errNoPrefix)
+	}
 	if err := s.readStorage(env); err != nil {
 		problems = append(problems, err)
 	}

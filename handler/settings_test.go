@@ -66,6 +66,17 @@ func TestLoadSettings(t *testing.T) {
 			t.Errorf("%+v %v", s, err)
 		}
 	})
+	t.Run("NoPrefixUnderAHost", func(t *testing.T) {
+		t.Parallel()
+		_, err := loadSettings(env(t, minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001"))
+		if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "set the app setting WEIR_PREFIX") {
+			t.Errorf("got %v, want one line that names WEIR_PREFIX", err)
+		}
+		s, err := loadSettings(env(t, minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001", "WEIR_PREFIX", "news"))
+		if err != nil || s.Prefix != "news" {
+			t.Errorf("got %q, %v; want news", s.Prefix, err)
+		}
+	})
 	t.Run("AValueFromTheEnvironmentCannotBecomeYAML", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, strings.Replace(minimal, `"http://127.0.0.1:7072/api/content"`, "${CMS}", 1)+"# ${UNSET} in a comment\n", "CMS", "http://x/?a=b\", lanes: 9 #"))

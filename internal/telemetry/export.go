@@ -133,6 +133,10 @@ func (e *Export) atEnd(end func(context.Context) error) {
 	e.ends = append(e.ends, end)
 }
 
+// sampler traces everything. With Application Insights on, the host adds a traceparent to each call
+// that has none, and marks it as not sampled: by the flag alone no message would be traced.
+var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(), tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
+
 func (e *Export) startTraces(ctx context.Context) {
 	exporter, err := newSpanExporter(ctx, e.protocol(traces))
 	switch {
@@ -142,8 +146,11 @@ func (e *Export) startTraces(ctx context.Context) {
 	case exporter == nil:
 		return
 	}
-	// The sampler is the SDK's: OTEL_TRACES_SAMPLER, and by default the upstream's flag.
-	provider := tracesdk.NewTracerProvider(tracesdk.WithBatcher(exporter), tracesdk.WithResource(e.resource))
+	options := []tracesdk.TracerProviderOption{tracesdk.WithBatcher(exporter), tracesdk.WithResource(e.resource)}
+	if e.env("OTEL_TRACES_SAMPLER") == "" {
+		options = append(options, tracesdk.WithSampler(sampler))
+	} // else the SDK reads it
+	provider := tracesdk.NewTracerProvider(options...)
 	e.atEnd(provider.Shutdown)
 	e.tracer = provider.Tracer(scope)
 }

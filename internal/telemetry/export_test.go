@@ -207,9 +207,26 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 }
 
-func TestExport_UnsampledStaysSo(t *testing.T) {
+// TestExport_UnsampledByTheHost: under Application Insights the host marks all calls so.
+func TestExport_UnsampledByTheHost(t *testing.T) {
 	c := newCollector(t)
 	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
+	end()
+	root, deliver := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "deliver")
+	if len(root) != 1 || len(deliver) != 1 || root[0].Trace != upstream[3:35] || deliver[0].Trace != root[0].Trace {
+		t.Fatalf("got %+v, want a receive and a deliver of the upstream's trace", c.Spans())
+	}
+	if want := "00-" + root[0].Trace + "-" + deliver[0].ID + "-01"; server.got[0] != want {
+		t.Errorf("the CMS got %q, want %q", server.got[0], want)
+	}
+}
+
+func TestExport_UnsampledStaysSo(t *testing.T) {
+	c := newCollector(t)
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_TRACES_SAMPLER", "parentbased_always_on")
 	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
 	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
 	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
