@@ -20,7 +20,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
@@ -40,6 +40,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.DurationVar(&cfg.MessageLease, "message-lease", 0, "how long a dequeued message is hidden; 0 = 10m, as by the real host")
 	flags.Var(&cfg.HTTP, "http", "forwarding = as a host that does not know enableProxyingHttpRequest, proxying (default) = as one that does")
 	flags.BoolVar(&cfg.Traceparent, "traceparent", false, "add a trace that is not sampled to calls without one, as the host does with Application Insights")
+	flags.DurationVar(&cfg.StopWait, "stop-wait", 0, "how long a stopping host waits for queue and timer invocations; 0 = 10s, as the real host")
+	flags.BoolVar(&cfg.Orphan, "orphan", false, "leave a handler behind that outlasts --stop-wait or the host itself, as the real host does")
+	flags.DurationVar(&cfg.ListenAfter, "listen-after", 0, "how long after the handlers' start to listen: about 1s for the real host")
 	flags.BoolVar(&cfg.Quiet, "quiet", false, "no lines about single invocations that succeed")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

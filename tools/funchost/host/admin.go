@@ -49,6 +49,7 @@ func (h *Host) Status() Status {
 // admin serves /admin: the host's status, its functions' manual start, and, beyond the real one,
 //
 //	POST   /admin/host/instances      adds an instance
+//	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
 //	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
 func (h *Host) admin() http.Handler {
 	mux := http.NewServeMux()
@@ -62,7 +63,15 @@ func (h *Host) admin() http.Handler {
 		}
 		reply(w, http.StatusCreated, h.Status())
 	})
-	mux.HandleFunc("DELETE /admin/host/instances/{n}", h.crashInstance)
+	mux.HandleFunc("POST /admin/host/instances/{n}/stop", h.onInstance(func(i *instance) {
+		h.console.log("Instance %d is stopped by request.", i.number)
+		i.retire(h.cfg.StopWait, i.awaitHTTP)
+	}))
+	mux.HandleFunc("DELETE /admin/host/instances/{n}", h.onInstance(func(i *instance) {
+		h.console.log("Instance %d is crashed by request.", i.number)
+		i.end()
+		<-i.ended
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.cfg.EnableAuth && !same(givenKey(r), h.cfg.MasterKey) {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -78,18 +87,18 @@ func reply(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// crashInstance ends an instance as a lost machine would: at once, and with nothing released.
-func (h *Host) crashInstance(w http.ResponseWriter, r *http.Request) {
-	n, err := strconv.Atoi(r.PathValue("n"))
-	all := h.all()
-	if err != nil || n < 1 || n > len(all) {
-		w.WriteHeader(http.StatusNotFound)
-		return
+// onInstance does something to the instance that the path names, and answers with the host's status.
+func (h *Host) onInstance(do func(*instance)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.PathValue("n"))
+		all := h.all()
+		if err != nil || n < 1 || n > len(all) {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		do(all[n-1])
+		reply(w, http.StatusOK, h.Status())
 	}
-	h.console.log("Instance %d is crashed by request.", n)
-	all[n-1].end()
-	<-all[n-1].ended
-	reply(w, http.StatusOK, h.Status())
 }
 
 // startFunction runs a function that is not HTTP's, in the background: {"input":"…"} becomes the
@@ -123,10 +132,11 @@ func (h *Host) function(name string) *function {
 }
 
 func (h *Host) startManually(f *function, input string) bool {
-	i := h.next()
+	i, leave := h.take(f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i == nil || h.stopping {
+		leave()
 		return false
 	}
 	now := h.console.now()
@@ -137,6 +147,9 @@ func (h *Host) startManually(f *function, input string) bool {
 	} else {
 		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now, nextVisible: &now}, now)
 	}
-	h.work.Go(func() { _, _ = i.invoke(newGUID(), f, body) }) // reported there
+	h.work.Go(func() {
+		defer leave()
+		_, _ = i.invoke(newGUID(), f, body) // reported there
+	})
 	return true
 }

@@ -83,14 +83,14 @@ func (i *instance) report(name, id string, start time.Time, err error) {
 type unsized struct{ io.Reader }
 
 // within runs one call under functionTimeout. When that has passed the whole process is
-// killed, and with it everything else in flight; the call itself is never cancelled.
+// killed, and with it everything else in flight. The call itself is cancelled only with the instance.
 func (i *instance) within(call func(context.Context, *http.Client) error) error {
 	p, client, err := i.ready()
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- call(context.Background(), client) }()
+	go func() { done <- call(i.life, client) }()
 	var deadline <-chan time.Time
 	if i.host.app.timeout > 0 {
 		t := time.NewTimer(i.host.app.timeout)

@@ -4,7 +4,9 @@
 //
 // What it keeps of the real host, because a handler's correctness hangs on it:
 //
-//   - The handler is a child process that is only ever ended by SIGKILL.
+//   - The handler is a child process that is only ever ended by SIGKILL. It starts before the host listens.
+//   - A host that is stopped closes its listening socket at once, waits for HTTP requests to their end and
+//     for queue and timer invocations ten seconds. Then the handler is killed, or left behind (Config.Orphan).
 //   - A queue message is hidden for ten minutes and renewed at half of that; deleted on
 //     success, visible at once (or after visibilityTimeout) on failure, poison after maxDequeueCount.
 //   - A 2xx without a JSON object is no success. Where the real host would hang until functionTimeout
@@ -20,7 +22,9 @@
 //     and the handler learns that a client has gone away.
 //
 // What it adds: several instances behind one address, each a handler process with listeners
-// of its own, as scale-out would have it; and /admin/host to look at them and crash them.
+// of its own, as scale-out would have it; and /admin/host to look at them, stop and crash them.
+// Instances in one process share the parent process and its listening socket, so that a handler cannot
+// see there that its own instance is being stopped: package fleet runs a process for each.
 //
 // What it leaves out: extension bundles, output bindings other than HTTP's, retry policies,
 // watching files, dynamic concurrency. A function that needs one of these is refused at the start.

@@ -1,17 +1,16 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,10 +38,16 @@ type Config struct {
 	MessageLease time.Duration
 	HTTP         Mode // how old the host is in its way with HTTP; empty = Proxying
 	Traceparent  bool // Application Insights is connected: calls without a trace get one
+	// StopWait is how long a stopping host waits for queue and timer invocations. 0 = 10 s as the real host.
+	StopWait time.Duration
+	// Orphan leaves a handler behind, without a parent, when an invocation outlasts StopWait, and when the
+	// host itself is killed: both were seen of the real host. It is meant for a host in a process of its own,
+	// which ends after Stop. Otherwise no handler outlives the host.
+	Orphan bool
+	// ListenAfter is how long after the start of the handlers the host begins to listen: about a second
+	// for the real one. Start returns when the host listens.
+	ListenAfter time.Duration
 }
-
-// stopTimeout is what in-flight work gets when the host stops.
-const stopTimeout = 10 * time.Second
 
 // Host is a running stand-in.
 type Host struct {
@@ -56,13 +61,13 @@ type Host struct {
 
 	listening context.Context // ends first: nothing new is taken
 	deafen    context.CancelFunc
-	work      sync.WaitGroup // in-flight messages and timer runs, and their listeners
+	work      sync.WaitGroup // queue and timer invocations, and the listeners that start them
 	serving   errgroup.Group
 
 	mu        sync.Mutex
 	instances []*instance
 	stopping  bool
-	turn      atomic.Uint64
+	turn      uint64
 }
 
 // Run starts a host and runs it until ctx ends or it must give up.
@@ -87,20 +92,27 @@ func Start(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := listen(cfg.Port)
+	bound, err := takePort(cfg.Port)
 	if err != nil {
 		return nil, err
 	}
-	h.address = socket.Addr().String()
+	h.address = bound.address
 	h.announce()
 	h.listening, h.deafen = context.WithCancel(context.Background())
 	for range max(cfg.Instances, 1) {
 		if _, err := h.addInstance(); err != nil {
-			_ = socket.Close()
+			bound.close()
 			h.Stop()
 			return nil, err
 		}
 	}
+	pause(h.listening, cfg.ListenAfter)
+	socket, err := bound.listen()
+	if err != nil {
+		h.Stop()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	h.console.log("Now listening on: %s", h.URL())
 	h.startTimers()
 	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
 	return h, nil
@@ -119,9 +131,8 @@ func prepare(cfg Config) (*Host, error) {
 	if cfg.GiveUpAfter == 0 {
 		cfg.GiveUpAfter = 3
 	}
-	if cfg.MessageLease == 0 {
-		cfg.MessageLease = 10 * time.Minute
-	}
+	cfg.MessageLease = cmp.Or(cfg.MessageLease, 10*time.Minute)
+	cfg.StopWait = cmp.Or(cfg.StopWait, 10*time.Second)
 	root, err := filepath.Abs(cfg.ScriptRoot)
 	if err != nil {
 		return nil, fmt.Errorf("script root: %w", err)
@@ -143,16 +154,16 @@ func prepare(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// listen binds now, so that a taken port is an error of the start.
-func listen(port int) (net.Listener, error) {
-	socket, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+// takePort binds now, so that a taken port is an error of the start.
+func takePort(port int) (*socket, error) {
+	bound, err := bindPort(port)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("port %d is unavailable: close the process using that port, or specify another port using --port: %w", port, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return socket, nil
+	return bound, nil
 }
 
 // announce prints the functions as func does.
@@ -199,13 +210,16 @@ func (h *Host) addInstance() (*instance, error) {
 	}
 	i := &instance{host: h, port: port, state: starting, changed: make(chan struct{}), ended: make(chan struct{})}
 	i.life, i.end = context.WithCancel(context.Background())
+	i.taking, i.deafen = context.WithCancel(h.listening)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopping {
+		i.deafen()
 		i.end()
 		return nil, errors.New("the host is stopping")
 	}
 	if i.listeners, err = h.newListeners(i); err != nil {
+		i.deafen()
 		i.end()
 		return nil, err
 	}
@@ -217,7 +231,8 @@ func (h *Host) addInstance() (*instance, error) {
 		}
 	}()
 	for _, l := range i.listeners {
-		h.work.Go(l.run)
+		i.polling.Add(1)
+		h.work.Go(func() { defer i.polling.Done(); l.run() })
 	}
 	return i, nil
 }
@@ -229,22 +244,28 @@ func (h *Host) all() []*instance {
 	return append([]*instance(nil), h.instances...)
 }
 
-// next picks the instance for an HTTP request: those alive, in turn.
-func (h *Host) next() *instance {
+// take picks the instance for an invocation, those alive in turn, and counts the invocation there until
+// leave is called. It returns nil when no instance is left.
+func (h *Host) take(f *function) (i *instance, leave func()) {
+	h.mu.Lock() // an instance that retires is not picked any more, except for the last requests to a stopping host
+	defer h.mu.Unlock()
 	var alive []*instance
-	for _, i := range h.all() {
-		if i.alive() {
+	for _, i := range h.instances {
+		if i.alive() && (h.stopping || !i.retiring.Load()) {
 			alive = append(alive, i)
 		}
 	}
 	if len(alive) == 0 {
-		return nil
+		return nil, func() {}
 	}
-	return alive[h.turn.Add(1)%uint64(len(alive))]
+	h.turn++
+	i = alive[h.turn%uint64(len(alive))]
+	return i, i.inFlight.begin(f)
 }
 
-// Stop takes nothing new, gives what is in flight ten seconds, and kills the handlers.
-// No process is left when it returns.
+// Stop does as the real host does on SIGTERM: the listening socket closes at once, the listeners take
+// nothing new, HTTP requests are waited for to their end and queue and timer invocations for StopWait.
+// The handlers get no signal but SIGKILL at the end; none is left when it returns, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first := !h.stopping
@@ -253,25 +274,19 @@ func (h *Host) Stop() {
 	if !first {
 		return
 	}
+	closed := make(chan struct{})
+	go func() {
+		_ = h.server.Shutdown(context.Background()) // never fails without a deadline
+		close(closed)
+	}()
 	h.deafen()
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	idle := make(chan struct{})
-	go func() { h.work.Wait(); close(idle) }()
-	late := h.server.Shutdown(ctx)
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		h.console.log("Work is still in flight; its messages stay hidden until their lease ends.")
-	}
+	var retiring sync.WaitGroup
 	for _, i := range h.all() {
-		i.end()
-		<-i.ended
+		retiring.Go(func() { i.retire(h.cfg.StopWait, func() { <-closed }) })
 	}
-	<-idle
-	if late != nil {
-		_ = h.server.Close()
-	}
+	retiring.Wait()
+	h.work.Wait()
+	<-closed
 	_ = h.serving.Wait() // ErrServerClosed
 	h.console.log("The host has stopped.")
 }

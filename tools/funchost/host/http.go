@@ -80,7 +80,8 @@ func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent target
 		w.WriteHeader(http.StatusInternalServerError) // and not 413: reading it fails inside the invocation
 		return
 	}
-	i := h.next()
+	i, leave := h.take(f)
+	defer leave()
 	switch {
 	case i == nil:
 		http.Error(w, "Function host is not running.", http.StatusServiceUnavailable)

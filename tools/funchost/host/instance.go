@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,7 +32,13 @@ type instance struct {
 	end    context.CancelFunc // a crash: no more calls, nothing released
 	ended  chan struct{}
 
+	taking    context.Context // ends before life: the listeners take nothing more
+	deafen    context.CancelFunc
+	retiring  atomic.Bool // takes nothing new and ends after its invocations
+	orphaned  atomic.Bool // its handler outlives it
+	inFlight  inFlight
 	listeners []*listener // of its queue functions
+	polling   sync.WaitGroup
 
 	mu      sync.Mutex
 	state   state
@@ -71,9 +78,10 @@ func (i *instance) run() error {
 	defer close(i.ended)
 	defer i.set(gone, nil, nil)
 	defer i.end()
+	defer i.deafen()
 	for {
 		id := newGUID()
-		p, err := startProcess(i.host.app.command, i.environment(id), id, i.host.console, i.number)
+		p, err := i.startProcess(id)
 		if err != nil {
 			return err // the real host would first let an invocation wait in vain
 		}
@@ -81,7 +89,7 @@ func (i *instance) run() error {
 		i.set(starting, p, client)
 		problem := i.attend(p, client)
 		client.CloseIdleConnections()
-		if i.life.Err() != nil || i.host.listening.Err() != nil {
+		if i.life.Err() != nil || i.retiring.Load() {
 			return nil // a stopping host starts nothing: Ctrl-C may have ended the handler first
 		}
 		i.set(starting, nil, nil)
@@ -89,6 +97,31 @@ func (i *instance) run() error {
 			return err
 		}
 	}
+}
+
+// retire ends the instance in order: it takes nothing new, queue and timer invocations get so long to
+// end, HTTP requests as long as they need. Then the handler is killed; with Orphan one that is still at an
+// invocation is left behind, and only the connection to it is closed.
+func (i *instance) retire(wait time.Duration, awaitHTTP func()) {
+	i.host.mu.Lock() // against take
+	i.retiring.Store(true)
+	i.host.mu.Unlock()
+	i.deafen()
+	i.polling.Wait()
+	ctx, cancel := context.WithTimeout(i.life, wait)
+	defer cancel()
+	if !i.inFlight.awaitOthers(ctx) && i.life.Err() == nil {
+		i.host.console.log("Instance %d still runs invocations after %v; their messages stay hidden until their lease ends.", i.number, wait)
+		i.orphaned.Store(i.host.cfg.Orphan)
+	}
+	awaitHTTP()
+	i.end()
+	<-i.ended
+}
+
+// awaitHTTP waits until no HTTP request is in flight on the instance.
+func (i *instance) awaitHTTP() {
+	i.inFlight.await(i.life, func(http, _ int) bool { return http == 0 })
 }
 
 func (i *instance) environment(workerID string) []string {
@@ -112,7 +145,9 @@ func (i *instance) attend(p *process, client *http.Client) error {
 	for {
 		select {
 		case <-i.life.Done():
-			p.kill()
+			if !i.orphaned.Load() {
+				p.kill()
+			}
 			return nil
 		case err := <-ready:
 			if err != nil {

@@ -194,6 +194,46 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	<-stopped
 }
 
+func TestHost_StopsOneInstance(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
+	eventually(t, "both run", func() bool { return r.instance(1).State == "running" && r.instance(2).State == "running" })
+	release, pid := make(chan struct{}), r.instance(1).PID
+	r.decide = func(c call) order {
+		if c.URI == "/api/fn?hold=" {
+			<-release
+		}
+		return order{Body: strconv.Itoa(c.PID)}
+	}
+	held := make(chan answer, 2)
+	for range 2 { // one on each instance
+		go func() { held <- r.do("GET", "/api/fn?hold", "") }()
+		r.nextCall()
+	}
+	stopped := make(chan int, 1)
+	go func() { stopped <- r.do("POST", "/admin/host/instances/1/stop", "").StatusCode }()
+	others := 0
+	eventually(t, "requests go to the other instance", func() bool {
+		if r.do("GET", "/api/fn", "").body == strconv.Itoa(pid) {
+			others = 0
+		}
+		others++
+		return others > 4
+	})
+	if s := r.instance(1); s.State != "running" || s.PID != pid {
+		t.Errorf("with a request in flight the instance is %+v; want it to run", s)
+	}
+	close(release)
+	for range 2 {
+		if a := <-held; a.StatusCode != 200 {
+			t.Errorf("answered %d; want 200", a.StatusCode)
+		}
+	}
+	if got := <-stopped; got != 200 || r.instance(1).State != "gone" || r.instance(2).State != "running" {
+		t.Errorf("answered %d, instances %+v", got, r.host.Status().Instances)
+	}
+}
+
 func TestStart_TakenPort(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, options{}).start()

@@ -22,7 +22,8 @@ type process struct {
 // outputDelay is how long a dead handler's output is waited for: a grandchild may hold it open.
 const outputDelay = time.Second
 
-func startProcess(c command, env []string, workerID string, out *console, number int) (*process, error) {
+func (i *instance) startProcess(workerID string) (*process, error) {
+	c, out, number := i.host.app.command, i.host.console, i.number
 	p := &process{
 		cmd:      exec.Command(c.path, c.args...),
 		workerID: workerID,
@@ -30,10 +31,12 @@ func startProcess(c command, env []string, workerID string, out *console, number
 		stdout:   &lines{console: out, prefix: fmt.Sprintf("[%d] ", number)},
 		stderr:   &lines{console: out, prefix: fmt.Sprintf("[%d] stderr: ", number)},
 	}
-	p.cmd.Dir, p.cmd.Env = c.dir, env
+	p.cmd.Dir, p.cmd.Env = c.dir, i.environment(workerID)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	p.cmd.WaitDelay = outputDelay
-	dieWithParent(p.cmd)
+	if !i.host.cfg.Orphan {
+		dieWithParent(p.cmd)
+	}
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {

@@ -78,7 +78,7 @@ func (h *Host) newListener(i *instance, f *function) (*listener, error) {
 		l.poison = service.NewQueueClient(name)
 	}
 	l.ctx, l.stop = context.WithCancel(i.life)
-	context.AfterFunc(h.listening, l.stop)
+	context.AfterFunc(i.taking, l.stop)
 	context.AfterFunc(i.life, transport.CloseIdleConnections)
 	return l, nil
 }
@@ -161,7 +161,9 @@ func (l *listener) poll() (int, error) {
 		l.mu.Lock()
 		l.running++
 		l.mu.Unlock()
+		end := l.instance.inFlight.begin(l.function)
 		l.host.work.Go(func() {
+			defer end()
 			defer l.free()
 			(&delivery{listener: l, message: m, receipt: *m.PopReceipt}).run()
 		})

@@ -157,7 +157,8 @@ func (t *timer) record(s *scheduleStatus) {
 // fire runs the function once, and records that it ran, whether or not it failed.
 func (t *timer) fire(pastDue bool) {
 	began := t.host.console.now()
-	i := t.host.next()
+	i, leave := t.host.take(t.function)
+	defer leave()
 	if i == nil {
 		return
 	}

@@ -1,0 +1,207 @@
+// Package fleet runs several instances of an app as the platform does: each is a funchost process of its
+// own, with its own listening socket and the handler as its child, on the same storage. A front spreads
+// the requests over them. It is for tests in which an instance is stopped, killed, or watched by its handler.
+package fleet
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"weir/tools/funchost/host"
+)
+
+// Options are common to all hosts of a fleet.
+type Options struct {
+	Binary string    // the funchost program, as Build makes it
+	Args   []string  // for every host; they include --script-root, and --state-dir for one runner of each timer
+	Env    []string  // added to this process's environment
+	Out    io.Writer // the hosts' output; nil = nowhere
+}
+
+// Fleet is the hosts and the front before them.
+type Fleet struct {
+	options Options
+	front   *http.Server
+	address string
+	serving sync.WaitGroup
+
+	mu    sync.Mutex
+	hosts []*Host
+	turn  int
+}
+
+// Build compiles funchost into a directory and returns the program's path.
+func Build(dir string) (string, error) {
+	program := filepath.Join(dir, "funchost")
+	if out, err := exec.Command("go", "build", "-o", program, "weir/tools/funchost").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build funchost: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// Start starts the front alone; Add adds hosts.
+func Start(o Options) (*Fleet, error) {
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	f := &Fleet{options: o, address: socket.Addr().String()}
+	f.front = &http.Server{Handler: f.proxy(), ReadHeaderTimeout: time.Minute}
+	f.serving.Go(func() { _ = f.front.Serve(socket) }) // ErrServerClosed
+	return f, nil
+}
+
+// URL is the address of the front, without a slash at its end.
+func (f *Fleet) URL() string { return "http://" + f.address }
+
+// Hosts returns every host there has been, in the order in which they were added.
+func (f *Fleet) Hosts() []*Host {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.hosts)
+}
+
+// Close ends everything at once, handlers that were left behind too.
+func (f *Fleet) Close() {
+	_ = f.front.Close()
+	for _, h := range f.Hosts() {
+		h.end()
+	}
+	f.serving.Wait()
+}
+
+// Host is one funchost process.
+type Host struct {
+	cmd        *exec.Cmd
+	url        string
+	servesHTTP bool
+	done       chan struct{}
+	err        error // of the exit, after done
+}
+
+// Add starts one more host with arguments of its own, and returns when it listens. The front sends
+// requests to it, except if --group names a group of functions that are not HTTP's.
+func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
+	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
+	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
+	h.cmd.Env = append(os.Environ(), f.options.Env...)
+	// The group lets end reach a handler that has lost its parent.
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, in := io.Pipe()
+	h.cmd.Stdout, h.cmd.Stderr = in, in
+	if err := h.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start host: %w", err)
+	}
+	go func() {
+		h.err = h.cmd.Wait()
+		_ = in.Close()
+		close(h.done)
+	}()
+	listening := make(chan string, 1)
+	f.serving.Go(func() { f.relay(out, listening) })
+	f.mu.Lock()
+	f.hosts = append(f.hosts, h)
+	f.mu.Unlock()
+	return h, f.await(ctx, h, listening)
+}
+
+func groupOf(args []string) string {
+	if at := slices.Index(args, "--group"); at >= 0 && at+1 < len(args) {
+		return args[at+1]
+	}
+	return ""
+}
+
+var listensOn = regexp.MustCompile(`Now listening on: (http://[0-9.:]+)`)
+
+// relay passes the host's output on, and the address it listens on.
+func (f *Fleet) relay(out io.Reader, listening chan<- string) {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		_, _ = io.WriteString(f.options.Out, line) // for a reader of a failed test
+		if m := listensOn.FindStringSubmatch(line); m != nil {
+			listening <- m[1]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (f *Fleet) await(ctx context.Context, h *Host, listening <-chan string) error {
+	select {
+	case url := <-listening:
+		f.mu.Lock()
+		h.url = url
+		f.mu.Unlock()
+		return nil
+	case <-h.done:
+		return fmt.Errorf("the host ended before it listened: %w", cmp.Or(h.err, errors.New("exit code 0")))
+	case <-ctx.Done():
+		h.end()
+		return fmt.Errorf("the host does not listen: %w", ctx.Err())
+	}
+}
+
+// URL is the address of this host, without a slash at its end.
+func (h *Host) URL() string { return h.url }
+
+// PID is the host's own; the handler's is in Status.
+func (h *Host) PID() int { return h.cmd.Process.Pid }
+
+// Done is closed when the host's process has ended.
+func (h *Host) Done() <-chan struct{} { return h.done }
+
+// Stop sends SIGTERM, as the platform does, and does not wait: see Done.
+func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
+
+// Kill ends the host by SIGKILL and waits for its end. The handler goes with it, except with --orphan.
+func (h *Host) Kill() error {
+	err := h.cmd.Process.Kill()
+	<-h.done
+	return err
+}
+
+// end kills the host with all its children.
+func (h *Host) end() {
+	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // none may be left
+	<-h.done
+}
+
+// Status asks the host how its instance is.
+func (h *Host) Status(ctx context.Context) (host.Status, error) {
+	var s host.Status
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/admin/host/status", nil)
+	if err != nil {
+		return s, err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("status: %s", res.Status)
+	}
+	return s, json.NewDecoder(res.Body).Decode(&s)
+}

@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+)
+
+// forwardingHeaders would be taken away by the proxy: the app is to see the client's, as sent.
+var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+// proxy sends each request to the next host that takes its connection.
+func (f *Fleet) proxy() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", "fleet"
+			r.Out.Host = r.In.Host
+			for _, name := range forwardingHeaders {
+				if values := r.In.Header.Values(name); len(values) > 0 {
+					r.Out.Header[name] = values
+				}
+			}
+		},
+		// A connection serves one request, so that requests and not connections are spread.
+		Transport:     &http.Transport{DialContext: f.dial, DisableKeepAlives: true, DisableCompression: true},
+		FlushInterval: -1,
+		ErrorLog:      log.New(f.options.Out, "front: ", 0),
+	}
+}
+
+var errNoHost = errors.New("no host serves HTTP")
+
+// dial connects to the next host in turn. A host that refuses is passed over: nothing was sent to it yet.
+func (f *Fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	err := errNoHost
+	for _, address := range f.nextAddresses() {
+		var conn net.Conn
+		var dialer net.Dialer
+		if conn, err = dialer.DialContext(ctx, "tcp", address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// nextAddresses returns the hosts' addresses, each time beginning with another.
+func (f *Fleet) nextAddresses() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for _, h := range f.hosts {
+		if h.url != "" && h.servesHTTP {
+			all = append(all, strings.TrimPrefix(h.url, "http://"))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	f.turn++
+	first := f.turn % len(all)
+	return append(all[first:], all[:first]...)
+}

@@ -1,0 +1,323 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"go.uber.org/goleak"
+
+	"weir/tools/azurite"
+	"weir/tools/funchost/fleet"
+)
+
+// program is funchost, connection the storage of all tests.
+var program, connection string
+
+func TestMain(m *testing.M) {
+	if os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
+		os.Exit(handle(os.Getenv("FLEET_TEST_DIR")))
+	}
+	goleak.VerifyTestMain(runner{m})
+}
+
+type runner struct{ m *testing.M }
+
+// Run builds the program and starts storage for all tests.
+func (r runner) Run() int {
+	dir, err := os.MkdirTemp("", "fleet-")
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err == nil {
+		program, err = fleet.Build(dir)
+	}
+	var process *azurite.Process
+	if err == nil {
+		process, err = azurite.Start(context.Background(), azurite.Options{})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	connection = process.ConnectionString()
+	code := r.m.Run()
+	if err := process.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// handle is the handler of the tests. It tells by files in a folder what happened to it: "taken" when an
+// invocation has come, "closed" when its connection was closed, "signal" when it got a signal. An
+// invocation or a request to /api/hold ends when there is a file "release".
+func handle(dir string) int {
+	note := func(name, text string) { _ = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals)
+	go func() {
+		for s := range signals {
+			if s != syscall.SIGURG { // the runtime's own
+				note("signal", s.String())
+			}
+		}
+	}()
+	hold := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else net/http does not notice that the connection is closed
+		note("taken", fmt.Sprint(os.Getpid()))
+		if !released(r.Context(), dir) {
+			note("closed", "")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /q", hold)
+	mux.HandleFunc("/api/hold", hold)
+	mux.HandleFunc("/api/who", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getppid()) })
+	mux.HandleFunc("/api/listening", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, len(listeningSockets(os.Getppid())))
+	})
+	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), mux)
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// released waits for the file "release", and reports false when ctx ends before.
+func released(ctx context.Context, dir string) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "release")); err == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// listeningSockets finds what a handler can find of its host: the inodes of the sockets on which a process
+// listens.
+func listeningSockets(pid int) []string {
+	listening := map[string]bool{}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		raw, _ := os.ReadFile(table)
+		for line := range strings.SplitSeq(string(raw), "\n") {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" {
+				listening["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	var out []string
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, file := range files {
+		if target, _ := os.Readlink(file); listening[target] {
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// rig is an app with one HTTP function of each route, a queue function, and a fleet to run it.
+type rig struct {
+	*fleet.Fleet
+	t     *testing.T
+	dir   string // where the handler tells
+	queue *azqueue.QueueClient
+}
+
+// output collects what the hosts print.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var queueNumber atomic.Int64
+
+func newRig(t *testing.T, args ...string) *rig {
+	t.Helper()
+	service, err := azqueue.NewServiceClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("f%d-%d", time.Now().UnixNano(), queueNumber.Add(1))
+	r := &rig{t: t, dir: t.TempDir(), queue: service.NewQueueClient(name)}
+	if _, err := r.queue.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	root, out := r.app(name), &output{}
+	r.Fleet, err = fleet.Start(fleet.Options{
+		Binary: program, Out: out,
+		Args: append([]string{"--script-root", root, "--state-dir", t.TempDir()}, args...),
+		Env:  []string{"FLEET_TEST_DIR=" + r.dir, "Store=" + connection},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		if t.Failed() {
+			t.Log(out)
+		}
+	})
+	return r
+}
+
+func (r *rig) app(queue string) string {
+	r.t.Helper()
+	root := r.t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	files := map[string]string{
+		"host.json":       `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self + `"},"enableForwardingHttpRequest":true}}`,
+		"q/function.json": `{"bindings":[{"type":"queueTrigger","name":"item","queueName":"` + queue + `","connection":"Store"}]}`,
+	}
+	for _, name := range []string{"hold", "who", "listening"} {
+		files[name+"/function.json"] = `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http","direction":"out","name":"res"}]}`
+	}
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func (r *rig) add(args ...string) *fleet.Host {
+	r.t.Helper()
+	h, err := r.Add(r.t.Context(), args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+const patience = 30 * time.Second
+
+func (r *rig) eventually(what string, holds func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(patience); !holds(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			r.t.Fatalf("not reached: %s", what)
+		}
+	}
+}
+
+// ended waits for a host's end.
+func (r *rig) ended(h *fleet.Host) {
+	r.t.Helper()
+	select {
+	case <-h.Done():
+	case <-time.After(patience):
+		r.t.Fatal("the host does not end")
+	}
+}
+
+// noted reports whether the handler has left a file.
+func (r *rig) noted(name string) bool {
+	_, err := os.Stat(filepath.Join(r.dir, name))
+	return err == nil
+}
+
+func (r *rig) release() {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, "release"), nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// get asks, on a connection of its own. No status means no connection.
+func (r *rig) get(url string) (status int, body string) {
+	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
+	if err != nil {
+		r.t.Error(err)
+		return 0, ""
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(q)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(raw)
+}
+
+// put sends a message that the handler holds.
+func (r *rig) put() {
+	r.t.Helper()
+	text := base64.StdEncoding.EncodeToString([]byte(`hold`))
+	if _, err := r.queue.EnqueueMessage(r.t.Context(), text, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the invocation is taken", func() bool { return r.noted("taken") })
+}
+
+// messages counts the queue's messages, the hidden ones too.
+func (r *rig) messages() int {
+	r.t.Helper()
+	res, err := r.queue.GetProperties(r.t.Context(), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return int(*res.ApproximateMessagesCount)
+}
+
+func (r *rig) handlerPID(h *fleet.Host) int {
+	r.t.Helper()
+	pid := 0
+	r.eventually("the handler runs", func() bool {
+		s, err := h.Status(r.t.Context())
+		if err != nil || len(s.Instances) != 1 || s.Instances[0].State != "running" {
+			return false
+		}
+		pid = s.Instances[0].PID
+		return true
+	})
+	return pid
+}
+
+// runs reports whether a process is there and no corpse.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
