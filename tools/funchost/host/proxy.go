@@ -27,10 +27,16 @@ func (i *instance) proxy(w http.ResponseWriter, r *http.Request, f *function, se
 	isAsked := false
 	err := i.bufferBody(w, r)
 	if err == nil {
-		err = i.within(func(_ context.Context, client *http.Client) error {
+		err = i.within(func(life context.Context, client *http.Client) error {
 			isAsked = true
-			return i.stream(w, r, sent, id, client)
+			ctx, cancel := context.WithCancel(r.Context()) // ends with the client, and with the instance
+			defer cancel()
+			defer context.AfterFunc(life, cancel)()
+			return i.stream(w, r.WithContext(ctx), sent, id, client)
 		})
+		if err != nil && r.Context().Err() != nil {
+			err = errClientLeft
+		}
 	}
 	i.reportProxied(f.name, id, start, err)
 	switch {
@@ -71,9 +77,6 @@ func (i *instance) stream(
 			err = errAborted
 		case v != nil:
 			panic(v)
-		}
-		if err != nil && r.Context().Err() != nil {
-			err = errClientLeft
 		}
 	}()
 	proxy := &httputil.ReverseProxy{

@@ -32,15 +32,15 @@ func parseTemplate(text string) (template, error) {
 		if err != nil {
 			return template{}, fmt.Errorf("route %q: %w", text, err)
 		}
-		if (s.optional || s.rest) && i != len(parts)-1 {
-			return template{}, fmt.Errorf("route %q: only the last segment can be optional or a catch-all", text)
+		if s.rest && (s.optional || i != len(parts)-1) {
+			return template{}, fmt.Errorf("route %q: a catch-all is the last segment, and never optional", text)
 		}
 		t.segments = append(t.segments, s)
 	}
 	return t, nil
 }
 
-// splitTemplate splits at the slashes outside of parameters: an expression may hold some.
+// splitTemplate splits at the slashes outside of parameters, because an expression may hold some.
 func splitTemplate(text string) []string {
 	var parts []string
 	depth, from := 0, 0
@@ -124,8 +124,9 @@ func (t template) match(path string) (params map[string]string, ok bool) {
 			return nil, false
 		case s.rest:
 			return params, s.captureRest(params, path, i)
+		case i >= len(parts) && s.optional: // and so may be those behind
 		case i >= len(parts):
-			return params, s.optional
+			return nil, false
 		case s.name == "":
 			if !strings.EqualFold(parts[i], s.literal) {
 				return nil, false
@@ -136,7 +137,7 @@ func (t template) match(path string) (params map[string]string, ok bool) {
 			params[s.name] = parts[i]
 		}
 	}
-	return params, len(parts) == len(t.segments)
+	return params, len(parts) <= len(t.segments)
 }
 
 // captureRest takes the path from a segment on, with a slash at its end. Where nothing is left there

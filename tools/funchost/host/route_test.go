@@ -38,6 +38,12 @@ func TestTemplate_Match(t *testing.T) {
 		{"api/{*rest}", "/api//b", nil},
 		{"a/{id:int?}", "/a", none},
 		{"a/{id:int?}", "/a/x", nil},
+		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a", none},
+		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/", map[string]string{"x": "b"}},
+		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/1", map[string]string{"x": "b", "n": "1"}},
+		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/c", nil},
+		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/1/2", nil},
+		{"a/{x?}/b", "/a", nil},
 		{`a/{n:regex(^\d+$)}`, "/a/٣", map[string]string{"n": "٣"}}, // .NET's \d is every script's
 	} {
 		parsed, err := parseTemplate(c.template)
@@ -55,7 +61,7 @@ func TestTemplate_Match(t *testing.T) {
 func TestTemplate_Refused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"a//b", "{a}b", "{}", "{*a}/b", "{a:unknown}", "{a:regex(x}", `{a:regex(^[a-z]{1,2}$)}`, `{a:regex(a(?=b))}`,
+		"a//b", "{a}b", "{}", "{*a}/b", "{*a?}", "{a:unknown}", "{a:regex(x}", `{a:regex(^[a-z]{1,2}$)}`, `{a:regex(a(?=b))}`,
 		`{a:regex(a$b)}`, `{a:regex(\bx)}`, `{a:regex([a-z-[aeiou]])}`, `{a:regex([]a])}`, `{a:regex((?m)a$)}`, `{a:regex(()}`,
 	} {
 		if parsed, err := parseTemplate(text); err == nil {
