@@ -23,7 +23,7 @@ start: build ## the same handler under Azure Functions Core Tools (func), where 
 demo: azurite build tools ## 300 messages straight to the CMS, then through Weir, side by side
 	@build/tools/demo
 
-test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes
+test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
 	go test -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./...
 
 SEEDS ?= 10000

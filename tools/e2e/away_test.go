@@ -74,7 +74,9 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 
 // An operator with an address and nothing else sees a message die, finds out why, and has it
 // delivered again.
-func TestOperator_ByCommands(t *testing.T) {
+func TestOperator_ByCommands(t *testing.T) { inEachMode(t, testOperatorByCommands) }
+
+func testOperatorByCommands(t *testing.T) {
 	s := newSystem(t, 1, "min: 1s, max: 5m", "min: 50ms, max: 100ms")
 	s.faults(`{"failPath":"/file/1"}`)
 	dir := articles(t, 3)

@@ -13,7 +13,9 @@ import (
 // TestDashboard_AnOperatorsDay takes the page through a bad day, in a browser, against the
 // whole system: messages die, they are found, one is corrected, the rest is replayed, a key
 // is paused and resumed.
-func TestDashboard_AnOperatorsDay(t *testing.T) {
+func TestDashboard_AnOperatorsDay(t *testing.T) { inEachMode(t, testDashboardAnOperatorsDay) }
+
+func testDashboardAnOperatorsDay(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage()
 	const key = "the key&1"

@@ -14,6 +14,10 @@ import (
 )
 
 func TestTwoInstances_EverythingInOrderOnce(t *testing.T) {
+	inEachMode(t, testTwoInstancesEverythingInOrderOnce)
+}
+
+func testTwoInstancesEverythingInOrderOnce(t *testing.T) {
 	s := newSystem(t, 2)
 	accepted := s.burst(t.Context(), 10, 20)
 	s.allFinal(accepted, "delivered", time.Minute)
@@ -23,7 +27,9 @@ func TestTwoInstances_EverythingInOrderOnce(t *testing.T) {
 	s.linearizes(accepted)
 }
 
-func TestHandlerKilled_NothingIsLost(t *testing.T) {
+func TestHandlerKilled_NothingIsLost(t *testing.T) { inEachMode(t, testHandlerKilledNothingIsLost) }
+
+func testHandlerKilledNothingIsLost(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
 	posted := make(chan []message, 1)
 	go func() { posted <- s.burst(t.Context(), 10, 40) }()
@@ -129,7 +135,9 @@ func TestFifthFailure_IsDeadAndOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestAPI(t *testing.T) {
+func TestAPI(t *testing.T) { inEachMode(t, testAPI) }
+
+func testAPI(t *testing.T) {
 	s := newSystem(t, 1)
 	first, err := s.try("/a", 1, "k1")
 	if err != nil {

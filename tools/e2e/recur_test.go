@@ -111,7 +111,9 @@ func (s *system) ticks() map[string]map[string]bool {
 	return out
 }
 
-func TestRecurring_API(t *testing.T) {
+func TestRecurring_API(t *testing.T) { inEachMode(t, testRecurringAPI) }
+
+func testRecurringAPI(t *testing.T) {
 	s := newSystem(t, 1)
 	definition := `{"cron":"30 2 * * *","timeZone":"Europe/Berlin","message":"<article path=\"/nightly\" version=\"{{.Run}}\"><title>At {{.DueAt}}</title></article>"}`
 	if status, answer := s.send("PUT", "/api/schedules/nightly", strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"rule":"number"`) {

@@ -1,6 +1,9 @@
 // Package e2e_test runs the whole system as processes on this machine: Azurite, the demo
 // CMS, the stand-in for the Functions host with one or more handlers. The CMS's own
 // record is the judge.
+//
+// The host is a new one, which proxies requests, except in tests that run in each mode by inEachMode.
+// E2E_HTTP=forwarding runs all others under an old host, too.
 package e2e_test
 
 import (
@@ -27,6 +30,7 @@ import (
 	"weir/tools/azurite"
 	"weir/tools/cms/server"
 	"weir/tools/freeport"
+	"weir/tools/funchost/host"
 	"weir/tools/linear"
 )
 
@@ -80,6 +84,7 @@ type system struct {
 	app     string // script root
 	weir    string // address of the host
 	cms     string
+	mode    host.Mode // how its host passes requests on
 	logs    *logs
 	history linear.History
 }
@@ -128,7 +133,7 @@ func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) 
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
 	t.Parallel()
-	s := &system{t: t, dir: t.TempDir(), logs: &logs{}}
+	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), logs: &logs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	var err error
@@ -205,6 +210,9 @@ func freePort(t *testing.T) string {
 // start runs one of the built programs until the test's end.
 func (s *system) start(program string, env []string, args ...string) {
 	s.t.Helper()
+	if program == "funchost" {
+		args = append(args, "--http", string(s.mode))
+	}
 	cmd := exec.Command(filepath.Join(built, program), args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = s.logs, s.logs
@@ -299,9 +307,16 @@ func (s *system) try(path string, version int, idempotencyKey string) (message, 
 	return m, err
 }
 
+// versioned returns a message's body.
+func versioned(path string, version int) string {
+	return fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
+}
+
+// keyOf returns the idempotency key of a version.
+func keyOf(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
+
 func (s *system) tryOnce(path string, version int, idempotencyKey string) (message, error) {
-	body := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
-	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(versioned(path, version)))
 	if err != nil {
 		return message{}, err
 	}
@@ -323,7 +338,7 @@ func (s *system) tryOnce(path string, version int, idempotencyKey string) (messa
 // post posts until it is accepted, as an upstream does: under one idempotency key.
 func (s *system) post(ctx context.Context, path string, version int) (message, error) {
 	for {
-		m, err := s.try(path, version, fmt.Sprintf("%s@%d", path, version))
+		m, err := s.try(path, version, keyOf(path, version))
 		if err == nil {
 			return m, nil
 		}

@@ -19,7 +19,9 @@ type found struct {
 }
 
 // TestView: an operator finds what waits and sees what it waits for.
-func TestView(t *testing.T) {
+func TestView(t *testing.T) { inEachMode(t, testView) }
+
+func testView(t *testing.T) {
 	s := newSystem(t, 1, "{ min: 1s, max: 5m }", "[20m]")
 	s.ask("pause", `{"key":"/news/2","reason":"legal"}`, 200, 1)
 	s.faults(`{"failPath":"/news/1"}`)

@@ -349,3 +349,11 @@ func TestQueue_CreatedLater(t *testing.T) {
 	q.nextCall()
 	q.becomesEmpty()
 }
+
+func TestQueue_Traceparent(t *testing.T) {
+	t.Parallel()
+	q := newQueueRig(t, nil, options{cfg: host.Config{Traceparent: true}})
+	q.start()
+	q.put("x")
+	checkTraceparent(t, q.nextCall(), true)
+}

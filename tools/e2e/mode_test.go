@@ -1,0 +1,163 @@
+package e2e_test
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/tools/funchost/host"
+)
+
+// modeEnv names the way that the host passes requests on in tests that run in one way only. Without
+// it that is proxying, as by the hosts of today.
+const modeEnv = "E2E_HTTP"
+
+// inEachMode runs a test under an old host, which forwards requests, and under a new one, which
+// proxies them. It is for tests of addresses, answers and acceptance, and for the simplest ones of
+// crashes; delivery, which the others are about, does not depend on it.
+func inEachMode(t *testing.T, test func(*testing.T)) {
+	t.Parallel() // the subtests go beside all others, and not only beside each other
+	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
+		t.Run(string(mode), test)
+	}
+}
+
+// modeOf returns the way that the host of a test passes requests on.
+func modeOf(t *testing.T) host.Mode {
+	t.Helper()
+	switch mode := host.Mode(path.Base(t.Name())); mode {
+	case host.Forwarding, host.Proxying: // a subtest of inEachMode
+		return mode
+	}
+	var mode host.Mode
+	if err := mode.Set(cmp.Or(os.Getenv(modeEnv), string(host.Proxying))); err != nil {
+		t.Fatalf("%s: %v", modeEnv, err)
+	}
+	return mode
+}
+
+// TestHTTP_PollingKeepsTheConnection: a client that polls with an ETag, over one connection, loses
+// none of its requests. A host that forwards would drop the connection after a 304 or a 204.
+func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollingKeepsTheConnection) }
+
+func testPollingKeepsTheConnection(t *testing.T) {
+	s := newSystem(t, 1)
+	_, headers := s.asks(200, "GET", "/api/openapi.yaml", "")
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	dials := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		if !c.Reused {
+			dials++
+		}
+	}})
+	for range 5 {
+		req, err := http.NewRequestWithContext(ctx, "GET", s.weir+"/api/openapi.yaml", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("If-None-Match", headers.Get("ETag"))
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != s.unchanged() {
+			t.Errorf("answered %d; want %d", resp.StatusCode, s.unchanged())
+		}
+	}
+	if dials != 1 {
+		t.Errorf("%d connections for 5 requests; want 1", dials)
+	}
+}
+
+// TestHTTP_ChunkedUpload: a host that proxies takes a body of no known length, one that forwards
+// refuses it before the handler sees it.
+func TestHTTP_ChunkedUpload(t *testing.T) { inEachMode(t, testChunkedUpload) }
+
+func testChunkedUpload(t *testing.T) {
+	s := newSystem(t, 1)
+	body := io.MultiReader(strings.NewReader(titled("/chunked", "T"))) // of no type that net/http measures
+	req, err := http.NewRequestWithContext(t.Context(), "POST", s.weir+"/api/messages", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	want := http.StatusInternalServerError
+	if s.mode == host.Proxying {
+		want = http.StatusAccepted
+	}
+	if err != nil || resp.StatusCode != want || s.mode == host.Forwarding && len(text) != 0 {
+		t.Fatalf("answered %d %q, %v; want %d, and nothing more if the host forwards", resp.StatusCode, text, err, want)
+	}
+	if s.mode == host.Proxying {
+		s.reaches(path.Base(resp.Header.Get("Location")), "delivered")
+	}
+}
+
+// TestHTTP_ClientsThatLeave: clients go away at any moment of a post, and come back with the same
+// key. Each message is filed once and delivered once, and none of this is an operator's business.
+func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
+
+func testClientsThatLeave(t *testing.T) {
+	const paths, versions = 8, 15
+	s := newSystem(t, 1)
+	accepted := make([][]message, paths)
+	var clients sync.WaitGroup
+	for n := range paths {
+		clients.Go(func() {
+			for v := 1; v <= versions; v++ {
+				at := fmt.Sprintf("/left/%d", n)
+				s.postAndLeave(at, v, time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+				m, err := s.post(t.Context(), at, v)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				accepted[n] = append(accepted[n], m)
+			}
+		})
+	}
+	clients.Wait()
+	for _, messages := range accepted {
+		s.allFinal(messages, "delivered", time.Minute)
+	}
+	if st := s.clean(); st.Writes != paths*versions || st.Repeats != 0 {
+		t.Errorf("%+v; want %d writes, none of them a repeat", st, paths*versions)
+	}
+	if out := s.logs.String(); strings.Contains(out, `"level":"ERROR"`) {
+		t.Error("the handler logs errors of clients that went away")
+	}
+}
+
+// postAndLeave posts, and goes away after a while if there is no answer by then.
+func (s *system) postAndLeave(at string, version int, after time.Duration) {
+	s.t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
+	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.weir+"/api/messages", strings.NewReader(versioned(at, version)))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	req.Header.Set("Idempotency-Key", keyOf(at, version))
+	if resp, err := client.Do(req); err == nil {
+		resp.Body.Close()
+	}
+}
