@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"weir/tools/funchost/host"
@@ -34,6 +35,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.IntVar(&cfg.Instances, "instances", 1, "how many instances to run, as scale-out would")
 	flags.BoolVar(&cfg.EnableAuth, "enableAuth", false, "check keys, as in Azure; without it everyone is admin")
 	flags.StringVar(&cfg.Key, "key", getenv("FUNCHOST_KEY"), "the function key (env FUNCHOST_KEY)")
+	flags.Func("function-key", "a key of one function, as name=key; can be repeated", func(text string) error {
+		name, key, ok := strings.Cut(text, "=")
+		if !ok || name == "" || key == "" {
+			return errors.New("want name=key")
+		}
+		if cfg.FunctionKeys == nil {
+			cfg.FunctionKeys = map[string]string{}
+		}
+		cfg.FunctionKeys[name] = key
+		return nil
+	})
 	flags.StringVar(&cfg.MasterKey, "master-key", getenv("FUNCHOST_MASTER_KEY"), "the master key (env FUNCHOST_MASTER_KEY)")
 	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder for the timers' status; empty = one of the script root's own in the temporary folder")
 	flags.IntVar(&cfg.GiveUpAfter, "give-up-after", 3, "end after so many errors of one handler, as the real host; negative = never")

@@ -22,18 +22,20 @@ import (
 
 // Config says what to run and how.
 type Config struct {
-	ScriptRoot  string    // folder of host.json
-	Port        int       // 0 = a free one
-	Instances   int       // 0 = one
-	Out         io.Writer // the host's lines and the handlers'; nil = nowhere
-	Quiet       bool      // no lines about single invocations that succeed
-	Env         []string  // nil = this process's
-	EnableAuth  bool      // keys are checked; otherwise everyone is admin, as under func start
-	Key         string    // host function key
-	MasterKey   string    // satisfies every level
-	StateDir    string    // where timers' status is kept; empty = a folder of the script root's own in the system's temporary folder
-	GiveUpAfter int       // errors of a handler after which the host ends: 0 = 3 as the real one, negative = never
-	Now         func() time.Time
+	ScriptRoot string    // folder of host.json
+	Port       int       // 0 = a free one
+	Instances  int       // 0 = one
+	Out        io.Writer // the host's lines and the handlers'; nil = nowhere
+	Quiet      bool      // no lines about single invocations that succeed
+	Env        []string  // nil = this process's
+	EnableAuth bool      // keys are checked; otherwise everyone is admin, as under func start
+	Key        string    // host function key
+	MasterKey  string    // satisfies every level
+	// FunctionKeys are keys of single functions, by the functions' names.
+	FunctionKeys map[string]string
+	StateDir     string // where timers' status is kept; empty = a folder of the script root's own in the system's temporary folder
+	GiveUpAfter  int    // errors of a handler after which the host ends: 0 = 3 as the real one, negative = never
+	Now          func() time.Time
 	// MessageLease is how long a dequeued message is hidden; renewed at half of it. 0 = 10 minutes as the real host.
 	MessageLease time.Duration
 	HTTP         Mode // how old the host is in its way with HTTP; empty = Proxying

@@ -115,7 +115,7 @@ func (h *Host) authorized(f *function, r *http.Request) bool {
 	if same(given, h.cfg.MasterKey) {
 		return true
 	}
-	return (level == "" || level == "function") && same(given, h.cfg.Key)
+	return (level == "" || level == "function") && (same(given, h.cfg.Key) || same(given, h.cfg.FunctionKeys[f.name]))
 }
 
 // givenKey reads the key a client sent; the header comes before the query.
