@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// keyed are the functions that ask for a key.
+var keyed = []string{"cancel", "metrics", "move", "receive", "schedules", "status", "view", "write"}
+
+// request is a method and a target, as they stand in a request's first line.
+type request struct{ method, target string }
+
+// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a
+// new one. No request reaches an address of another function than the one whose key it has.
+func TestKeys_AreABoundary(t *testing.T) {
+	for _, mode := range []string{"forwarding", "proxying"} {
+		t.Run(mode, func(t *testing.T) {
+			s := newBareSystem(t)
+			hostPort := freePort(t)
+			s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage("level: info", "level: debug")
+			args := []string{"--script-root", s.app, "--port", hostPort, "--http", mode, "--enableAuth", "--state-dir", t.TempDir()}
+			for _, f := range keyed {
+				args = append(args, "--function-key", f+"=key-of-"+f)
+			}
+			s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), args...)
+			s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+			targets := slices.Concat(recordedTargets(t), craftedTargets(), plainTargets)
+			if len(targets) < 500 {
+				t.Fatalf("got %d targets, want 500 at least", len(targets))
+			}
+			s.sendWithEachKey(targets)
+			s.checkReached()
+		})
+	}
+}
+
+// recordedTargets are those that a real host was given.
+func recordedTargets(t *testing.T) (targets []request) {
+	t.Helper()
+	for line := range strings.Lines(read(t, filepath.Join("..", "funchost", "host", "testdata", "targets.tsv"))) {
+		columns := strings.Split(line, "\t")
+		if !strings.HasPrefix(line, "#") && columns[0] != "method" {
+			targets = append(targets, request{columns[0], columns[1]})
+		}
+	}
+	return targets
+}
+
+// craftedTargets lead from each function's route to addresses of others, by each way to write a
+// step up that hosts and proxies have been seen to read in two ways.
+func craftedTargets() (targets []request) {
+	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
+	from := map[string][]string{
+		"GET":    {"/api/messages/", "/api/schedules/", "/api/schedules/a/", "/api/dashboard/", "/api/lanes/"},
+		"POST":   {"/api/schedules/", "/api/schedules/a/", "/api/", "/api/messages/a/"},
+		"DELETE": {"/api/messages/", "/api/schedules/", "/api/replays/"},
+		"PATCH":  {"/api/messages/"},
+		"PUT":    {"/api/schedules/"},
+	}
+	to := map[string][]string{
+		"GET":    {"lanes", "metrics", "dashboard", "messages", "schedules/a"},
+		"POST":   {"pause", "messages", "schedules/a/run", "messages/a/cancel", "..%5Csweep", "..%5Cprocess", "%252e%252e/poison"},
+		"DELETE": {"schedules/a", "replays/7", "messages/a"},
+		"PATCH":  {"schedules/a"},
+		"PUT":    {"messages/a"},
+	}
+	for method, starts := range from {
+		for _, start := range starts {
+			for _, step := range up {
+				for _, end := range to[method] {
+					targets = append(targets, request{method, start + step + end}, request{method, start + "x%5C" + step + step + end})
+				}
+			}
+		}
+	}
+	return targets
+}
+
+// plainTargets reach each function by its own key.
+var plainTargets = []request{
+	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"}, {"GET", "/api/schedules"},
+	{"GET", "/api/schedules/.night"}, {"GET", "/api/messages/a"}, {"GET", "/api/openapi.yaml"}, {"POST", "/api/resume"}, {"POST", "/api/messages/"},
+}
+
+// sendWithEachKey sends all targets with each key, eight keys at a time.
+func (s *system) sendWithEachKey(targets []request) {
+	s.t.Helper()
+	var all sync.WaitGroup
+	for _, f := range keyed {
+		all.Go(func() {
+			c := &rawClient{address: strings.TrimPrefix(s.weir, "http://"), key: "key-of-" + f}
+			defer c.close()
+			for _, r := range targets {
+				if status, err := c.send(r); err != nil || status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect {
+					s.t.Errorf("%s %s with the key of %s: got %d %v, want an answer that is no redirect", r.method, r.target, f, status, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+var (
+	executing = regexp.MustCompile(`Executing 'Functions\.(\w+)' \(Id=([0-9a-f-]+)`)
+	answered  = regexp.MustCompile(`"http: answered","function":"(\w+)","invocation_id":"([0-9a-f-]+)"`)
+)
+
+// checkReached holds the functions that the handler served against those that the host checked the
+// key of. Each function was served, and each invocation by the function it was for.
+func (s *system) checkReached() {
+	s.t.Helper()
+	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 } // and health
+	var served map[string]int
+	s.eventually("each function is served", time.Minute, func() bool {
+		served = map[string]int{}
+		called, log := map[string]string{}, s.logs.String()
+		for _, m := range executing.FindAllStringSubmatch(log, -1) {
+			called[m[2]] = m[1]
+		}
+		for _, m := range answered.FindAllStringSubmatch(log, -1) {
+			if f, isHTTP := called[m[2]]; !isHTTP || f != m[1] {
+				s.t.Errorf("a call of %q was served by %s", f, m[1])
+			}
+			if slices.Contains(keyed, m[1]) || m[1] == "health" {
+				served[m[1]]++
+			}
+		}
+		return all(served) || s.t.Failed()
+	})
+	s.t.Logf("served: %v", served)
+}
+
+// rawClient sends targets as they are, which no HTTP client would. It keeps its connection if the
+// host does.
+type rawClient struct {
+	address, key string
+	conn         net.Conn
+	answers      *bufio.Reader
+}
+
+func (c *rawClient) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+func (c *rawClient) send(r request) (status int, err error) {
+	if c.conn == nil {
+		if c.conn, err = net.Dial("tcp", c.address); err != nil {
+			return 0, err
+		}
+		c.answers = bufio.NewReader(c.conn)
+	}
+	fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: weir.example\r\nX-Functions-Key: %s\r\nContent-Length: 0\r\n\r\n", r.method, r.target, c.key)
+	resp, err := http.ReadResponse(c.answers, &http.Request{Method: r.method})
+	if err != nil {
+		c.close()
+		return 0, err
+	}
+	if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.Close {
+		c.close()
+	}
+	resp.Body.Close()
+	return resp.StatusCode, err
+}
