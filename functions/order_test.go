@@ -3,6 +3,7 @@ package functions_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -153,4 +154,40 @@ func read(t *testing.T, file string) trigger {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return f.Bindings[0]
+}
+
+// TestHostFile: without both flags one of the two kinds of hosts sends HTTP requests as payloads. At
+// Information for all, the host's own lines are most of what a message costs; without Weir's own
+// category an operator sees nothing, and sampling must not drop failures.
+func TestHostFile(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../host.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h struct {
+		Logging struct {
+			LogLevel            map[string]string
+			ApplicationInsights struct {
+				SamplingSettings struct{ ExcludedTypes string }
+			}
+		}
+		CustomHandler struct{ EnableForwardingHTTPRequest, EnableProxyingHTTPRequest bool }
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		t.Fatal(err)
+	}
+	if c := h.CustomHandler; !c.EnableForwardingHTTPRequest || !c.EnableProxyingHTTPRequest {
+		t.Errorf("got %+v, want both", c)
+	}
+	want := map[string]string{"default": "Warning", "Host.Function.Console": "Information", "Host.Startup": "Information", "Host.Aggregator": "Information"}
+	if got := h.Logging.LogLevel; !maps.Equal(got, want) {
+		t.Errorf("levels: got %v, want %v", got, want)
+	}
+	kept := strings.Split(h.Logging.ApplicationInsights.SamplingSettings.ExcludedTypes, ";")
+	for _, kind := range []string{"Exception", "Request", "Trace"} {
+		if !slices.Contains(kept, kind) {
+			t.Errorf("sampling drops some of the type %s, want all kept", kind)
+		}
+	}
 }

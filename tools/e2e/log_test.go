@@ -20,6 +20,13 @@ func TestLog_OneLineAMessage(t *testing.T) {
 		s.becomes(address, "delivered")
 	}
 	log := s.logs.String()[begun:]
+	size := 0
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, `"message_id"`) {
+			size += len(line)
+		}
+	}
+	t.Logf("%d bytes a message", size/len(ids))
 	for _, id := range ids {
 		if got := strings.Count(log, `"message_id":"`+id+`"`); got != 1 {
 			t.Errorf("%d lines of message %s, want 1", got, id)
