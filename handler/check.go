@@ -20,7 +20,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-const checkHelp = `Looks at settings, contracts, storage and the CMS, and prints a line for each: ok, or what
+const checkHelp = `Looks at settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or what
 is wrong and what to do. It changes nothing in storage and sends the CMS nothing: it only
 opens a connection to it. With --json each is a line {"name", "ok", "detail", "wrong", "todo"}.
 Ends with 1 when something is wrong.`
@@ -58,6 +58,7 @@ func (s *shell) check(ctx context.Context, asJSON bool) error {
 	if wrong.settings == nil {
 		findings = append(findings, p.checkCalendar(time.Now()))
 	}
+	findings = append(findings, p.checkHost(s.env))
 	findings = append(findings, p.checkStorage(ctx, wrong.storage)...)
 	findings = append(findings, p.checkCMS(ctx, wrong.cms))
 	var err error
