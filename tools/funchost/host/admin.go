@@ -13,6 +13,8 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
+	// Replaced are handlers that a restart has given successors, and that still have invocations.
+	Replaced []InstanceStatus `json:"replaced,omitempty"`
 	// Transactions are the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
 }
@@ -30,23 +32,31 @@ type InstanceStatus struct {
 func (h *Host) Status() Status {
 	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions()}
 	for _, i := range h.all() {
-		at, p, _, _ := i.now()
-		one := InstanceStatus{Number: i.number, State: string(at), Port: i.port}
-		if p != nil {
-			one.WorkerID = p.workerID
-			if at != zombie {
-				one.PID = p.pid()
-			}
-		}
-		if at == starting {
+		one := i.status()
+		if one.State == string(starting) {
 			s.State = "Initialized"
 		}
 		s.Instances = append(s.Instances, one)
 	}
+	for _, i := range h.allReplaced() {
+		s.Replaced = append(s.Replaced, i.status())
+	}
 	return s
 }
 
-// admin serves /admin: the host's status, its functions' manual start, and, beyond the real one,
+func (i *instance) status() InstanceStatus {
+	at, p, _, _ := i.now()
+	s := InstanceStatus{Number: i.number, State: string(at), Port: i.port}
+	if p != nil {
+		s.WorkerID = p.workerID
+		if at != zombie {
+			s.PID = p.pid()
+		}
+	}
+	return s
+}
+
+// admin serves /admin: the host's status, drain and restart, its functions' manual start, and, beyond the real one,
 //
 //	POST   /admin/host/instances      adds an instance
 //	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
@@ -56,6 +66,15 @@ func (h *Host) admin() http.Handler {
 	mux.HandleFunc("GET /admin/host/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, h.Status()) })
 	mux.HandleFunc("GET /admin/host/ping", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("POST /admin/functions/{name}", h.startFunction)
+	mux.HandleFunc("POST /admin/host/drain", func(w http.ResponseWriter, _ *http.Request) { h.Drain(); w.WriteHeader(http.StatusAccepted) })
+	mux.HandleFunc("GET /admin/host/drain/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, h.DrainStatus()) })
+	mux.HandleFunc("POST /admin/host/restart", func(w http.ResponseWriter, _ *http.Request) {
+		if err := h.Restart(); err != nil {
+			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			return
+		}
+		reply(w, http.StatusOK, h.Status())
+	})
 	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := h.addInstance(); err != nil {
 			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
@@ -135,7 +154,7 @@ func (h *Host) startManually(f *function, input string) bool {
 	i, leave := h.take(f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if i == nil || h.stopping {
+	if i == nil || h.isStopping {
 		leave()
 		return false
 	}

@@ -11,6 +11,8 @@
 //     success, visible at once (or after visibilityTimeout) on failure, poison after maxDequeueCount.
 //   - A 2xx without a JSON object is no success. Where the real host would hang until functionTimeout
 //     after an empty one, this one fails at once and says so.
+//   - A drain stops the listeners of queues and timers and counts invocations only; HTTP goes on. A restart
+//     starts a second handler beside the first, which lives until its invocations have ended.
 //   - A timeout kills the whole process with all that is in flight. Exit code 0 is not followed by a
 //     restart, 200 is, and the third error within half an hour of the last ends the host.
 //   - A request's target passes the real host's layers: the router sees the path decoded once, and a

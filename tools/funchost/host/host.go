@@ -66,10 +66,12 @@ type Host struct {
 	work      sync.WaitGroup // queue and timer invocations, and the listeners that start them
 	serving   errgroup.Group
 
-	mu        sync.Mutex
-	instances []*instance
-	stopping  bool
-	turn      uint64
+	mu         sync.Mutex
+	instances  []*instance
+	replaced   []*instance // by a restart, and not ended yet
+	isStopping bool
+	isDraining bool
+	turn       uint64
 }
 
 // Run starts a host and runs it until ctx ends or it must give up.
@@ -115,7 +117,9 @@ func Start(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	h.console.log("Now listening on: %s", h.URL())
+	h.mu.Lock()
 	h.startTimers()
+	h.mu.Unlock()
 	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
 	return h, nil
 }
@@ -206,27 +210,33 @@ func (h *Host) fail(err error) {
 
 // addInstance starts one more handler and its queue listeners.
 func (h *Host) addInstance() (*instance, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isStopping {
+		return nil, errStopping
+	}
+	i, err := h.launch(len(h.instances) + 1)
+	if err != nil {
+		return nil, err
+	}
+	h.instances = append(h.instances, i)
+	return i, nil
+}
+
+// launch starts a handler with its queue listeners. The caller holds the lock, and keeps the instance.
+func (h *Host) launch(number int) (*instance, error) {
 	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{host: h, port: port, state: starting, changed: make(chan struct{}), ended: make(chan struct{})}
+	i := &instance{host: h, number: number, port: port, state: starting, changed: make(chan struct{}), ended: make(chan struct{})}
 	i.life, i.end = context.WithCancel(context.Background())
 	i.taking, i.deafen = context.WithCancel(h.listening)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopping {
-		i.deafen()
-		i.end()
-		return nil, errors.New("the host is stopping")
-	}
 	if i.listeners, err = h.newListeners(i); err != nil {
 		i.deafen()
 		i.end()
 		return nil, err
 	}
-	i.number = len(h.instances) + 1
-	h.instances = append(h.instances, i)
 	go func() {
 		if err := i.run(); err != nil {
 			h.fail(err)
@@ -239,11 +249,17 @@ func (h *Host) addInstance() (*instance, error) {
 	return i, nil
 }
 
-// all gives every instance there has been.
+// all gives every instance there has been, by its last handler.
 func (h *Host) all() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]*instance(nil), h.instances...)
+}
+
+func (h *Host) allReplaced() []*instance {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]*instance(nil), h.replaced...)
 }
 
 // take picks the instance for an invocation, those alive in turn, and counts the invocation there until
@@ -253,7 +269,7 @@ func (h *Host) take(f *function) (i *instance, leave func()) {
 	defer h.mu.Unlock()
 	var alive []*instance
 	for _, i := range h.instances {
-		if i.alive() && (h.stopping || !i.retiring.Load()) {
+		if i.alive() && (h.isStopping || !i.retiring.Load()) {
 			alive = append(alive, i)
 		}
 	}
@@ -270,8 +286,8 @@ func (h *Host) take(f *function) (i *instance, leave func()) {
 // The handlers get no signal but SIGKILL at the end; none is left when it returns, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()
-	first := !h.stopping
-	h.stopping = true
+	first := !h.isStopping
+	h.isStopping = true
 	h.mu.Unlock()
 	if !first {
 		return
@@ -281,9 +297,9 @@ func (h *Host) Stop() {
 		_ = h.server.Shutdown(context.Background()) // never fails without a deadline
 		close(closed)
 	}()
-	h.deafen()
+	h.stopTaking()
 	var retiring sync.WaitGroup
-	for _, i := range h.all() {
+	for _, i := range append(h.all(), h.allReplaced()...) {
 		retiring.Go(func() { i.retire(h.cfg.StopWait, func() { <-closed }) })
 	}
 	retiring.Wait()

@@ -99,6 +99,9 @@ func (i *instance) run() error {
 	}
 }
 
+// noLimit lets retire wait for as long as it takes.
+const noLimit time.Duration = -1
+
 // retire ends the instance in order: it takes nothing new, queue and timer invocations get so long to
 // end, HTTP requests as long as they need. Then the handler is killed; with Orphan one that is still at an
 // invocation is left behind, and only the connection to it is closed.
@@ -108,7 +111,10 @@ func (i *instance) retire(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Unlock()
 	i.deafen()
 	i.polling.Wait()
-	ctx, cancel := context.WithTimeout(i.life, wait)
+	ctx, cancel := i.life, context.CancelFunc(func() {})
+	if wait != noLimit {
+		ctx, cancel = context.WithTimeout(i.life, wait)
+	}
 	defer cancel()
 	if !i.inFlight.awaitOthers(ctx) && i.life.Err() == nil {
 		i.host.console.log("Instance %d still runs invocations after %v; their messages stay hidden until their lease ends.", i.number, wait)

@@ -86,6 +86,7 @@ func (h *Host) newListener(i *instance, f *function) (*listener, error) {
 // run polls until the listener is stopped. A poll that found something is followed by the
 // next as soon as few enough messages are in hand.
 func (l *listener) run() {
+	defer l.host.console.log("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
 	for l.ctx.Err() == nil {
 		found, err := l.poll()

@@ -60,7 +60,7 @@ type timer struct {
 	status   *scheduleStatus
 }
 
-// startTimers starts the one runner of each timer function.
+// startTimers starts the one runner of each timer function. The caller holds the lock.
 func (h *Host) startTimers() {
 	for _, f := range h.app.functions {
 		if !f.is("timerTrigger") || f.disabled {
@@ -71,7 +71,11 @@ func (h *Host) startTimers() {
 		if s.monitored(f, h.console.now()) {
 			t.file = filepath.Join(h.stateDir(), "timers", "Host.Functions."+f.name+".json")
 		}
-		h.work.Go(func() { t.run(h.listening) })
+		ctx := h.listening
+		h.work.Go(func() {
+			t.run(ctx)
+			h.console.log("Stopped the listener for function '%s'", f.name)
+		})
 	}
 }
 

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// DrainStatus is what GET /admin/host/drain/status answers. It knows of invocations only: work that the
+// handler does outside any invocation does not count.
+type DrainStatus struct {
+	State                  string `json:"state"` // Disabled, InProgress, Completed
+	OutstandingInvocations int    `json:"outstandingInvocations"`
+	OutstandingRetries     int    `json:"outstandingRetries"` // always 0: retry policies are not supported here
+}
+
+// Drain stops the listeners of queues and timers; invocations in flight and HTTP go on. The platform drains
+// a host before it takes the instance away. Restart ends it.
+func (h *Host) Drain() {
+	h.mu.Lock()
+	h.isDraining = true
+	h.mu.Unlock()
+	h.stopTaking()
+	for _, i := range h.all() {
+		i.polling.Wait()
+	}
+}
+
+// DrainStatus returns how far the drain is.
+func (h *Host) DrainStatus() DrainStatus {
+	s := DrainStatus{State: "Disabled"}
+	for _, i := range h.all() {
+		http, other, _ := i.inFlight.now()
+		s.OutstandingInvocations += http + other
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.isDraining && s.OutstandingInvocations == 0:
+		s.State = "Completed"
+	case h.isDraining:
+		s.State = "InProgress"
+	}
+	return s
+}
+
+// Restart restarts the script host, as a changed file or setting does: beside each handler a second one
+// starts on another port and takes all that is new. The first lives until its invocations have ended.
+func (h *Host) Restart() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isStopping {
+		return errStopping
+	}
+	h.console.log("Restarting the script host.")
+	h.deafen()
+	h.listening, h.deafen = context.WithCancel(context.Background())
+	h.isDraining = false
+	for n, old := range h.instances {
+		if !old.alive() || old.retiring.Load() {
+			continue
+		}
+		successor, err := h.launch(old.number)
+		if err != nil {
+			return err
+		}
+		h.instances[n] = successor
+		h.replaced = append(h.replaced, old)
+		old.retiring.Store(true)
+		h.work.Go(func() { h.retireReplaced(old) })
+	}
+	h.startTimers()
+	return nil
+}
+
+var errStopping = errors.New("the host is stopping")
+
+// retireReplaced ends an instance that has a successor. A restart waits without limit.
+func (h *Host) retireReplaced(old *instance) {
+	old.retire(noLimit, old.awaitHTTP)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.replaced = slices.DeleteFunc(h.replaced, func(i *instance) bool { return i == old })
+}
+
+// stopTaking ends the listeners of queues and timers.
+func (h *Host) stopTaking() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deafen()
+}
