@@ -2,7 +2,7 @@
 // machine, for development and end-to-end tests. See package host for what it keeps of
 // the real host.
 //
-//	funchost --script-root build/app [--port 7071] [--instances 2]
+//	funchost --script-root build/app [--port 7071] [--instances 2 | --instances http=2,process=1]
 package main
 
 import (
@@ -32,7 +32,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.ScriptRoot, "script-root", ".", "folder with host.json and the functions' folders")
 	flags.IntVar(&cfg.Port, "port", 7071, "port to listen on, on 127.0.0.1; 0 = a free one")
-	flags.IntVar(&cfg.Instances, "instances", 1, "how many instances to run, as scale-out would")
+	instances := flags.String("instances", "1", "how many instances to run, as scale-out would; by group as on Flex: http=2,process=1")
+	group := flags.String("group", "", "run the listeners of one group only, as on Flex: http, or a function's name")
+	flags.DurationVar(&cfg.IdleKill, "idle-kill", 0, "end an instance that has had no invocation for so long; 0 = never")
+	flags.BoolVar(&cfg.Development, "development", false, "set AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does")
 	flags.BoolVar(&cfg.EnableAuth, "enableAuth", false, "check keys, as in Azure; without it everyone is admin")
 	flags.StringVar(&cfg.Key, "key", getenv("FUNCHOST_KEY"), "the function key (env FUNCHOST_KEY)")
 	flags.Func("function-key", "a key of one function, as name=key; can be repeated", func(text string) error {
@@ -62,9 +65,26 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case err != nil:
 		return 2
 	}
+	var err error
+	if cfg.Groups, err = groups(*instances, *group); err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+		return 2
+	}
 	if err := host.Run(ctx, cfg); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// groups reads the flags --instances and --group. Without a named group the environment may name one.
+func groups(instances, group string) ([]host.Group, error) {
+	out, err := host.ParseGroups(instances)
+	if err == nil && group != "" {
+		if out[0].Name != "" {
+			return nil, errors.New("--group: --instances names groups already")
+		}
+		out[0].Name = host.GroupName(group)
+	}
+	return out, err
 }

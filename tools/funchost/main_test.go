@@ -154,10 +154,12 @@ func TestRun_ExitCodes(t *testing.T) {
 		code int
 		text string
 	}{
-		"TakenPort":    {[]string{"--script-root", scriptRoot(t), "--port", port}, 1, "port " + port + " is unavailable"},
-		"NoScriptRoot": {[]string{"--script-root", t.TempDir(), "--port", "0"}, 1, "host.json"},
-		"WrongFlag":    {[]string{"--nonsense"}, 2, "nonsense"},
-		"Help":         {[]string{"--help"}, 0, "script-root"},
+		"TakenPort":      {[]string{"--script-root", scriptRoot(t), "--port", port}, 1, "port " + port + " is unavailable"},
+		"NoScriptRoot":   {[]string{"--script-root", t.TempDir(), "--port", "0"}, 1, "host.json"},
+		"WrongInstances": {[]string{"--instances", "http"}, 2, "http=2,process=1"},
+		"TwoGroups":      {[]string{"--instances", "http=1", "--group", "q"}, 2, "--group"},
+		"WrongFlag":      {[]string{"--nonsense"}, 2, "nonsense"},
+		"Help":           {[]string{"--help"}, 0, "script-root"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

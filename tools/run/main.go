@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 		"AzureWebJobsStorage=" + storage.ConnectionString(), "FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir",
 		fmt.Sprintf("WEIR_CMS_URL=http://127.0.0.1:%d/api/content", cmsPort),
 	}
-	host, err := start("host", env, "build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(hostPort))
+	host, err := start("host", env, "build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(hostPort), "--development")
 	if err != nil {
 		return err
 	}

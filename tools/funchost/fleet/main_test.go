@@ -65,7 +65,11 @@ func (r runner) Run() int {
 // invocation has come, "closed" when its connection was closed, "signal" when it got a signal. An
 // invocation or a request to /api/hold ends when there is a file "release".
 func handle(dir string) int {
-	note := func(name, text string) { _ = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
+	note := func(name, text string) {
+		part := filepath.Join(dir, "."+name)
+		_ = os.WriteFile(part, []byte(text), 0o600)
+		_ = os.Rename(part, filepath.Join(dir, name)) // whole when it is seen
+	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals)
 	go func() {
@@ -320,4 +324,14 @@ func (r *rig) handlerPID(h *fleet.Host) int {
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// taker returns the pid of the handler that took the invocation.
+func (r *rig) taker() string {
+	r.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(r.dir, "taken"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(raw)
 }

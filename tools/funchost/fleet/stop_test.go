@@ -134,3 +134,19 @@ func TestFront_PassesOverHostsThatAreGone(t *testing.T) {
 		}
 	}
 }
+
+func TestFleet_Groups(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	web, queue := r.add("--group", "http"), r.add("--group", "q")
+	for range 3 {
+		if _, pid := r.get(r.URL() + "/api/who"); pid != fmt.Sprint(web.PID()) {
+			t.Errorf("answered by %s; want %d, of group http", pid, web.PID())
+		}
+	}
+	r.put()
+	if got, want := r.taker(), r.handlerPID(queue); got != fmt.Sprint(want) {
+		t.Errorf("the message went to process %s; want %d, of group function:q", got, want)
+	}
+	r.release()
+}

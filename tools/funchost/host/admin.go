@@ -22,7 +22,8 @@ type Status struct {
 // InstanceStatus is one instance's part of it. A zero PID means that no handler runs.
 type InstanceStatus struct {
 	Number   int    `json:"number"`
-	State    string `json:"state"` // starting, running, exited (with 0, not restarted), gone
+	Group    string `json:"group,omitempty"`
+	State    string `json:"state"` // starting, running, exited (with 0, not restarted), scaled in, gone
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
@@ -46,7 +47,10 @@ func (h *Host) Status() Status {
 
 func (i *instance) status() InstanceStatus {
 	at, p, _, _ := i.now()
-	s := InstanceStatus{Number: i.number, State: string(at), Port: i.port}
+	s := InstanceStatus{Number: i.number, Group: i.group, State: string(at), Port: i.port}
+	if at == gone && i.isScaledIn.Load() {
+		s.State = "scaled in"
+	}
 	if p != nil {
 		s.WorkerID = p.workerID
 		if at != zombie {
@@ -58,7 +62,7 @@ func (i *instance) status() InstanceStatus {
 
 // admin serves /admin: the host's status, drain and restart, its functions' manual start, and, beyond the real one,
 //
-//	POST   /admin/host/instances      adds an instance
+//	POST   /admin/host/instances      adds an instance; ?group=process: of a group
 //	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
 //	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
 func (h *Host) admin() http.Handler {
@@ -75,8 +79,8 @@ func (h *Host) admin() http.Handler {
 		}
 		reply(w, http.StatusOK, h.Status())
 	})
-	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, _ *http.Request) {
-		if _, err := h.addInstance(); err != nil {
+	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := h.addInstance(GroupName(r.FormValue("group"))); err != nil {
 			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}

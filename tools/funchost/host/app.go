@@ -25,6 +25,7 @@ type app struct {
 	routePrefix string
 	queues      queueOptions
 	functions   []*function // in the order of their names
+	indexing    []error     // of functions that are left out
 }
 
 // command is how the handler is started.
@@ -120,13 +121,21 @@ func (a *app) readFunctions() error {
 			continue // as the host: a folder without one is no function
 		}
 		f, err := a.readFunction(folder.Name(), raw)
+		if unresolved := (*unresolvedError)(nil); errors.As(err, &unresolved) {
+			a.indexing = append(a.indexing, &indexingError{folder.Name(), unresolved})
+			continue
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("function %q: %w", folder.Name(), err))
 			continue
 		}
 		a.functions = append(a.functions, f)
 	}
-	if len(a.functions) == 0 && len(problems) == 0 {
+	switch {
+	case len(a.functions) > 0 || len(problems) > 0:
+	case len(a.indexing) > 0:
+		problems = a.indexing
+	default:
 		problems = append(problems, fmt.Errorf("no functions found in %s: function.json is looked for one level below the script root", a.root))
 	}
 	slices.SortFunc(a.functions, func(x, y *function) int {
@@ -220,10 +229,29 @@ func (a *app) completeHTTP(f *function) error {
 	return err
 }
 
+// unresolvedError is of a function that names an app setting which is not set. The host leaves the function
+// out and runs on.
+type unresolvedError struct{ setting string }
+
+func (e *unresolvedError) Error() string {
+	return fmt.Sprintf("'%%%s%%' does not resolve to a value.", e.setting)
+}
+
+type indexingError struct {
+	function string
+	cause    error
+}
+
+func (e *indexingError) Error() string {
+	return fmt.Sprintf("Error indexing method 'Functions.%s'. %v", e.function, e.cause)
+}
+
+func (e *indexingError) Unwrap() error { return e.cause }
+
 func (a *app) resolve(s string, to *string) error {
 	text, missing := a.env.expand(s)
 	if missing != "" {
-		return fmt.Errorf("%q: app setting %s is not set", s, missing)
+		return &unresolvedError{missing}
 	}
 	if text == "" {
 		return errors.New("the trigger's queueName or schedule is missing")

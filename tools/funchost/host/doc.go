@@ -13,6 +13,9 @@
 //     after an empty one, this one fails at once and says so.
 //   - A drain stops the listeners of queues and timers and counts invocations only; HTTP goes on. A restart
 //     starts a second handler beside the first, which lives until its invocations have ended.
+//   - On Flex Consumption an instance runs the listeners of one group of functions (Config.Groups), and is
+//     killed when it has had no invocation for a while (Config.IdleKill), whatever its handler does.
+//   - A function that names an app setting which is not set is left out; the host runs on.
 //   - A timeout kills the whole process with all that is in flight. Exit code 0 is not followed by a
 //     restart, 200 is, and the third error within half an hour of the last ends the host.
 //   - A request's target passes the real host's layers: the router sees the path decoded once, and a
@@ -27,6 +30,9 @@
 // of its own, as scale-out would have it; and /admin/host to look at them, stop and crash them.
 // Instances in one process share the parent process and its listening socket, so that a handler cannot
 // see there that its own instance is being stopped: package fleet runs a process for each.
+//
+// One process runs each timer once, over all its instances. Several processes would each run them: of those,
+// one alone may be of the timer's group.
 //
 // What it leaves out: extension bundles, output bindings other than HTTP's, retry policies,
 // watching files, dynamic concurrency. A function that needs one of these is refused at the start.

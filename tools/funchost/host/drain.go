@@ -60,7 +60,7 @@ func (h *Host) Restart() error {
 		if !old.alive() || old.retiring.Load() {
 			continue
 		}
-		successor, err := h.launch(old.number)
+		successor, err := h.launch(old.number, old.group)
 		if err != nil {
 			return err
 		}
@@ -70,12 +70,12 @@ func (h *Host) Restart() error {
 		h.work.Go(func() { h.retireReplaced(old) })
 	}
 	h.startTimers()
-	return nil
+	return h.startScaling()
 }
 
 var errStopping = errors.New("the host is stopping")
 
-// retireReplaced ends an instance that has a successor. A restart waits without limit.
+// retireReplaced ends an instance that has a successor or gets one when it is needed. It waits without limit.
 func (h *Host) retireReplaced(old *instance) {
 	old.retire(noLimit, old.awaitHTTP)
 	h.mu.Lock()

@@ -24,7 +24,8 @@ import (
 type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
-	Instances  int       // 0 = one
+	Instances  int       // 0 = one; each runs all functions
+	Groups     []Group   // in the place of Instances: which run the listeners of which functions
 	Out        io.Writer // the host's lines and the handlers'; nil = nowhere
 	Quiet      bool      // no lines about single invocations that succeed
 	Env        []string  // nil = this process's
@@ -49,12 +50,19 @@ type Config struct {
 	// ListenAfter is how long after the start of the handlers the host begins to listen: about a second
 	// for the real one. Start returns when the host listens.
 	ListenAfter time.Duration
+	// IdleKill ends an instance that has had no invocation for so long, by SIGKILL; a request, a message or a
+	// timer of its group starts it again. 0 = never.
+	IdleKill time.Duration
+	// Development is what func start forces: AZURE_FUNCTIONS_ENVIRONMENT=Development, which lets queues be
+	// polled every two seconds. Otherwise the environment decides.
+	Development bool
 }
 
 // Host is a running stand-in.
 type Host struct {
 	cfg     Config
 	app     *app
+	groups  []Group
 	console *console
 	server  *http.Server
 	address string
@@ -64,7 +72,7 @@ type Host struct {
 	listening context.Context // ends first: nothing new is taken
 	deafen    context.CancelFunc
 	work      sync.WaitGroup // queue and timer invocations, and the listeners that start them
-	serving   errgroup.Group
+	requests  errgroup.Group
 
 	mu         sync.Mutex
 	instances  []*instance
@@ -103,12 +111,10 @@ func Start(cfg Config) (*Host, error) {
 	h.address = bound.address
 	h.announce()
 	h.listening, h.deafen = context.WithCancel(context.Background())
-	for range max(cfg.Instances, 1) {
-		if _, err := h.addInstance(); err != nil {
-			bound.close()
-			h.Stop()
-			return nil, err
-		}
+	if err := h.addGroups(); err != nil {
+		bound.close()
+		h.Stop()
+		return nil, err
 	}
 	pause(h.listening, cfg.ListenAfter)
 	socket, err := bound.listen()
@@ -119,8 +125,13 @@ func Start(cfg Config) (*Host, error) {
 	h.console.log("Now listening on: %s", h.URL())
 	h.mu.Lock()
 	h.startTimers()
+	err = h.startScaling()
 	h.mu.Unlock()
-	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
+	h.requests.Go(func() error { return h.server.Serve(lenientListener{socket}) })
+	if err != nil {
+		h.Stop()
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -152,8 +163,17 @@ func prepare(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	env.set("AZURE_FUNCTIONS_ENVIRONMENT", "Development") // as func start forces it
+	if cfg.Development {
+		env.set("AZURE_FUNCTIONS_ENVIRONMENT", "Development")
+	}
 	if h.app, err = readApp(root, env); err != nil {
+		return nil, err
+	}
+	for _, problem := range h.app.indexing {
+		h.console.log("%v", problem)
+	}
+	h.groups = configuredGroups(cfg, env)
+	if err := h.app.checkGroups(h.groups); err != nil {
 		return nil, err
 	}
 	h.server = h.newServer()
@@ -208,14 +228,25 @@ func (h *Host) fail(err error) {
 	}
 }
 
+func (h *Host) addGroups() error {
+	for _, g := range h.groups {
+		for range g.Instances {
+			if _, err := h.addInstance(g.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // addInstance starts one more handler and its queue listeners.
-func (h *Host) addInstance() (*instance, error) {
+func (h *Host) addInstance(group string) (*instance, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isStopping {
 		return nil, errStopping
 	}
-	i, err := h.launch(len(h.instances) + 1)
+	i, err := h.launch(len(h.instances)+1, group)
 	if err != nil {
 		return nil, err
 	}
@@ -224,12 +255,15 @@ func (h *Host) addInstance() (*instance, error) {
 }
 
 // launch starts a handler with its queue listeners. The caller holds the lock, and keeps the instance.
-func (h *Host) launch(number int) (*instance, error) {
+func (h *Host) launch(number int, group string) (*instance, error) {
 	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{host: h, number: number, port: port, state: starting, changed: make(chan struct{}), ended: make(chan struct{})}
+	i := &instance{
+		host: h, number: number, group: group, port: port,
+		state: starting, changed: make(chan struct{}), ended: make(chan struct{}),
+	}
 	i.life, i.end = context.WithCancel(context.Background())
 	i.taking, i.deafen = context.WithCancel(h.listening)
 	if i.listeners, err = h.newListeners(i); err != nil {
@@ -242,6 +276,9 @@ func (h *Host) launch(number int) (*instance, error) {
 			h.fail(err)
 		}
 	}()
+	if h.cfg.IdleKill > 0 {
+		h.work.Go(func() { i.scaleInWhenIdle(h.cfg.IdleKill) })
+	}
 	for _, l := range i.listeners {
 		i.polling.Add(1)
 		h.work.Go(func() { defer i.polling.Done(); l.run() })
@@ -262,22 +299,17 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// take picks the instance for an invocation, those alive in turn, and counts the invocation there until
-// leave is called. It returns nil when no instance is left.
+// take picks the instance for an invocation, those of its group in turn, and counts the invocation there
+// until leave is called. It returns nil when no instance is left.
 func (h *Host) take(f *function) (i *instance, leave func()) {
-	h.mu.Lock() // an instance that retires is not picked any more, except for the last requests to a stopping host
+	h.mu.Lock()
 	defer h.mu.Unlock()
-	var alive []*instance
-	for _, i := range h.instances {
-		if i.alive() && (h.isStopping || !i.retiring.Load()) {
-			alive = append(alive, i)
-		}
-	}
-	if len(alive) == 0 {
+	if available := h.available(f); len(available) > 0 {
+		h.turn++
+		i = available[h.turn%uint64(len(available))]
+	} else if i = h.scaleOut(h.serving(f)); i == nil {
 		return nil, func() {}
 	}
-	h.turn++
-	i = alive[h.turn%uint64(len(alive))]
 	return i, i.inFlight.begin(f)
 }
 
@@ -305,6 +337,6 @@ func (h *Host) Stop() {
 	retiring.Wait()
 	h.work.Wait()
 	<-closed
-	_ = h.serving.Wait() // ErrServerClosed
+	_ = h.requests.Wait() // ErrServerClosed
 	h.console.log("The host has stopped.")
 }

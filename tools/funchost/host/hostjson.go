@@ -184,16 +184,15 @@ type queueOptions struct {
 
 func (h *hostFile) queues(env *environ) queueOptions {
 	at := func(name string) []string { return []string{"extensions", "queues", name} }
-	longest := time.Minute
-	if strings.EqualFold(env.get("AZURE_FUNCTIONS_ENVIRONMENT"), "Development") {
-		longest = 2 * time.Second
-	}
 	o := queueOptions{
 		batchSize:          h.number(16, 1, 32, at("batchSize")...),
 		maxDequeueCount:    h.number(5, 1, 1<<31-1, at("maxDequeueCount")...),
 		visibilityTimeout:  h.span(0, at("visibilityTimeout")...),
-		maxPollingInterval: h.span(longest, at("maxPollingInterval")...),
+		maxPollingInterval: h.span(time.Minute, at("maxPollingInterval")...),
 		base64:             !strings.EqualFold(h.text("base64", at("messageEncoding")...), "none"),
+	}
+	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.get("AZURE_FUNCTIONS_ENVIRONMENT"), "Development") {
+		o.maxPollingInterval = 2 * time.Second // the host cannot tell the default from a minute that was set
 	}
 	processors := runtime.NumCPU()
 	if env.get("WEBSITE_SKU") == "Dynamic" {

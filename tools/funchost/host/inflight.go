@@ -10,6 +10,7 @@ import (
 type inFlight struct {
 	mu          sync.Mutex
 	http, other int
+	begun       int
 	changed     chan struct{} // closed and made anew whenever an invocation ends
 }
 
@@ -20,6 +21,7 @@ func (n *inFlight) begin(f *function) (end func()) {
 	}
 	n.mu.Lock()
 	*count++
+	n.begun++
 	n.mu.Unlock()
 	return func() {
 		n.mu.Lock()
@@ -39,6 +41,13 @@ func (n *inFlight) now() (http, other int, changed <-chan struct{}) {
 		n.changed = make(chan struct{})
 	}
 	return n.http, n.other, n.changed
+}
+
+// count returns how many invocations there have been.
+func (n *inFlight) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.begun
 }
 
 // awaitOthers waits for queue and timer invocations, and reports whether all have ended before ctx.

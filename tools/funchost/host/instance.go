@@ -27,18 +27,20 @@ const (
 type instance struct {
 	host   *Host
 	number int
+	group  string
 	port   int // kept over restarts
 	life   context.Context
 	end    context.CancelFunc // a crash: no more calls, nothing released
 	ended  chan struct{}
 
-	taking    context.Context // ends before life: the listeners take nothing more
-	deafen    context.CancelFunc
-	retiring  atomic.Bool // takes nothing new and ends after its invocations
-	orphaned  atomic.Bool // its handler outlives it
-	inFlight  inFlight
-	listeners []*listener // of its queue functions
-	polling   sync.WaitGroup
+	taking     context.Context // ends before life: the listeners take nothing more
+	deafen     context.CancelFunc
+	retiring   atomic.Bool // takes nothing new and ends after its invocations
+	isScaledIn atomic.Bool // ended for want of work, and to be started for the next
+	orphaned   atomic.Bool // its handler outlives it
+	inFlight   inFlight
+	listeners  []*listener // of its queue functions
+	polling    sync.WaitGroup
 
 	mu      sync.Mutex
 	state   state
@@ -109,6 +111,10 @@ func (i *instance) retire(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Lock() // against take
 	i.retiring.Store(true)
 	i.host.mu.Unlock()
+	i.windDown(wait, awaitHTTP)
+}
+
+func (i *instance) windDown(wait time.Duration, awaitHTTP func()) {
 	i.deafen()
 	i.polling.Wait()
 	ctx, cancel := i.life, context.CancelFunc(func() {})
@@ -132,13 +138,17 @@ func (i *instance) awaitHTTP() {
 
 func (i *instance) environment(workerID string) []string {
 	port := fmt.Sprint(i.port)
-	return i.host.app.env.pairs(map[string]string{
+	more := map[string]string{
 		"FUNCTIONS_CUSTOMHANDLER_PORT":      port,
 		"FUNCTIONS_HTTPWORKER_PORT":         port,
 		"FUNCTIONS_CUSTOMHANDLER_WORKER_ID": workerID,
 		"FUNCTIONS_HTTPWORKER_ID":           workerID,
 		"FUNCTIONS_APP_ROOT_PATH":           i.host.app.root,
-	})
+	}
+	if i.group != "" {
+		more["WEBSITE_SKU"], more["FUNCTIONS_TARGET_GROUP"] = flexSKU, i.group
+	}
+	return i.host.app.env.pairs(more)
 }
 
 // attend watches one process to its end, and says what was wrong; nil where that is no error.
@@ -193,6 +203,7 @@ func (i *instance) judge(problem error) error {
 	n := i.errors.add(i.host.console.now())
 	i.host.console.log("Worker error %d of instance %d: %v", n, i.number, problem)
 	if limit := i.host.cfg.GiveUpAfter; limit > 0 && n >= limit {
+		i.host.console.log("Exceeded http worker restart retry count. Shutting down Functions Host")
 		return fmt.Errorf("exceeded the restart limit: %d errors of the handler of instance %d, the last: %w", n, i.number, problem)
 	}
 	return nil

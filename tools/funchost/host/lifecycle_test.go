@@ -86,6 +86,41 @@ func TestHost_ThirdErrorEndsIt(t *testing.T) {
 	if err := r.failure(); !strings.Contains(err.Error(), "code 3: last words") {
 		t.Errorf("gave up with %v", err)
 	}
+	if want := "Exceeded http worker restart retry count. Shutting down Functions Host\n"; !strings.Contains(r.out.String(), want) {
+		t.Errorf("%q is not in the output", want)
+	}
+}
+
+func TestStart_UnresolvedSettingLeavesTheFunctionOut(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, options{env: []string{"Store=UseDevelopmentStorage=true"}})
+	r.write("process/function.json", `{"bindings":[{"type":"queueTrigger","name":"m","queueName":"%NOT_SET%-x","connection":"Store"}]}`)
+	r.start()
+	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+		t.Errorf("answered %d; want 200", got.StatusCode)
+	}
+	for _, want := range []string{"Error indexing method 'Functions.process'", "'%NOT_SET%' does not resolve to a value."} {
+		if !strings.Contains(r.out.String(), want) {
+			t.Errorf("%q is not in the output", want)
+		}
+	}
+	if got := r.do("POST", "/admin/functions/process", `{}`); got.StatusCode != 404 {
+		t.Errorf("a start of the function is answered %d; want 404", got.StatusCode)
+	}
+}
+
+func TestHost_Development(t *testing.T) {
+	t.Parallel()
+	for development, want := range map[bool]string{false: "Staging", true: "Development"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			r := plainRig(t, options{env: []string{"AZURE_FUNCTIONS_ENVIRONMENT=Staging"}, cfg: host.Config{Development: development}}).start()
+			r.do("GET", "/api/fn", "")
+			if got := r.nextCall().Environment; got != want {
+				t.Errorf("the handler runs in %q; want %q", got, want)
+			}
+		})
+	}
 }
 
 func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {

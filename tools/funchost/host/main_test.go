@@ -36,6 +36,7 @@ type call struct {
 	Header                  http.Header
 	Chunked                 bool
 	WorkerID, Dir           string
+	Group, SKU, Environment string
 	PID                     int
 }
 
@@ -98,6 +99,7 @@ func ask(director string, r *http.Request) order {
 	raw, _ := json.Marshal(call{
 		Method: r.Method, URI: r.RequestURI, Host: r.Host, Header: r.Header, Body: string(body), Chunked: r.ContentLength < 0,
 		WorkerID: os.Getenv("FUNCTIONS_CUSTOMHANDLER_WORKER_ID"), Dir: dir, PID: os.Getpid(),
+		Group: os.Getenv("FUNCTIONS_TARGET_GROUP"), SKU: os.Getenv("WEBSITE_SKU"), Environment: os.Getenv("AZURE_FUNCTIONS_ENVIRONMENT"),
 	})
 	var o order
 	res, err := http.Post(director, "application/json", bytes.NewReader(raw))

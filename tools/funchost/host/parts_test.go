@@ -131,8 +131,14 @@ func TestQueueOptions(t *testing.T) {
 	if got := read(map[string]any{}, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval; got != 2*time.Second {
 		t.Errorf("in development polls at least each %v; want 2 s", got)
 	}
-	set := map[string]any{"Extensions": map[string]any{"queues": map[string]any{"maxPollingInterval": "00:01:00"}}}
-	if got := read(set, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval; got != time.Minute {
-		t.Errorf("set: %v; want a minute", got)
+	for text, want := range map[string][2]time.Duration{ // in production, in development
+		"00:01:00": {time.Minute, 2 * time.Second},
+		"00:00:30": {30 * time.Second, 30 * time.Second},
+	} {
+		set := map[string]any{"Extensions": map[string]any{"queues": map[string]any{"maxPollingInterval": text}}}
+		got := [2]time.Duration{read(set).maxPollingInterval, read(set, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval}
+		if got != want {
+			t.Errorf("set to %s: %v; want %v", text, got, want)
+		}
 	}
 }

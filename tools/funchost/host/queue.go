@@ -42,7 +42,7 @@ type listener struct {
 func (h *Host) newListeners(i *instance) ([]*listener, error) {
 	var out []*listener
 	for _, f := range h.app.functions {
-		if !f.is("queueTrigger") || f.disabled {
+		if !f.is("queueTrigger") || f.disabled || !f.isIn(i.group) {
 			continue
 		}
 		l, err := h.newListener(i, f)
@@ -54,7 +54,8 @@ func (h *Host) newListeners(i *instance) ([]*listener, error) {
 	return out, nil
 }
 
-func (h *Host) newListener(i *instance, f *function) (*listener, error) {
+// queueService makes a client of the function's storage account. Its connections are to be closed in the end.
+func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transport, error) {
 	connection := f.trigger.connection
 	if strings.TrimRight(connection, ";") == "UseDevelopmentStorage=true" {
 		connection = emulator
@@ -65,7 +66,15 @@ func (h *Host) newListener(i *instance, f *function) (*listener, error) {
 	}}
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {
-		return nil, fmt.Errorf("connection: %w", err)
+		return nil, nil, fmt.Errorf("connection: %w", err)
+	}
+	return service, transport, nil
+}
+
+func (h *Host) newListener(i *instance, f *function) (*listener, error) {
+	service, transport, err := h.queueService(f)
+	if err != nil {
+		return nil, err
 	}
 	l := &listener{
 		host: h, instance: i, function: f, options: h.app.queues,

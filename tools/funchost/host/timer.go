@@ -63,7 +63,7 @@ type timer struct {
 // startTimers starts the one runner of each timer function. The caller holds the lock.
 func (h *Host) startTimers() {
 	for _, f := range h.app.functions {
-		if !f.is("timerTrigger") || f.disabled {
+		if !f.is("timerTrigger") || f.disabled || !h.listensTo(f) {
 			continue
 		}
 		s, _ := parseSchedule(f.trigger.pattern) // it parsed before

@@ -1,0 +1,219 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// Group is a number of instances that run the listeners of some functions only, as Flex Consumption has
+// them: all HTTP functions are one group, each other function is one of its own. The handler is started
+// whole on every instance.
+type Group struct {
+	Name      string // FUNCTIONS_TARGET_GROUP: "http", "function:process"; empty = every function
+	Instances int
+}
+
+const httpGroup = "http"
+
+// ParseGroups reads "2", or instances by group such as "http=2,process=1". The short name of a function's
+// group is the function's.
+func ParseGroups(text string) ([]Group, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 {
+			return nil, fmt.Errorf("instances %q: want at least 1", text)
+		}
+		return []Group{{Instances: n}}, nil
+	}
+	var out []Group
+	for part := range strings.SplitSeq(text, ",") {
+		name, count, _ := strings.Cut(part, "=")
+		n, err := strconv.Atoi(count)
+		if err != nil || n < 1 || name == "" {
+			return nil, fmt.Errorf("instances %q: want a number, or groups such as http=2,process=1", text)
+		}
+		out = append(out, Group{Name: GroupName(name), Instances: n})
+	}
+	return out, nil
+}
+
+// GroupName completes the short name of a group.
+func GroupName(name string) string {
+	if name == "" || name == httpGroup || strings.HasPrefix(name, "function:") {
+		return name
+	}
+	return "function:" + name
+}
+
+// isIn reports whether the group runs the function's listener.
+func (f *function) isIn(group string) bool {
+	switch {
+	case group == "":
+		return true
+	case f.isHTTP():
+		return group == httpGroup
+	default:
+		return strings.EqualFold(group, "function:"+f.name)
+	}
+}
+
+// configuredGroups are Config's. Otherwise a host on Flex learns its one group from its environment.
+func configuredGroups(cfg Config, env *environ) []Group {
+	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
+		return cfg.Groups
+	}
+	one := Group{Instances: max(cfg.Instances, 1)}
+	if len(cfg.Groups) == 1 {
+		one = cfg.Groups[0]
+	}
+	if env.get("WEBSITE_SKU") == flexSKU {
+		one.Name = env.get("FUNCTIONS_TARGET_GROUP")
+	}
+	return []Group{one}
+}
+
+const flexSKU = "FlexConsumption"
+
+// checkGroups finds groups that no function is in.
+func (a *app) checkGroups(groups []Group) error {
+	for _, g := range groups {
+		if !slices.ContainsFunc(a.functions, func(f *function) bool { return f.isIn(g.Name) }) {
+			return fmt.Errorf("group %q: no function is in it", g.Name)
+		}
+	}
+	return nil
+}
+
+// serving returns the instances that run an invocation of the function: those of its group. A host that has
+// no such instance runs it on any, because the real one does, too, when it is asked.
+func (h *Host) serving(f *function) []*instance {
+	var out []*instance
+	for _, i := range h.instances {
+		if f.isIn(i.group) {
+			out = append(out, i)
+		}
+	}
+	if len(out) == 0 {
+		return h.instances
+	}
+	return out
+}
+
+// listensTo reports whether a group of this host runs the function's listener.
+func (h *Host) listensTo(f *function) bool {
+	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
+}
+
+// scaleInWhenIdle ends an instance that has had no invocation for a while, as the platform does: whatever
+// the handler does outside an invocation does not count, and it gets no notice.
+func (i *instance) scaleInWhenIdle(span time.Duration) {
+	seen := 0
+	for pause(i.life, span) {
+		begun := i.inFlight.count()
+		if begun == seen && i.markScaledIn() {
+			i.host.console.log("Instance %d had no invocation for %v and is scaled in.", i.number, span)
+			i.host.retireReplaced(i)
+			return
+		}
+		seen = begun
+		if !i.inFlight.await(i.life, func(http, other int) bool { return http+other == 0 }) {
+			return
+		}
+	}
+}
+
+// markScaledIn takes the instance out of use, and reports whether it could: no invocation is in flight there.
+func (i *instance) markScaledIn() bool {
+	i.host.mu.Lock() // against take
+	defer i.host.mu.Unlock()
+	http, other, _ := i.inFlight.now()
+	if http+other > 0 || i.retiring.Load() {
+		return false
+	}
+	i.retiring.Store(true)
+	i.isScaledIn.Store(true)
+	return true
+}
+
+// scaleOut starts a scaled-in instance again. The caller holds the lock. It returns nil if there is none.
+func (h *Host) scaleOut(among []*instance) *instance {
+	at := slices.IndexFunc(among, func(i *instance) bool { return i.isScaledIn.Load() })
+	if at < 0 || h.isStopping {
+		return nil
+	}
+	old := among[at]
+	successor, err := h.launch(old.number, old.group)
+	if err != nil {
+		h.fail(err)
+		return nil
+	}
+	h.console.log("Instance %d is started: there is work for it.", old.number)
+	h.instances[slices.Index(h.instances, old)] = successor
+	if old.alive() {
+		h.replaced = append(h.replaced, old)
+	}
+	return successor
+}
+
+// startScaling watches the queues of groups that are scaled in. The caller holds the lock.
+func (h *Host) startScaling() error {
+	if h.cfg.IdleKill <= 0 {
+		return nil
+	}
+	for _, f := range h.app.functions {
+		if !f.is("queueTrigger") || f.disabled || !h.listensTo(f) {
+			continue
+		}
+		service, transport, err := h.queueService(f)
+		if err != nil {
+			return fmt.Errorf("function %q: %w", f.name, err)
+		}
+		ctx := h.listening
+		h.work.Go(func() {
+			defer transport.CloseIdleConnections()
+			h.scaleByQueue(ctx, f, service.NewQueueClient(f.trigger.queue))
+		})
+	}
+	return nil
+}
+
+// scalePause is how often the scale controller looks at a queue whose group has no instance.
+const scalePause = time.Second
+
+// scaleByQueue starts an instance when a message can be seen in the queue of a function and no instance of
+// its group is left.
+func (h *Host) scaleByQueue(ctx context.Context, f *function, queue *azqueue.QueueClient) {
+	for pause(ctx, scalePause) {
+		h.mu.Lock()
+		isAlone := len(h.available(f)) == 0
+		h.mu.Unlock()
+		if !isAlone {
+			continue
+		}
+		if res, err := queue.PeekMessages(ctx, nil); err != nil || len(res.Messages) == 0 {
+			continue
+		}
+		h.mu.Lock()
+		if len(h.available(f)) == 0 {
+			h.scaleOut(h.serving(f))
+		}
+		h.mu.Unlock()
+	}
+}
+
+// available returns the instances that take an invocation of the function now. The caller holds the lock.
+func (h *Host) available(f *function) []*instance {
+	var out []*instance
+	for _, i := range h.serving(f) {
+		// An instance that retires is not picked any more, except for the last requests to a stopping host.
+		if i.alive() && (h.isStopping || !i.retiring.Load()) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
