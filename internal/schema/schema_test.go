@@ -1,0 +1,157 @@
+package schema_test
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write testdata/schema.golden anew")
+
+const golden = "testdata/schema.golden"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kinds are all kinds of rows, blobs, leases and tickets. A kind that the run no longer writes is a
+// feature that the test no longer exercises.
+var kinds = map[string]string{
+	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
+	"row   <epoch>.<lane> | !tail":    "control row of the holder",
+	"row   <epoch>.<lane> | !mail":    "the outbox may hold events",
+	"row   <epoch>.<lane> | !mailed":  "which receivers know that the lane is paused or behind",
+	"row   <epoch>.<lane> | !swept":   "how far retention has come",
+	"row   <epoch>.<lane> | !pause":   "operator's pause of the lane",
+	"row   <epoch>.<lane> | w_resume": "request to try the CMS at once",
+
+	"row   <epoch>.<lane> | !pause_<32 hex>":                 "operator's pause of a key",
+	"row   <epoch>.<lane> | !replay_<13 digits><8 hex>":      "bulk replay that is under way",
+	"row   <epoch>.<lane> | m_<19 digits>":                   "message",
+	"row   <epoch>.<lane> | s_<18 digits>_<19 digits>":       "scheduled message, by due time",
+	"row   <epoch>.<lane> | x_<19 digits>":                   "dead message, for lists",
+	"row   <epoch>.<lane> | i_<32 hex>":                      "idempotency key",
+	"row   <epoch>.<lane> | b_<32 hex>":                      "blocked key",
+	"row   <epoch>.<lane> | r_<32 hex>_<19 digits>":          "held message of a blocked key",
+	"row   <epoch>.<lane> | d_<19 digits>":                   "deliveries at the first attempt, packed",
+	"row   <epoch>.<lane> | k_<32 hex>":                      "version that was delivered last",
+	"row   <epoch>.<lane> | l_<32 hex>":                      "last delivery of a key with dead messages",
+	"row   <epoch>.<lane> | w_cancel_<19 digits>":            "request to cancel",
+	"row   <epoch>.<lane> | w_replay_<19 digits>":            "request to replay",
+	"row   <epoch>.<lane> | w_replay_<19 digits>_forced":     "request to replay by force",
+	"row   <epoch>.<lane> | o_<number>.<number>.<number>":    "message of an earlier epoch and its copy",
+	"row   <epoch>.<lane> | n_<18 digits>_<32 hex>_<12 hex>": "event for a receiver of the settings",
+	"row   <epoch>.<lane> | n_<18 digits>_<32 hex>_callback": "event for the receiver of one message",
+
+	"row   <epoch>.<lane> | r_<32 hex>_<19 digits>_<18 digits>_<19 digits>": "held message that was scheduled",
+
+	"row   meta | lanes":                      "number of lanes, and a change of it",
+	"row   meta | forgotten":                  "how far the search for lost bodies has come",
+	"row   history | <10 digits>_<10 base32>": "counters of an instance for one hour",
+	"row   replays | <13 digits><8 hex>":      "bulk replay that is over",
+	"row   schedules | <name>":                "schedule",
+	"blob  <date>/<number>.<number>/<20 hex>": "large body",
+	"blob  schedules/<name>/<26 base32>":      "large message of a schedule",
+	"lease lane-<number>.<number>":            "holder of a lane",
+	"lease mail-<number>.<number>":            "sender of a lane's events",
+	"lease replay-<13 digits><8 hex>":         "carrier of a bulk replay",
+	"lease lanes":                             "command that changes the number of lanes",
+	"text  weir lane <number>.<number>":       "ticket of a lane",
+	"text  weir lanes <number>":               "ticket of all lanes",
+
+	"blob  <date>/<number>.<number>/<20 hex>-<19 digits>": "large body that replaces another",
+}
+
+func TestSchema_Golden(t *testing.T) {
+	t.Parallel()
+	written, whole := newRecorder(), false
+	defer func() { compare(t, written, whole) }() // a run that is broken off has a reason, too
+	synctest.Test(t, func(t *testing.T) {
+		newWorld(t, written).run()
+	})
+	whole = true
+}
+
+// compare compares what was written with what is known. Of a run that was broken off it reports
+// only what is new.
+func compare(t *testing.T, r *recorder, whole bool) {
+	t.Helper()
+	got := r.print()
+	for shape := range r.shapes {
+		if kinds[shape] == "" {
+			t.Errorf("the run wrote %q, which is not among the known kinds", shape)
+		}
+	}
+	for shape, purpose := range kinds {
+		if whole && r.shapes[shape] == nil {
+			t.Errorf("the run wrote no %q (%s): want each kind written once", shape, purpose)
+		}
+	}
+	if *update && whole {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	missing, added := differences(string(want), got)
+	for _, column := range added {
+		t.Errorf("newly written: %s", column)
+	}
+	for _, column := range missing {
+		if whole {
+			t.Errorf("no longer written: %s", column)
+		}
+	}
+}
+
+// differences lists the columns of kinds that both texts have, which only one of them has. Kinds
+// that only one has are the matter of the list of kinds.
+func differences(want, got string) (missing, added []string) {
+	known, written := columns(want), columns(got)
+	for kind := range known {
+		if written[kind] == nil {
+			continue
+		}
+		for _, c := range known[kind] {
+			if !slices.Contains(written[kind], c) {
+				missing = append(missing, kind+": column "+c)
+			}
+		}
+		for _, c := range written[kind] {
+			if !slices.Contains(known[kind], c) {
+				added = append(added, kind+": column "+c)
+			}
+		}
+	}
+	for kind := range written {
+		if known[kind] == nil {
+			added = append(added, kind)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(added)
+	return missing, added
+}
+
+// columns returns the columns of each kind in a printed schema.
+func columns(text string) map[string][]string {
+	kind, all := "", map[string][]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if column, isColumn := strings.CutPrefix(line, "\t"); isColumn {
+			all[kind] = append(all[kind], column)
+			continue
+		}
+		kind = line
+		all[kind] = []string{}
+	}
+	return all
+}

@@ -1,0 +1,346 @@
+package schema_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/history"
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/recur"
+	"weir/internal/replay"
+	"weir/internal/storage/memory"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+const (
+	leaseLength  = 15 * time.Second
+	settleTime   = 2 * time.Second
+	hookURL      = "https://hooks.test/done"
+	operatorURL  = "https://operators.test/events"
+	behindBy     = time.Minute
+	pausedFor    = time.Minute
+	attemptLimit = 3
+)
+
+var quietLog = slog.New(slog.DiscardHandler)
+
+// half stands for all chances, so that each run takes the same time.
+func half() float64 { return 0.5 }
+
+// world is one storage account, a CMS whose answers the test chooses, and one process at a time.
+type world struct {
+	*testing.T
+	account  *memory.Account
+	recorder *recorder
+	queue    *memory.Queue
+	*process // the one that is alive
+
+	mu      sync.Mutex
+	answer  func(context.Context, weir.Delivery) weir.Result // of the CMS; nil = it takes everything
+	refuses atomic.Bool                                      // receivers answer 500
+
+	rate       time.Duration // between two attempts of a process; 0 = none
+	slowList   time.Duration // that a list of blobs takes
+	lockedBlob string        // which storage refuses to remove
+}
+
+// process is one life of the program, wired as the handler wires it.
+type process struct {
+	w         *world
+	dead      atomic.Bool
+	store     *lane.Store
+	appender  *lane.Appender
+	drainer   *drain.Drainer
+	bell      *ticket.Bell
+	sender    *notify.Sender
+	schedules *recur.Runner
+	replays   *replay.Runner
+	keeper    *history.Keeper
+}
+
+func newWorld(t *testing.T, r *recorder) *world {
+	account := memory.New(time.Now)
+	w := &world{T: t, account: account, queue: account.Queue("tickets"), recorder: r}
+	t.Cleanup(func() {
+		if w.process != nil {
+			w.kill() // the run was broken off
+		}
+	})
+	return w
+}
+
+// newStore returns a store of a process, of no epoch yet.
+func (p *process) newStore(lanes int) *lane.Store {
+	return &lane.Store{Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p}, Lanes: lanes,
+		Now: time.Now, Settle: settleTime, Rand: half}
+}
+
+// start starts a process.
+func (w *world) start(lanes int) {
+	w.Helper()
+	p := &process{w: w}
+	w.process = p
+	p.store = p.newStore(lanes)
+	w.must(p.store.Open(w.Context()))
+	p.bell = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: half, Log: quietLog})
+	p.startSender()
+	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
+	p.drainer = p.newDrainer(p.store, counts)
+	p.appender = lane.NewAppender(p.store, quietLog)
+	p.appender.Filed, p.appender.Wake = p.drainer.Offer, p.drainer.WakeOffered
+	p.schedules = recur.New(recur.Config{
+		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now}, Log: scheduleLog{p.appender, p.store},
+		Contracts: accepter{}, Bell: p.bell, Now: time.Now, Rand: half, Logger: quietLog,
+	})
+	p.replays = replay.New(replay.Config{
+		Store: p.store, Log: replayLog{p.store}, Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Call: p.drainer.Wake,
+		Finished: func(j replay.Job) error { return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j) },
+		Now:      time.Now, Logger: quietLog,
+	})
+	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts, Now: time.Now, Log: quietLog})
+}
+
+func (p *process) startSender() {
+	store := *p.store
+	p.sender = notify.New(notify.Config{
+		Store: &store, Leases: recordedLeases{p.w.account.Leases(), p}, Transport: receivers{p.w}, Now: time.Now, Rand: half, Log: quietLog,
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: secret},
+		Receivers: []notify.Receiver{{URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
+			Events: []string{notify.MessageDead, notify.LanePaused, notify.LaneResumed, notify.LaneBehind, notify.LaneCaughtUp, notify.ReplayFinished}}},
+	})
+	p.store.Mailer = p.sender
+}
+
+func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
+	return drain.New(drain.Config{
+		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Bell: p.bell, Lease: leaseLength, Settle: settleTime,
+		Attempts: attemptLimit, Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
+		Now: time.Now, Rand: half, Log: quietLog, Observer: observer, Name: "process",
+	})
+}
+
+// stop ends the process in order.
+func (w *world) stop() {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	w.must(w.schedules.Close(ctx))
+	w.must(w.replays.Close(ctx))
+	w.must(w.drainer.Close(ctx))
+	w.must(w.sender.Close(ctx))
+	w.must(w.keeper.Close(ctx))
+	w.bell.Wait(ctx)
+	w.process = nil
+}
+
+// kill ends the process as SIGKILL does: nothing of it reaches storage any more.
+func (w *world) kill() {
+	w.dead.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = w.schedules.Close(ctx)
+	_ = w.replays.Close(ctx)
+	_ = w.drainer.Close(ctx)
+	_ = w.sender.Close(ctx)
+	_ = w.keeper.Close(ctx)
+	w.bell.Wait(ctx)
+}
+
+// sweep does what the timer does each minute.
+func (w *world) sweep() {
+	w.Helper()
+	for number := range w.store.Lanes {
+		c, err := w.store.Control(w.Context(), number)
+		w.must(err)
+		oldest, err := w.store.Oldest(w.Context(), number, c)
+		w.must(err)
+		w.sender.Look(number, c)
+		w.sender.State(w.Context(), number, c, oldest)
+		if number == 0 {
+			w.replays.Look(c)
+		}
+		w.drainer.Wake(number)
+	}
+}
+
+// await waits until the condition holds, and sweeps each minute.
+func (w *world) await(condition string, holds func() bool) {
+	w.Helper()
+	began, swept := time.Now(), time.Now()
+	for !holds() {
+		time.Sleep(100 * time.Millisecond)
+		if time.Since(swept) >= time.Minute {
+			w.sweep()
+			swept = time.Now()
+		}
+		if time.Since(began) > 2*time.Hour {
+			w.Fatalf("after two hours: want %s", condition)
+		}
+	}
+}
+
+// post files a message.
+func (w *world) post(m weir.Message) weir.ID {
+	w.Helper()
+	m.Contract, m.ContentType = "article", "application/xml"
+	if m.Body == nil {
+		m.Body = []byte("<article/>")
+	}
+	r, err := w.appender.Append(w.Context(), m, rand.Text())
+	w.must(err)
+	return r.Message.ID
+}
+
+// awaitStage waits until a message has come to a stage.
+func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
+	w.Helper()
+	var st weir.Status
+	w.await(fmt.Sprintf("stage %s of message %d", stage, id.Seq), func() (ok bool) {
+		var err error
+		st, err = w.store.Status(w.Context(), id)
+		w.must(err)
+		return st.Stage == stage
+	})
+}
+
+// awaitTail waits until the tail of a lane satisfies the condition.
+func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bool) {
+	w.Helper()
+	w.await(condition, func() bool {
+		c, err := w.store.Control(w.Context(), number)
+		w.must(err)
+		return holds(c.Tail)
+	})
+}
+
+// awaitRest waits until no message waits, no request is open and no event is to be sent.
+func (w *world) awaitRest() {
+	w.Helper()
+	w.await("all lanes at rest", func() bool {
+		for number := range w.store.Lanes {
+			c, err := w.store.Control(w.Context(), number)
+			w.must(err)
+			if c.Waiting() != 0 || c.Touched() || c.Mail() != "" || c.Tail.Open {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("got the error %v, want none", err)
+	}
+}
+
+// answers chooses what the CMS answers from now on.
+func (w *world) answers(answer func(context.Context, weir.Delivery) weir.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = answer
+}
+
+// cms is the way of one process to the CMS.
+type cms struct{ p *process }
+
+func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	c.p.w.mu.Lock()
+	answer := c.p.w.answer
+	c.p.w.mu.Unlock()
+	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, Body: "<ok/>"}
+	started := time.Now()
+	if answer != nil {
+		r = answer(ctx, d)
+	}
+	r.StartedAt, r.Duration = started, time.Millisecond+time.Since(started)
+	return r
+}
+
+// always returns an answer of the CMS that is the same for all.
+func always(r weir.Result) func(context.Context, weir.Delivery) weir.Result {
+	return func(context.Context, weir.Delivery) weir.Result { return r }
+}
+
+// hang is a CMS that never answers.
+func hang(ctx context.Context, _ weir.Delivery) weir.Result {
+	<-ctx.Done()
+	return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true}
+}
+
+var (
+	rejected    = weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content", Body: "<no/>"}
+	failed      = weir.Result{Outcome: weir.OutcomeRetry, Status: 500, Reason: "try again"}
+	unanswered  = weir.Result{Outcome: weir.OutcomeRetry, Reason: "no answer", Unanswered: true}
+	unavailable = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 503, Reason: "away"}
+	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused", Refused: true}
+)
+
+// receivers take events, or answer 500.
+type receivers struct{ w *world }
+
+func (r receivers) RoundTrip(request *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, request.Body)
+	status := http.StatusOK
+	if r.w.refuses.Load() {
+		status = http.StatusInternalServerError
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: request}, nil
+}
+
+var secret = func() notify.Secret {
+	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err != nil {
+		panic(err) // the text is a constant
+	}
+	return s
+}()
+
+// scheduleLog is the log as schedules need it.
+type scheduleLog struct {
+	*lane.Appender
+	*lane.Store
+}
+
+// replayLog is the log as bulk replays need it.
+type replayLog struct{ *lane.Store }
+
+func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
+	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
+	return err
+}
+
+// accepter stands for the contracts.
+type accepter struct{}
+
+func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
+	return weir.Message{Contract: "article", Key: "scheduled", ContentType: contentType, Body: body}, nil
+}
+
+// large returns a body that does not fit into a row.
+func large() []byte {
+	b := make([]byte, 100<<10)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// keyIn returns an ordering key of a lane.
+func (w *world) keyIn(number int, name string) string {
+	for n := 0; ; n++ {
+		if key := fmt.Sprintf("%s-%d", name, n); lane.Of(key, w.store.Lanes) == number {
+			return key
+		}
+	}
+}
