@@ -1,0 +1,108 @@
+package weir_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	root         = "../.."
+	architecture = root + "/docs/architecture.md"
+)
+
+var (
+	quoted    = regexp.MustCompile("`([^`\n]+)`")
+	treePath  = regexp.MustCompile(`^(internal|functions|handler|tools|docs|deploy)(/[A-Za-z0-9_./-]*)?$`)
+	testName  = regexp.MustCompile(`^Test[A-Z]\w*$`)
+	testFunc  = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
+	linkedDoc = regexp.MustCompile(`\]\(([a-z]+\.md)[)#]`)
+)
+
+// TestArchitecture_NamesExist holds that the design document names files, packages, tests and
+// documents that exist, so that a rename changes the document, too.
+func TestArchitecture_NamesExist(t *testing.T) {
+	t.Parallel()
+	text := readArchitecture(t)
+	tests := testsOfTree(t)
+	paths := 0
+	for _, match := range quoted.FindAllStringSubmatch(text, -1) {
+		switch name := match[1]; {
+		case treePath.MatchString(name):
+			paths++
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("docs/architecture.md names %s, which does not exist", name)
+			}
+		case testName.MatchString(name) && !tests[name]:
+			t.Errorf("docs/architecture.md names the test %s, which does not exist", name)
+		}
+	}
+	for _, match := range linkedDoc.FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(filepath.Join(root, "docs", match[1])); err != nil {
+			t.Errorf("docs/architecture.md links to %s, which does not exist", match[1])
+		}
+	}
+	if paths < 50 {
+		t.Errorf("got %d paths in docs/architecture.md, want more than 50: is the pattern right?", paths)
+	}
+}
+
+// TestArchitecture_HasEveryPackage holds that each package of the program has its row.
+func TestArchitecture_HasEveryPackage(t *testing.T) {
+	t.Parallel()
+	text := readArchitecture(t)
+	for pkg := range may {
+		name := strings.TrimPrefix(pkg, "weir/")
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not name the package %s", name)
+		}
+	}
+	folders, err := filepath.Glob(root + "/functions/*/function.json")
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("functions: got %d, %v", len(folders), err)
+	}
+	for _, folder := range folders {
+		if name := "functions/" + filepath.Base(filepath.Dir(folder)); !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not name the function %s", name)
+		}
+	}
+}
+
+func readArchitecture(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(architecture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// testsOfTree returns the names of all test functions.
+func testsOfTree(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, dir := range []string{"internal", "functions", "handler", "tools"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.Name() == "node_modules":
+				return fs.SkipDir
+			case !strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			source, err := os.ReadFile(path)
+			for _, match := range testFunc.FindAllStringSubmatch(string(source), -1) {
+				names[match[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
