@@ -150,7 +150,8 @@ func testClientsThatLeave(t *testing.T) {
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
-	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.weir+"/api/messages", strings.NewReader(versioned(at, version)))
+	body := strings.NewReader(versioned(at, version))
+	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		s.t.Error(err)
 		return

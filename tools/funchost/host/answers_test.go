@@ -390,14 +390,21 @@ func TestHost_LenientTargets_Chunks(t *testing.T) {
 	reader := bufio.NewReader(conn)
 	chunk := fmt.Sprintf("%x;x=y\r\n%s\r\n", len(body), body)
 	post := "POST /api/messages?%zz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + chunk + "0\r\nT: 1\r\n\r\n"
-	for _, request := range []string{post, post} {
-		res, err := exchange(t, conn, reader, request)
+	get := "GET /api/messages/%zz HTTP/1.1\r\nHost: h\r\n\r\n"
+	for _, c := range []struct{ request, uri, body string }{
+		{post, "/api/messages?%25zz", body + body}, {get, "/api/messages/%25zz", ""},
+		{post, "/api/messages?%25zz", body + body},
+	} {
+		res, err := exchange(t, conn, reader, c.request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
-		if got := r.nextCall(); got.URI != "/api/messages?%25zz" || got.Body != body+body {
-			t.Errorf("answered %d; the handler got %s %q; want the body twice", res.StatusCode, got.URI, got.Body)
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%q: answered %d; want 200", c.request, res.StatusCode)
+		}
+		if got := r.nextCall(); got.URI != c.uri || got.Body != c.body {
+			t.Errorf("the handler got %s %q; want %s %q", got.URI, got.Body, c.uri, c.body)
 		}
 	}
 }

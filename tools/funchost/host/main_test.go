@@ -118,7 +118,8 @@ func cutOff(w http.ResponseWriter, o order) {
 		return
 	}
 	if o.Break > 0 {
-		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n%s", strings.Repeat("x", o.Break))
+		part := strings.Repeat("x", o.Break)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(part), part)
 	} else {
 		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
