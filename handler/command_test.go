@@ -44,7 +44,7 @@ func TestShell_ExitCodes(t *testing.T) {
 		"LanesNegative": {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
 		"LanesBoth":     {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
 		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "lanes is 0"},
-		"Serve":         {"lanes: 0\n" + minimal, nil, exitFailed, ""},
+		"Serve":         {"lanes: 0\n" + minimal, nil, exitFailed, `"level":"ERROR","msg":"handler: wrong setting","err":"lanes is 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

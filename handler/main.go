@@ -29,14 +29,14 @@ func main() {
 	os.Exit(code)
 }
 
-// serve runs the program for a Functions host. What is wrong goes to stdout: the host takes
-// every line of stderr for an error of its own. The exit code is never 0 then, for the host
-// would not start us again.
+// serve runs the program for a Functions host. Errors go to stderr, and nothing else: the host takes
+// each of its lines for an error, and tells the last ones as the reason when the process ends. The
+// exit code is never 0 then, for the host would not start us again.
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
 	limitMemory(s.env, os.DirFS("/"))
 	level := &slog.LevelVar{}
-	local := slog.NewJSONHandler(s.stdout, &slog.HandlerOptions{Level: level})
+	local := newBySeverity(s.stdout, s.stderr, level)
 	export := telemetry.Open(ctx, s.env, buildOf(), local)
 	defer flush(ctx, export)
 	log := slog.New(export.Log(local))
