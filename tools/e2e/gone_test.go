@@ -5,17 +5,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// newSystemBehind starts everything behind a host of the mode given.
-func newSystemBehind(t *testing.T, mode string) *system {
+// newSystemBehind starts everything behind a host of the mode given, with more flags of the host.
+func newSystemBehind(t *testing.T, mode string, env []string, flags ...string) *system {
 	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage("level: info", "level: debug")
-	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), "--script-root", s.app, "--port", hostPort, "--http", mode, "--state-dir", t.TempDir())
+	s.start("funchost", slices.Concat(s.env(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
+		append([]string{"--script-root", s.app, "--port", hostPort, "--http", mode, "--state-dir", t.TempDir()}, flags...)...)
 	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
 	return s
 }
@@ -25,7 +27,7 @@ func newSystemBehind(t *testing.T, mode string) *system {
 func TestClientsGone(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
-			s := newSystemBehind(t, mode)
+			s := newSystemBehind(t, mode, nil)
 			const count = 120
 			for i := range count {
 				s.postAndGo(i)
@@ -71,7 +73,7 @@ func (s *system) postAndGo(i int) {
 func TestChunked(t *testing.T) {
 	for mode, want := range map[string]int{"forwarding": http.StatusInternalServerError, "proxying": http.StatusAccepted} {
 		t.Run(mode, func(t *testing.T) {
-			s := newSystemBehind(t, mode)
+			s := newSystemBehind(t, mode, nil)
 			body := io.MultiReader(strings.NewReader(article("/chunked", 1))) // of unknown length
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.weir+"/api/messages", body)
 			if err != nil {
@@ -94,7 +96,7 @@ func TestChunked(t *testing.T) {
 func TestLongWait(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
-			s := newSystemBehind(t, mode)
+			s := newSystemBehind(t, mode, nil)
 			s.asks(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
 			answer, _ := s.asks(202, "POST", "/api/messages", titled("/wait", "T"), "Prefer", "wait=3")
 			if !strings.Contains(answer, `"queued"`) {

@@ -175,3 +175,19 @@ func (c *rawClient) send(r request) (status int, err error) {
 	resp.Body.Close()
 	return resp.StatusCode, err
 }
+
+// TestStart_WithoutPrefix: the host would run on without the queues' functions, so the start ends and
+// says why.
+func TestStart_WithoutPrefix(t *testing.T) {
+	s, hostPort := newBareSystem(t), freePort(t)
+	s.app = s.stage()
+	env := slices.DeleteFunc(append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), func(v string) bool { return strings.HasPrefix(v, "WEIR_PREFIX=") })
+	write(t, filepath.Join(s.app, "process", "function.json"), strings.ReplaceAll(read(t, filepath.Join(s.app, "process", "function.json")), "%WEIR_PREFIX%", "weir"), 0o644)
+	write(t, filepath.Join(s.app, "poison", "function.json"), strings.ReplaceAll(read(t, filepath.Join(s.app, "poison", "function.json")), "%WEIR_PREFIX%", "weir"), 0o644)
+	s.start("funchost", env, "--script-root", s.app, "--port", hostPort, "--state-dir", t.TempDir())
+	s.eventually("the host has given up", startLimit, func() bool {
+		log := s.logs.String()
+		return strings.Contains(log, `"msg":"handler: wrong setting","err":"WEIR_PREFIX is not set`) &&
+			strings.Contains(log, "Exceeded http worker restart retry count")
+	})
+}
