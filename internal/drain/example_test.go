@@ -1,0 +1,62 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+// printingCMS takes each message and prints it.
+type printingCMS struct{}
+
+func (printingCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
+	fmt.Printf("fence %d, attempt %d: %s\n", d.Fence, d.Attempt, d.Message.Body)
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
+}
+
+// silentBell puts no tickets: there is one process only.
+type silentBell struct{}
+
+func (silentBell) Ring(context.Context, int) error { return nil }
+
+// A drainer delivers the messages of a lane in order, as soon as it is woken.
+func ExampleDrainer() {
+	ctx := context.Background()
+	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	if err := store.Open(ctx); err != nil {
+		panic(err)
+	}
+	drainer := drain.New(drain.Config{
+		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Bell: silentBell{},
+		Lease: 15 * time.Second, Settle: 2 * time.Second,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: log,
+	})
+	appender := lane.NewAppender(store, log)
+	var last weir.ID
+	for _, body := range []string{"<first/>", "<second/>"} {
+		r, err := appender.Append(ctx, weir.Message{Contract: "article", Key: "/news/1", Body: []byte(body)}, "")
+		if err != nil {
+			panic(err)
+		}
+		last = r.Message.ID
+	}
+	final, forget := drainer.Await(last)
+	defer forget()
+	drainer.Wake(0)
+	<-final
+	st, err := store.Status(ctx, last)
+	fmt.Println(st.Stage, err)
+	fmt.Println(drainer.Close(ctx))
+	// Output:
+	// fence 1, attempt 1: <first/>
+	// fence 1, attempt 1: <second/>
+	// delivered <nil>
+	// <nil>
+}
