@@ -146,8 +146,8 @@ func (w *world) replayMessages() {
 	}{
 		{plain, lane.ReplayOptions{}},
 		{forced, lane.ReplayOptions{Force: true}},
-		{edited, lane.ReplayOptions{Edit: &lane.Edit{Body: []byte("<b/>"), ContentType: "application/xml", Version: "2", Note: "corrected"}}},
-		{enlarged, lane.ReplayOptions{Edit: &lane.Edit{Body: large(), ContentType: "application/xml", Note: "enlarged"}}},
+		{edited, lane.ReplayOptions{Edit: newEdit([]byte("<b/>"))}},
+		{enlarged, lane.ReplayOptions{Edit: newEdit(large())}},
 	} {
 		w.answers(always(failed)) // so that the replayed message waits for a retry
 		_, err := w.store.Replay(w.Context(), asked.id, asked.options)
@@ -158,6 +158,10 @@ func (w *world) replayMessages() {
 		w.awaitStage(asked.id, weir.Delivered)
 	}
 	w.awaitRest()
+}
+
+func newEdit(body []byte) *lane.Edit {
+	return &lane.Edit{Body: body, ContentType: "application/xml", Version: "2", Note: "corrected"}
 }
 
 // refuseReplay asks for a replay while a later message of the key is being delivered.
@@ -186,7 +190,8 @@ func (w *world) refuseReplay() {
 // pauseLanes pauses a key and a lane for so long that the operators' receiver is told.
 func (w *world) pauseLanes() {
 	key := w.keyIn(0, "/paused")
-	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Key: key, Reason: "test", Since: time.Now(), Until: time.Now().Add(time.Hour)}))
+	until := time.Now().Add(time.Hour)
+	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Key: key, Reason: "test", Since: time.Now(), Until: until}))
 	shelved := w.post(weir.Message{Key: key, Skip: true})
 	w.post(weir.Message{Key: key, Skip: true})
 	w.awaitStage(w.post(weir.Message{Key: w.keyIn(0, "/other")}), weir.Delivered)
@@ -233,7 +238,8 @@ func (w *world) loseCMS() {
 // runSchedules lets schedules file messages, one of them with a large message.
 func (w *world) runSchedules() {
 	for name, message := range map[string]string{"small": "<r/>", "large": fmt.Sprintf("<r>%x</r>", large())} {
-		_, _, err := w.schedules.Put(w.Context(), name, recur.Definition{Cron: "@every 10m", Message: []byte(message)}, recur.Condition{})
+		definition := recur.Definition{Cron: "@every 10m", Message: []byte(message)}
+		_, _, err := w.schedules.Put(w.Context(), name, definition, recur.Condition{})
 		w.must(err)
 	}
 	w.await("a first run", func() bool {
@@ -254,7 +260,8 @@ func (w *world) replayInBulk() {
 		w.awaitStage(w.post(weir.Message{Key: "/bulk"}), weir.Dead)
 	}
 	w.answers(nil)
-	j, err := w.replays.Start(w.Context(), replay.Spec{Filter: replay.Filter{Key: "/bulk"}, RatePerMinute: 600, StopAtErrorRate: 1, Reason: "test"})
+	spec := replay.Spec{Filter: replay.Filter{Key: "/bulk"}, RatePerMinute: 600, StopAtErrorRate: 1, Reason: "test"}
+	j, err := w.replays.Start(w.Context(), spec)
 	w.must(err)
 	w.await("the end of the bulk replay", func() bool {
 		j, err = w.replays.Get(w.Context(), j.ID)
@@ -322,8 +329,8 @@ func (w *world) newCommand(progress func(string)) relane.Config {
 	p := &process{w: w}
 	p.bell = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Now: time.Now, Rand: half, Log: quietLog})
 	return relane.Config{
-		Store: p.newStore(0), Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Settle: settleTime, Log: quietLog,
-		Drainer: func(s *lane.Store) relane.Drainer { return p.newDrainer(s, nil) }, Progress: progress,
+		Store: p.newStore(0), Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Settle: settleTime,
+		Log: quietLog, Drainer: func(s *lane.Store) relane.Drainer { return p.newDrainer(s, nil) }, Progress: progress,
 	}
 }
 
@@ -334,8 +341,9 @@ func (w *world) removeOldMessages() {
 	w.answers(nil)
 	w.awaitRest()
 	w.loseBlobs()
-	time.Sleep(100 * 24 * time.Hour)
-	retention := &lane.Retention{Store: w.store, Keep: 7 * 24 * time.Hour, Dead: 90 * 24 * time.Hour, Share: time.Minute, Log: quietLog}
+	const day = 24 * time.Hour
+	time.Sleep(100 * day)
+	retention := &lane.Retention{Store: w.store, Keep: 7 * day, Dead: 90 * day, Share: time.Minute, Log: quietLog}
 	for number := range w.store.Lanes {
 		_, err := retention.Run(w.Context(), number)
 		w.must(err)

@@ -33,6 +33,15 @@ const (
 	attemptLimit = 3
 )
 
+// operators are told of everything.
+var operators = notify.Receiver{
+	URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
+	Events: []string{
+		notify.MessageDead, notify.LanePaused, notify.LaneResumed,
+		notify.LaneBehind, notify.LaneCaughtUp, notify.ReplayFinished,
+	},
+}
+
 var quietLog = slog.New(slog.DiscardHandler)
 
 // half stands for all chances, so that each run takes the same time.
@@ -82,8 +91,10 @@ func newWorld(t *testing.T, r *recorder) *world {
 
 // newStore returns a store of a process, of no epoch yet.
 func (p *process) newStore(lanes int) *lane.Store {
-	return &lane.Store{Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p}, Lanes: lanes,
-		Now: time.Now, Settle: settleTime, Rand: half}
+	return &lane.Store{
+		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
+		Lanes: lanes, Now: time.Now, Settle: settleTime, Rand: half,
+	}
 }
 
 // start starts a process.
@@ -93,20 +104,25 @@ func (w *world) start(lanes int) {
 	w.process = p
 	p.store = p.newStore(lanes)
 	w.must(p.store.Open(w.Context()))
-	p.bell = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: half, Log: quietLog})
+	p.bell = ticket.New(ticket.Config{
+		Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: half, Log: quietLog,
+	})
 	p.startSender()
 	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
 	p.drainer = p.newDrainer(p.store, counts)
 	p.appender = lane.NewAppender(p.store, quietLog)
 	p.appender.Filed, p.appender.Wake = p.drainer.Offer, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
-		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now}, Log: scheduleLog{p.appender, p.store},
-		Contracts: accepter{}, Bell: p.bell, Now: time.Now, Rand: half, Logger: quietLog,
+		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
+		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Bell: p.bell,
+		Now: time.Now, Rand: half, Logger: quietLog,
 	})
 	p.replays = replay.New(replay.Config{
-		Store: p.store, Log: replayLog{p.store}, Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Call: p.drainer.Wake,
-		Finished: func(j replay.Job) error { return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j) },
-		Now:      time.Now, Logger: quietLog,
+		Store: p.store, Log: replayLog{p.store}, Leases: recordedLeases{w.account.Leases(), p},
+		Lease: leaseLength, Call: p.drainer.Wake, Now: time.Now, Logger: quietLog,
+		Finished: func(j replay.Job) error {
+			return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j)
+		},
 	})
 	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts, Now: time.Now, Log: quietLog})
 }
@@ -114,18 +130,19 @@ func (w *world) start(lanes int) {
 func (p *process) startSender() {
 	store := *p.store
 	p.sender = notify.New(notify.Config{
-		Store: &store, Leases: recordedLeases{p.w.account.Leases(), p}, Transport: receivers{p.w}, Now: time.Now, Rand: half, Log: quietLog,
+		Store: &store, Leases: recordedLeases{p.w.account.Leases(), p}, Transport: receivers{p.w},
+		Now: time.Now, Rand: half, Log: quietLog,
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: secret},
-		Receivers: []notify.Receiver{{URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
-			Events: []string{notify.MessageDead, notify.LanePaused, notify.LaneResumed, notify.LaneBehind, notify.LaneCaughtUp, notify.ReplayFinished}}},
+		Receivers: []notify.Receiver{operators},
 	})
 	p.store.Mailer = p.sender
 }
 
 func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Bell: p.bell, Lease: leaseLength, Settle: settleTime,
-		Attempts: attemptLimit, Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
+		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Bell: p.bell,
+		Lease: leaseLength, Settle: settleTime, Attempts: attemptLimit,
+		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
 		Now: time.Now, Rand: half, Log: quietLog, Observer: observer, Name: "process",
 	})
 }
