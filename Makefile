@@ -39,10 +39,16 @@ else
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
 
-lint: ## formatting, vet, staticcheck
+lint: build/lint/revive ## formatting, vet, staticcheck, revive, gocritic, errorlint, long lines since LINT_BASE
 	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
+	tools/lint/lint.sh
+
+build/lint/revive: tools/lint/go.mod tools/lint/go.sum
+	@mkdir -p build/lint
+	go build -C tools/lint -o $(CURDIR)/build/lint/ tool
+	@touch $@
 
 build: ## stage the app in build/app, as Azure Functions wants it
 	@mkdir -p $(APP)

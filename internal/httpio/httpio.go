@@ -145,7 +145,7 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
 			if p := recover(); p != nil {
-				if p == http.ErrAbortHandler {
+				if cause, ok := p.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
 					panic(p)
 				}
 				err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())

@@ -72,7 +72,7 @@ func (s *Sender) state(ctx context.Context, number int, c lane.Control, oldest t
 	if err != nil || same(told, next) {
 		return err
 	}
-	mail := append(pausedMail, behindMail...)
+	mail := slices.Concat(pausedMail, behindMail)
 	ours, err := s.Store.Tell(ctx, number, next, mail)
 	if ours && len(mail) > 0 {
 		s.Nudge(number)

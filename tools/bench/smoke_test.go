@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func TestOccurred(t *testing.T) {
 		requests = append(requests, server.Request{ID: fmt.Sprint(i), Path: occurrence(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
 	}
 	until := from.Add(time.Second)
-	repeat := append(requests[:recurringSchedules:recurringSchedules], requests[0])
+	repeat := slices.Concat(requests[:recurringSchedules], requests[:1])
 	if o := occurred(repeat, from, until); o.err() != nil || len(o.late) != recurringSchedules {
 		t.Errorf("%+v", o)
 	}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs the linters whose versions go.mod pins, in build/lint. Called by `make lint`.
+# Lines of Go over 120 columns are refused in what was changed since LINT_BASE (default: main).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+packages=(./functions/... ./handler/... ./internal/... ./tools/...)
+
+build/lint/revive -config tools/lint/revive.toml -formatter default "${packages[@]}"
+# A main that ends by os.Exit needs no deferred calls.
+build/lint/gocritic check -disable=exitAfterDefer "${packages[@]}"
+# Tests compare an error with the one they expect; the program must look through wrapped errors.
+build/lint/go-errorlint -test=false "${packages[@]}"
+
+base=$(git merge-base HEAD "${LINT_BASE:-main}" 2>/dev/null || true)
+if [ -n "$base" ]; then
+  # A mutant quotes the text that it replaces: its line is as long as that.
+  git diff -U0 "$base" -- '*.go' ':!internal/simulation/mutants_test.go' | awk '
+    /^\+\+\+ / { file = substr($0, 7); next }
+    /^\+/ { line = substr($0, 2); gsub(/\t/, "    ", line)
+            if (length(line) > 120) { print file ": over 120 columns: " substr(line, 1, 80) " …"; long = 1 } }
+    END { exit long }'
+fi
