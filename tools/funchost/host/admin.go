@@ -17,6 +17,8 @@ type Status struct {
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
 	// Transactions are the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
+	// Logged are the lines that the real host would have logged, by category.
+	Logged map[string]Logged `json:"logged"`
 }
 
 // InstanceStatus is one instance's part of it. A zero PID means that no handler runs.
@@ -31,7 +33,7 @@ type InstanceStatus struct {
 
 // Status tells how the instances are.
 func (h *Host) Status() Status {
-	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions()}
+	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions(), Logged: h.Logged()}
 	for _, i := range h.all() {
 		one := i.status()
 		if one.State == string(starting) {

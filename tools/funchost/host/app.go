@@ -26,6 +26,9 @@ type app struct {
 	queues      queueOptions
 	functions   []*function // in the order of their names
 	indexing    []error     // of functions that are left out
+	logs        logFilter
+	// stderrIsErrors makes each line on stderr an error, except one that has "warn" in it.
+	stderrIsErrors bool
 }
 
 // command is how the handler is started.
@@ -74,6 +77,9 @@ func readApp(root string, env *environ) (*app, error) {
 		timeout:     h.span(30*time.Minute, "functionTimeout"),
 		routePrefix: strings.Trim(h.text("api", "extensions", "http", "routePrefix"), "/"),
 		queues:      h.queues(env),
+		logs:        h.logFilter(),
+
+		stderrIsErrors: h.flag(true, "customHandler", "description", "useStdErrorStreamForErrorsOnly"),
 	}
 	if a.timeout >= 0 && a.timeout < time.Second {
 		h.bad([]string{"functionTimeout"}, "at least a second, or -1")

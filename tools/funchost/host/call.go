@@ -42,7 +42,7 @@ func newHandlerClient(forwarding bool) *http.Client {
 func (i *instance) invoke(id string, f *function, body []byte) (*result, error) {
 	var out *result
 	start := i.host.console.now()
-	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	i.reportStart(f, id)
 	err := i.within(func(ctx context.Context, client *http.Client) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url("/"+f.name), unsized{bytes.NewReader(body)})
 		if err != nil {
@@ -64,19 +64,10 @@ func (i *instance) invoke(id string, f *function, body []byte) (*result, error) 
 	i.report(f.name, id, start, err)
 	if err == nil {
 		for _, line := range out.Logs {
-			i.host.console.detail("  %s", line)
+			i.host.console.event(categoryOf(f.name)+".User", levelInformation, "%s", line)
 		}
 	}
 	return out, err
-}
-
-func (i *instance) report(name, id string, start time.Time, err error) {
-	took := i.host.console.now().Sub(start).Milliseconds()
-	if err == nil {
-		i.host.console.detail("Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
-		return
-	}
-	i.host.console.log("Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms): %v", name, id, took, err)
 }
 
 // unsized hides the length, so that the body goes out in chunks as in Azure.

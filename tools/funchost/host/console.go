@@ -14,6 +14,9 @@ type console struct {
 	out   io.Writer
 	now   func() time.Time
 	quiet bool // no lines about single invocations
+
+	filter logFilter
+	logged map[string]Logged
 }
 
 func (c *console) plain(line string) {
@@ -40,6 +43,7 @@ const maxLine = 64 << 10
 type lines struct {
 	console *console
 	prefix  string
+	level   func(line string) logLevel
 
 	mu   sync.Mutex
 	part []byte
@@ -65,7 +69,9 @@ func (l *lines) pass(line string) {
 	if len(l.last) > 3 {
 		l.last = l.last[1:]
 	}
-	l.console.plain(l.prefix + line)
+	if l.console.admits(categoryConsole, l.level(line), line) {
+		l.console.plain(l.prefix + line)
+	}
 }
 
 // flush passes on what has no line end.

@@ -57,7 +57,8 @@ func (d *delivery) call(text string) error {
 	defer renewing.Wait()
 	defer cancel()
 	id := newGUID()
-	d.host.console.detail("New queue message detected on '%s'. (Id=%s, DequeueCount=%d)", d.function.trigger.queue, id, *d.message.DequeueCount)
+	d.host.console.event(categoryOf(d.function.name), levelInformation, "Trigger Details: MessageId: %s, DequeueCount: %d, InsertedOn: %s",
+		*d.message.MessageID, *d.message.DequeueCount, d.message.InsertionTime.Format("2006-01-02T15:04:05.000-07:00"))
 	_, err := d.instance.invoke(id, d.function, queuePayload(d.function, queueMessage{
 		id: *d.message.MessageID, popReceipt: *d.message.PopReceipt, text: text, dequeueCount: *d.message.DequeueCount,
 		inserted: d.message.InsertionTime, expires: d.message.ExpirationTime, nextVisible: d.message.TimeNextVisible,
@@ -112,7 +113,7 @@ func (d *delivery) giveUp(reason string) {
 	if d.poison == nil {
 		return
 	}
-	d.host.console.log("Message of queue '%s' moved to '%s-poison': %s.", d.function.trigger.queue, d.function.trigger.queue, reason)
+	d.host.console.event(categoryPoison, levelWarning, "Message of queue '%s' moved to '%s-poison': %s.", d.function.trigger.queue, d.function.trigger.queue, reason)
 	err := d.bury()
 	if err == nil {
 		d.instance.wake(d.function.trigger.queue+"-poison", d.function.trigger.connection)

@@ -15,6 +15,9 @@
 //     starts a second handler beside the first, which lives until its invocations have ended.
 //   - On Flex Consumption an instance runs the listeners of one group of functions (Config.Groups), and is
 //     killed when it has had no invocation for a while (Config.IdleKill), whatever its handler does.
+//   - It logs the lines that the real host logs for invocations, for requests of the queue listeners and for
+//     the handler's output, under host.json's logging.logLevel, and counts them by category (Status.Logged).
+//     Lines about the stand-in itself are neither filtered nor counted.
 //   - A function that names an app setting which is not set is left out; the host runs on.
 //   - A timeout kills the whole process with all that is in flight. Exit code 0 is not followed by a
 //     restart, 200 is, and the third error within half an hour of the last ends the host.

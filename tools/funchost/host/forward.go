@@ -28,7 +28,7 @@ var errChunked = errors.New("a chunked request body cannot be forwarded")
 // not learn that the client has gone away.
 func (i *instance) forward(w http.ResponseWriter, r *http.Request, f *function, sent target) {
 	id, start := newGUID(), i.host.console.now()
-	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	i.reportStart(f, id)
 	var answer *http.Response
 	var body []byte
 	out, err := i.forwarded(r, sent, id)

@@ -169,6 +169,7 @@ func prepare(cfg Config) (*Host, error) {
 	if h.app, err = readApp(root, env); err != nil {
 		return nil, err
 	}
+	h.console.filter = h.app.logs
 	for _, problem := range h.app.indexing {
 		h.console.log("%v", problem)
 	}

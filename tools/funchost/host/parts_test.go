@@ -142,3 +142,17 @@ func TestQueueOptions(t *testing.T) {
 		}
 	}
 }
+
+func TestApp_StderrLevel(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][2]logLevel{ // useStdErrorStreamForErrorsOnly true, false
+		"a Warning":      {levelWarning, levelWarning},
+		"it failed":      {levelError, levelError},
+		"nothing at all": {levelError, levelInformation},
+	} {
+		got := [2]logLevel{(&app{stderrIsErrors: true}).stderrLevel(line), (&app{}).stderrLevel(line)}
+		if got != want {
+			t.Errorf("%q: %v; want %v", line, got, want)
+		}
+	}
+}

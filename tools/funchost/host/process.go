@@ -19,6 +19,9 @@ type process struct {
 	ours     atomic.Bool // we ended it: no error of the handler's
 }
 
+// stdoutLevel is Information, whatever the handler means its line to be.
+func stdoutLevel(string) logLevel { return levelInformation }
+
 // outputDelay is how long a dead handler's output is waited for: a grandchild may hold it open.
 const outputDelay = time.Second
 
@@ -28,8 +31,8 @@ func (i *instance) startProcess(workerID string) (*process, error) {
 		cmd:      exec.Command(c.path, c.args...),
 		workerID: workerID,
 		done:     make(chan struct{}),
-		stdout:   &lines{console: out, prefix: fmt.Sprintf("[%d] ", number)},
-		stderr:   &lines{console: out, prefix: fmt.Sprintf("[%d] stderr: ", number)},
+		stdout:   &lines{console: out, prefix: fmt.Sprintf("[%d] ", number), level: stdoutLevel},
+		stderr:   &lines{console: out, prefix: fmt.Sprintf("[%d] stderr: ", number), level: i.host.app.stderrLevel},
 	}
 	p.cmd.Dir, p.cmd.Env = c.dir, i.environment(workerID)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr

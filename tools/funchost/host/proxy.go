@@ -23,7 +23,7 @@ var (
 // proxy sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
 func (i *instance) proxy(w http.ResponseWriter, r *http.Request, f *function, sent target) {
 	id, start := newGUID(), i.host.console.now()
-	i.host.console.detail("Executing 'Functions.%s' (Id=%s, instance %d)", f.name, id, i.number)
+	i.reportStart(f, id)
 	isAsked := false
 	err := i.bufferBody(w, r)
 	if err == nil {

@@ -62,7 +62,7 @@ func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transpor
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 	options := &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
-		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue")},
+		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue"), requestLog{h.console}},
 	}}
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {

@@ -3,6 +3,7 @@ package host_test
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,9 @@ func newQueueRig(t *testing.T, settings map[string]any, o options) *queueRig {
 	o.functions = map[string]string{
 		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work","connection":"Store"}]}`,
 	}
-	o.hostJSON = map[string]any{"extensions": map[string]any{"queues": settings}}
+	queues := map[string]any{"maxPollingInterval": "00:00:02"}
+	maps.Copy(queues, settings)
+	o.hostJSON = map[string]any{"extensions": map[string]any{"queues": queues}}
 	o.env = append(o.env, "PREFIX="+prefix, "Store="+connection)
 	q := &queueRig{newRig(t, o), service.NewQueueClient(prefix + "-work"), service.NewQueueClient(prefix + "-work-poison")}
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {

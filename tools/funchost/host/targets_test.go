@@ -159,7 +159,7 @@ func (r *rig) sendRaw(request string) answer {
 // functionOf returns the function that a call was made for. The handler is not told; the host's log is.
 func (r *rig) functionOf(c call) string {
 	id := c.Header.Get("X-Azure-Functions-InvocationId")
-	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(Id=` + regexp.QuoteMeta(id))
+	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(.*Id=` + regexp.QuoteMeta(id))
 	found := line.FindStringSubmatch(r.out.String())
 	if found == nil {
 		return "no line for " + id

@@ -167,7 +167,10 @@ func (t *timer) fire(pastDue bool) {
 		return
 	}
 	id := newGUID()
-	t.host.console.detail("Timer of 'Functions.%s' fired. (Id=%s, IsPastDue=%t)", t.function.name, id, pastDue)
+	if pastDue {
+		t.host.console.event(categoryOf(t.function.name), levelInformation, "Trigger Details: UnscheduledInvocationReason: IsPastDue, OriginalSchedule: %s",
+			t.status.Next.Format("2006-01-02T15:04:05.0000000-07:00"))
+	}
 	_, _ = i.invoke(id, t.function, timerPayload(t.function, t.schedule.cron, t.status, pastDue, began)) // reported there
 	if t.file != "" && i.life.Err() == nil {
 		t.record(&scheduleStatus{Last: began, Next: t.schedule.Next(began), LastUpdated: began})

@@ -1,0 +1,190 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// logLevel is how severe a line is, as host.json names it.
+type logLevel int
+
+const (
+	levelTrace logLevel = iota
+	levelDebug
+	levelInformation
+	levelWarning
+	levelError
+	levelCritical
+	levelNone // as a limit: no line
+)
+
+var levelNames = []string{"Trace", "Debug", "Information", "Warning", "Error", "Critical", "None"}
+
+// Categories of the real host's lines. Those of an invocation are "Function." and the function's name.
+const (
+	categoryConsole = "Host.Function.Console" // what the handler prints
+	categoryStorage = "Azure.Core"            // the queue listener's requests
+	categoryPoison  = "Host.Triggers.Queues"  // messages given up
+)
+
+func categoryOf(f string) string { return "Function." + f }
+
+// logFilter is host.json's logging.logLevel: the least level by prefix of the category, "" for the rest.
+type logFilter map[string]logLevel
+
+func (h *hostFile) logFilter() logFilter {
+	filter := logFilter{"": levelInformation}
+	set, _ := h.value("logging", "logLevel").(map[string]any)
+	for category, value := range set {
+		level := slices.IndexFunc(levelNames, func(name string) bool { return strings.EqualFold(name, fmt.Sprint(value)) })
+		if level < 0 {
+			h.bad([]string{"logging", "logLevel", category}, "one of "+strings.Join(levelNames, ", "))
+			continue
+		}
+		if strings.EqualFold(category, "default") {
+			category = ""
+		}
+		filter[strings.ToLower(category)] = logLevel(level)
+	}
+	return filter
+}
+
+// passes reports whether a line is logged: the rule with the longest matching prefix decides.
+func (f logFilter) passes(category string, level logLevel) bool {
+	rule := ""
+	for prefix := range f {
+		if len(prefix) > len(rule) && strings.HasPrefix(strings.ToLower(category), prefix) {
+			rule = prefix
+		}
+	}
+	return level >= f[rule]
+}
+
+// Logged counts the lines that the real host would have logged, and their bytes without what a sink adds.
+type Logged struct {
+	Lines, Bytes int64
+}
+
+// Logged returns the counts by category. Lines of the stand-in's own, which the real host does not have,
+// do not count.
+func (h *Host) Logged() map[string]Logged {
+	h.console.mu.Lock()
+	defer h.console.mu.Unlock()
+	return maps.Clone(h.console.logged)
+}
+
+// admits applies host.json's filter to a line of the real host's, and counts those that pass.
+func (c *console) admits(category string, level logLevel, text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.filter.passes(category, level) {
+		return false
+	}
+	if c.logged == nil {
+		c.logged = map[string]Logged{}
+	}
+	n := c.logged[category]
+	c.logged[category] = Logged{n.Lines + 1, n.Bytes + int64(len(text))}
+	return true
+}
+
+// event logs a line of the real host's. Quiet keeps those from the output that are no warning.
+func (c *console) event(category string, level logLevel, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if c.admits(category, level, text) && (!c.quiet || level >= levelWarning) {
+		c.log("%s", text)
+	}
+}
+
+// stderrLevel is the level of a line that the handler prints to stderr.
+func (a *app) stderrLevel(line string) logLevel {
+	text := strings.ToLower(line)
+	has := func(word string) bool { return strings.Contains(text, word) }
+	switch {
+	case has("warn"):
+		return levelWarning
+	case a.stderrIsErrors || has("error") || has("fail") || has("severe") || has("unhandled exception"):
+		return levelError
+	default:
+		return levelInformation
+	}
+}
+
+// reportStart logs the beginning of an invocation, by the instance that runs it.
+func (i *instance) reportStart(f *function, id string) {
+	reason := "This function was programmatically called via the host APIs."
+	switch {
+	case f.is("queueTrigger"):
+		reason = fmt.Sprintf("New queue message detected on '%s'.", f.trigger.queue)
+	case f.is("timerTrigger"):
+		reason = fmt.Sprintf("Timer fired at %s", i.host.console.now().Format("2006-01-02T15:04:05.0000000-07:00"))
+	}
+	i.host.console.event(categoryOf(f.name), levelInformation, "Executing 'Functions.%s' (Reason='%s', Id=%s)", f.name, reason, id)
+}
+
+func (i *instance) report(name, id string, start time.Time, err error) {
+	took := i.host.console.now().Sub(start).Milliseconds()
+	if err == nil {
+		i.host.console.event(categoryOf(name), levelInformation, "Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
+		return
+	}
+	i.host.console.event(categoryOf(name), levelError, "Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms) %v", name, id, took, err)
+}
+
+// requestLog logs two lines for each request of the queue listeners, as .NET's Azure.Core does for each try.
+type requestLog struct{ console *console }
+
+// Do implements policy.Policy.
+func (l requestLog) Do(q *policy.Request) (*http.Response, error) {
+	id, raw, begun := newGUID(), q.Raw(), time.Now()
+	l.console.event(categoryStorage, levelInformation, "Request [%s] %s %s %sclient assembly: Azure.Storage.Queues",
+		id, raw.Method, withoutSignature(raw.URL), headerText(raw.Header))
+	res, err := q.Next()
+	took := time.Since(begun).Seconds()
+	if err != nil {
+		return res, err
+	}
+	level, kind := levelInformation, "Response"
+	if res.StatusCode >= 400 {
+		level, kind = levelWarning, "Error response"
+	}
+	l.console.event(categoryStorage, level, "%s [%s] %s (%04.1fs) %s", kind, id, res.Status, took, headerText(res.Header))
+	return res, nil
+}
+
+// withoutSignature hides what grants access.
+func withoutSignature(u *url.URL) string {
+	shown := *u
+	query := shown.Query()
+	if query.Has("sig") {
+		query.Set("sig", "REDACTED")
+		shown.RawQuery = query.Encode()
+	}
+	return shown.String()
+}
+
+// shownHeaders are those that Azure.Core logs with their values; the others are redacted.
+var shownHeaders = []string{
+	"X-Ms-Request-Id", "X-Ms-Client-Request-Id", "X-Ms-Return-Client-Request-Id", "X-Ms-Version", "X-Ms-Date", "Accept",
+	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Pragma",
+	"Retry-After", "Server", "Transfer-Encoding", "User-Agent",
+}
+
+func headerText(header http.Header) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		value := "REDACTED"
+		if slices.Contains(shownHeaders, name) {
+			value = strings.Join(header[name], ",")
+		}
+		b.WriteString(strings.ToLower(name) + ":" + value + " ")
+	}
+	return b.String()
+}
