@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
@@ -111,8 +112,23 @@ func testChunkedUpload(t *testing.T) {
 	}
 }
 
-// TestHTTP_ClientsThatLeave: clients go away at any moment of a post, and come back with the same
-// key. Each message is filed once and delivered once, and none of this is an operator's business.
+// TestHTTP_LongWait: an answer that Weir holds comes through, in each mode.
+func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
+
+func testLongWait(t *testing.T) {
+	s := newSystem(t, 1)
+	s.asks(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
+	answer, _ := s.asks(202, "POST", "/api/messages", titled("/wait", "T"), "Prefer", "wait=3")
+	if !strings.Contains(answer, `"queued"`) {
+		t.Errorf("answered %s; want the receipt of a message that waits", answer)
+	}
+	s.asks(200, "POST", "/api/resume", `{"all":true}`)
+	s.asks(200, "POST", "/api/messages", titled("/soon", "T"), "Prefer", "wait=30")
+}
+
+// TestHTTP_ClientsThatLeave: clients go away at any moment of a post, or break off before, within or
+// after its body, and come back with the same key. Each message is filed once and delivered once, and
+// no ERROR is logged.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
 func testClientsThatLeave(t *testing.T) {
@@ -124,7 +140,11 @@ func testClientsThatLeave(t *testing.T) {
 		clients.Go(func() {
 			for v := 1; v <= versions; v++ {
 				at := fmt.Sprintf("/left/%d", n)
-				s.postAndLeave(at, v, time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+				if v%3 == 0 {
+					s.postAndBreakOff(at, v, n%3)
+				} else {
+					s.postAndLeave(at, v, time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+				}
 				m, err := s.post(t.Context(), at, v)
 				if err != nil {
 					t.Error(err)
@@ -160,5 +180,23 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	req.Header.Set("Idempotency-Key", keyOf(at, version))
 	if resp, err := client.Do(req); err == nil {
 		resp.Body.Close()
+	}
+}
+
+// postAndBreakOff sends so many halves of a message, and closes the connection without reading.
+func (s *system) postAndBreakOff(at string, version, halves int) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer conn.Close()
+	body := versioned(at, version)
+	head := "POST /api/messages HTTP/1.1\r\nHost: weir.example\r\nContent-Type: application/xml\r\n"
+	_, err = fmt.Fprintf(conn, "%sIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
+		head, keyOf(at, version), len(body), body[:len(body)*halves/2])
+	if err != nil {
+		s.t.Error(err)
 	}
 }
