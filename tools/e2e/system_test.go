@@ -119,11 +119,17 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 // newSystemIn is newSystem with more in the environment.
 func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
 	t.Helper()
+	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
+}
+
+// newSystemUnder is newSystemIn with flags of the host.
+func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
+	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
 	t.Cleanup(answers.Watch("127.0.0.1:"+hostPort, func(text string) { t.Error("not as openapi.yaml has it:", text) }))
 	s.start("funchost", slices.Concat(s.env(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
-		"--script-root", s.app, "--port", hostPort, "--instances", fmt.Sprint(instances), "--give-up-after", "-1", "--state-dir", t.TempDir())
+		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir", t.TempDir()}, flags...)...)
 	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
 	return s
 }

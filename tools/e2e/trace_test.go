@@ -160,23 +160,21 @@ func (s *system) postTraced(path, traceparent, tracestate string) {
 }
 
 // TestTrace_UnderApplicationInsights: the host then marks each call that has no trace as not sampled.
-func TestTrace_UnderApplicationInsights(t *testing.T) {
-	for _, mode := range []string{"forwarding", "proxying"} {
-		t.Run(mode, func(t *testing.T) {
-			c, err := collector.Start()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			s := newSystemBehind(t, mode, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_BSP_SCHEDULE_DELAY=100"}, "--traceparent")
-			s.reaches(s.accepts("/marked"), "delivered")
-			s.eventually("the message is traced", 20*time.Second, func() bool {
-				names := map[string]int{}
-				for _, span := range c.Spans() {
-					names[span.Name]++
-				}
-				return names["POST /api/messages"] == 1 && names["deliver"] == 1
-			})
-		})
+func TestTrace_UnderApplicationInsights(t *testing.T) { inEachMode(t, testTraceOfUnsampled) }
+
+func testTraceOfUnsampled(t *testing.T) {
+	c, err := collector.Start()
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	s := newSystemUnder(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_BSP_SCHEDULE_DELAY=100"}, []string{"--traceparent"})
+	s.reaches(s.accepts("/marked"), "delivered")
+	s.eventually("the message is traced", 20*time.Second, func() bool {
+		names := map[string]int{}
+		for _, span := range c.Spans() {
+			names[span.Name]++
+		}
+		return names["POST /api/messages"] == 1 && names["deliver"] == 1
+	})
 }
