@@ -9,6 +9,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/storage/memory"
+	"weir/internal/ticket"
 	"weir/internal/weir"
 )
 
@@ -20,11 +21,6 @@ func (printingCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// silentBell puts no tickets: there is one process only.
-type silentBell struct{}
-
-func (silentBell) Ring(context.Context, int) error { return nil }
-
 // A drainer delivers the messages of a lane in order, as soon as it is woken.
 func ExampleDrainer() {
 	ctx := context.Background()
@@ -33,8 +29,9 @@ func ExampleDrainer() {
 	if err := store.Open(ctx); err != nil {
 		panic(err)
 	}
+	tickets := ticket.New(ticket.Config{Queue: account.Queue("tickets"), Epoch: store.Epoch})
 	drainer := drain.New(drain.Config{
-		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Bell: silentBell{},
+		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Bell: tickets,
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: log,
 	})
