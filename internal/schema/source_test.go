@@ -1,0 +1,98 @@
+package schema_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// writers are the packages that write rows.
+var writers = []string{"../lane", "../recur", "../replay", "../history"}
+
+var (
+	rowPrefix  = regexp.MustCompile(`^(![a-z_]+|[a-z]_)$`)
+	columnName = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+)
+
+// TestSchema_HasEveryKeyAndColumn holds that each key and column that the source names is in the
+// golden file: a new one needs a step of the run that writes it.
+func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := string(text)
+	keys, columns := namesOfSource(t)
+	if len(keys) < 15 || len(columns) < 80 {
+		t.Errorf("got %d keys and %d columns in the source, want more: are they written in another way?",
+			len(keys), len(columns))
+	}
+	for key := range keys {
+		if !strings.Contains(known, " | "+key) {
+			t.Errorf("the source has rows %s…, and the run writes none: add a step to it", key)
+		}
+	}
+	for column := range columns {
+		if !strings.Contains(known, "\n\t"+column+" ") {
+			t.Errorf("the source has a column %s, and the run does not write it: add a step to it", column)
+		}
+	}
+}
+
+// namesOfSource returns the keys and prefixes of rows, and the columns, that stand in the source.
+func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
+	t.Helper()
+	keys, columns = map[string]bool{}, map[string]bool{}
+	for _, dir := range writers {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("files of %s: got %d, %v", dir, len(files), err)
+		}
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if text, ok := literal(n); ok && rowPrefix.MatchString(text) {
+					keys[text] = true
+				}
+				if text, ok := literal(columnOf(n)); ok && columnName.MatchString(text) {
+					columns[text] = true
+				}
+				return true
+			})
+		}
+	}
+	return keys, columns
+}
+
+// columnOf returns the key of a map's element, in a literal or an index.
+func columnOf(n ast.Node) ast.Node {
+	switch n := n.(type) {
+	case *ast.KeyValueExpr:
+		return n.Key
+	case *ast.IndexExpr:
+		return n.Index
+	}
+	return nil
+}
+
+func literal(n ast.Node) (string, bool) {
+	lit, ok := n.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(lit.Value)
+	return text, err == nil
+}
