@@ -52,6 +52,7 @@ type Program struct {
 	calendar  *calendar.Calendar
 	export    *telemetry.Export // nil = nothing is sent to a collector
 	instance  string            // of the platform; empty = not on one
+	hosted    bool              // by a Functions host
 
 	began    time.Time
 	opened   chan struct{}                // closed once storage is open
@@ -84,7 +85,7 @@ type problems struct{ settings, contracts, storage, cms error }
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
 	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{},
-		instance: env("WEBSITE_INSTANCE_ID"), began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+		instance: env("WEBSITE_INSTANCE_ID"), hosted: env(hostPort) != "", began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: errors.Join(err, p.memory.check(int64(settings.MaxBody)))}
@@ -244,7 +245,9 @@ func (p *Program) openStore(ctx context.Context) (*lane.Store, error) {
 func (p *Program) start(ctx context.Context, store *lane.Store) {
 	bell := p.newBell(store)
 	p.startNotifier(ctx, store)
-	drainer := drain.New(p.drainConfig(store, bell))
+	cfg := p.drainConfig(store, bell)
+	cfg.Hosted = p.hosted
+	drainer := drain.New(cfg)
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)
 	routes, firstSweep := p.routes(store, bell, drainer)

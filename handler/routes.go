@@ -56,7 +56,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
 	add("metrics", "/api/metrics", metrics.New(p.metrics.Registry, p.log), http.MethodGet)
 	addTrigger("process", (&process.Function{
-		Drainer: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
+		Drainer: drainer, Holder: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	addTrigger("poison", (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
 	addTrigger("sweep", sweeper.Handler())
 	op.routes()

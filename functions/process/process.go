@@ -3,7 +3,8 @@
 //
 // The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
 // how the lane stands, and one invocation of the process stays with all lanes that are drained
-// here: it shows the platform that this instance is at work.
+// here, and with those that this process claims: it shows the platform that this instance is at
+// work. See stay.go.
 package process
 
 import (
@@ -20,12 +21,8 @@ import (
 	"weir/internal/ticket"
 )
 
-const (
-	// stayLimit is how long an invocation stays with drains; then a new ticket takes its place.
-	stayLimit = time.Minute
-	// twoSweeps: what is due later needs no ticket, the sweep sees it in tail.
-	twoSweeps = 2 * time.Minute
-)
+// twoSweeps: what is due later needs no ticket, the sweep sees it in tail.
+const twoSweeps = 2 * time.Minute
 
 // Drainer drains lanes.
 type Drainer interface {
@@ -33,19 +30,37 @@ type Drainer interface {
 	// longer drains the lane, or when ctx ends.
 	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
+	// Claim claims a busy lane, and returns as soon as this process drains it (Working), when it is
+	// not busy any more, or when the claim is over.
+	Claim(ctx context.Context, lane int) drain.Report
+}
+
+// Holder is told whether an invocation stays with its lanes, and hands them over.
+type Holder interface {
+	Attend()
+	Yield()
+	HandOver(lane int)
 }
 
 // Bell puts tickets, under its merge rule.
 type Bell interface {
+	Ringer
 	Seen(lane int)
+	PutBack(ctx context.Context, lane int, about time.Duration) error
+}
+
+// Ringer puts tickets.
+type Ringer interface {
 	Ring(ctx context.Context, lane int) error
 	RingAt(ctx context.Context, lane int, at time.Time) error
-	PutBack(ctx context.Context, lane int, about time.Duration) error
+	RingNow(ctx context.Context, lane int) error
+	Relieve(ctx context.Context, lane int) error
 }
 
 // Function answers tickets. All exported fields are needed.
 type Function struct {
 	Drainer Drainer
+	Holder  Holder
 	Bell    Bell
 	Lanes   int
 	Lease   time.Duration
@@ -76,10 +91,13 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	}
 	report := f.Drainer.Look(ctx, number)
 	f.Logger.Debug("process: lane looked at", "invocation_id", in.ID, "lane", number, "stage", string(report.State))
-	if report.State == drain.Working {
-		return f.stayWith(ctx, number)
+	switch {
+	case report.Err == nil && report.State == drain.Working:
+		return f.stayWith(ctx, []followed{{lane: number, drained: true}})
+	case report.Err == nil && report.State == drain.Busy:
+		return f.stayWith(ctx, []followed{{lane: number}})
 	}
-	return f.ring(ctx, number, report)
+	return errors.Join(f.ring(ctx, number, report), f.stayWith(ctx, nil))
 }
 
 // answerAll answers a ticket for all lanes. If work is left, it rings one ticket for all lanes.
@@ -89,22 +107,23 @@ func (f *Function) answerAll(ctx context.Context) error {
 		reports[number] = f.Drainer.Look(ctx, number)
 		return nil
 	})
-	var drained []int
+	var lanes []followed
 	next := map[drain.State]drain.Report{} // by state, that with the earliest moment
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
 		}
-		if r.State == drain.Working {
-			drained = append(drained, number)
-		} else if known, ok := next[r.State]; !ok || r.Until.Before(known.Until) {
+		if r.State == drain.Working || r.State == drain.Busy {
+			lanes = append(lanes, followed{number, r.State == drain.Working, r.State == drain.Busy})
+		}
+		if known, ok := next[r.State]; !ok || r.Until.Before(known.Until) {
 			next[r.State] = r
 		}
 	}
-	if err := errors.Join(f.ring(ctx, ticket.AllLanes, next[drain.Waiting]), f.ring(ctx, ticket.AllLanes, next[drain.Busy])); err != nil || len(drained) == 0 {
+	if err := errors.Join(f.ring(ctx, ticket.AllLanes, next[drain.Waiting]), f.ring(ctx, ticket.AllLanes, next[drain.Busy])); err != nil {
 		return err
 	}
-	return f.stayWith(ctx, drained...)
+	return f.stayWith(ctx, lanes)
 }
 
 // ring rings again if work is left that no other ticket leads to.

@@ -38,7 +38,16 @@ func (f *fakes) Join(ctx context.Context, lane int) drain.Report {
 	f.calls = append(f.calls, fmt.Sprint("join ", lane))
 	return f.joined
 }
-func (f *fakes) Seen(lane int) { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
+func (f *fakes) Claim(context.Context, int) drain.Report { return drain.Report{State: drain.Busy} }
+func (f *fakes) Attend()                                 {}
+func (f *fakes) Yield()                                  {}
+func (f *fakes) HandOver(int)                            {}
+func (f *fakes) RingNow(_ context.Context, lane int) error {
+	f.calls = append(f.calls, fmt.Sprintf("ring %d now", lane))
+	return nil
+}
+func (f *fakes) Relieve(ctx context.Context, lane int) error { return f.RingNow(ctx, lane) }
+func (f *fakes) Seen(lane int)                               { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
 func (f *fakes) Ring(_ context.Context, lane int) error {
 	f.calls = append(f.calls, fmt.Sprint("ring ", lane))
 	return nil
@@ -92,7 +101,7 @@ func TestFunction_Process(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fakes{looked: c.looked, joined: c.joined}
-			fn := &process.Function{Drainer: f, Bell: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+			fn := &process.Function{Drainer: f, Holder: f, Bell: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 			in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))))
 			if err != nil {
 				t.Fatal(err)

@@ -3,67 +3,235 @@ package process
 import (
 	"context"
 	"errors"
+	"time"
+
+	"weir/internal/drain"
 )
 
-// stay is the one invocation that stays with the lanes which this process drains. The other
-// invocations hand their lanes to it and are answered at once. At its end it rings for each lane
-// as the lane's own invocation would have done.
+// A Functions host may end a process while none of its invocations is in flight, and no host lets
+// one run for ever. So the invocations of a process relieve each other:
+//
+//	0 s   an invocation begins to stay with the lanes that are drained here; claims do not count
+//	10 s  it rings for another invocation, and again 15 s and 30 s later
+//	45 s  none has come: it rings for each of its lanes, and lanes go to whoever claims them
+//	58 s  the lanes are handed over, claimed or not
+//	60 s  it ends
+//
+// On a live host a ticket that is visible at 10 s arrives within seconds: the host polls again 0.1
+// to 7 s after the last message that it found, and then 13 s after it. Any invocation that arrives
+// takes the place of the one that stays, and the time begins anew. So the lanes of a live host do
+// not move, and those of one that gets no tickets any more (it is drained) do.
+const (
+	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
+	yieldAt               = 45 * time.Second
+	handOverAt            = 58 * time.Second
+	stayLimit             = time.Minute
+	// relievedFrom is how long an invocation has stayed until the next one takes its place.
+	// Tickets that come together are answered at once.
+	relievedFrom = 5 * time.Second
+)
+
+// stay is the time in which invocations of a process stay with its lanes, one after the other.
+// The other invocations hand their lanes to it and are answered at once. When a lane's drain is
+// over, it rings for the lane as the lane's own invocation would have done.
 type stay struct {
 	limited context.Context // joins end with it
 	whole   context.Context // rings do not
-	lanes   map[int]bool    // that it waits for
-	open    int             // lanes that are waited for, or rung for
+	end     context.CancelFunc
+	seat    *seat
+	lanes   map[int]bool // that it waits for; true = drained here, false = claimed
+	open    int          // lanes that are waited for, or rung for
 	errs    []error
 	over    chan struct{} // closed when open has come to 0
 }
 
-// stayWith hands drained lanes to the invocation that stays, and returns at once. If no
-// invocation stays, the caller's does: stayWith then returns when none of the lanes handed to it
-// is drained any more, or after a minute.
-func (f *Function) stayWith(ctx context.Context, lanes ...int) error {
-	f.mu.Lock()
-	if f.staying != nil && f.staying.limited.Err() == nil {
-		f.followLanes(f.staying, lanes)
-		f.mu.Unlock()
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, stayLimit)
-	defer cancel()
-	s := &stay{limited: limited, whole: ctx, lanes: map[int]bool{}, over: make(chan struct{})}
-	f.staying = s
-	f.followLanes(s, lanes)
-	f.mu.Unlock()
-	<-s.over
-	return errors.Join(s.errs...)
+// followed is a lane that an invocation stays with.
+type followed struct {
+	lane    int
+	drained bool // here; else it is claimed
+	shared  bool // the ticket for all lanes is put back for it
 }
 
-// followLanes makes the invocation that stays wait for lanes, except for those that it waits for
-// already. The caller holds mu.
-func (f *Function) followLanes(s *stay, lanes []int) {
-	for _, lane := range lanes {
-		if !s.lanes[lane] {
-			s.lanes[lane] = true
-			s.open++
-			go f.await(s, lane)
+// seat is the place of the one invocation that stays.
+type seat struct {
+	takenAt  time.Time
+	relieved chan struct{} // closed when another invocation has come
+}
+
+// stayWith hands lanes that are drained here, and busy ones, which it claims, to the invocation that stays, and
+// returns. If none stays, or the one that does has stayed for some time, the caller's stays
+// instead: stayWith then returns when no lane is left, when another invocation relieves it, or
+// after a minute.
+func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
+	f.mu.Lock()
+	s := f.staying
+	switch {
+	case s == nil && len(lanes) == 0:
+		f.mu.Unlock()
+		return nil
+	case s == nil || s.limited.Err() != nil:
+		s = &stay{whole: context.WithoutCancel(ctx), lanes: map[int]bool{}, over: make(chan struct{})}
+		s.limited, s.end = context.WithCancel(s.whole)
+		f.staying = s
+	case f.Now().Sub(s.seat.takenAt) < relievedFrom:
+		f.follow(s, lanes)
+		f.mu.Unlock()
+		return nil
+	default:
+		close(s.seat.relieved)
+	}
+	mine := &seat{takenAt: f.Now(), relieved: make(chan struct{})}
+	s.seat = mine
+	f.Holder.Attend()
+	f.follow(s, lanes)
+	f.mu.Unlock()
+	return f.keepSeat(ctx, s, mine)
+}
+
+// keepSeat returns when the stay is over, or another invocation has taken the seat.
+func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
+	relief, yield, handOver, limit := time.NewTimer(reliefAt), time.NewTimer(yieldAt), time.NewTimer(handOverAt), time.NewTimer(stayLimit)
+	for _, t := range []*time.Timer{relief, yield, handOver, limit} {
+		defer t.Stop()
+	}
+	for {
+		select {
+		case <-s.over:
+			return errors.Join(s.errs...)
+		case <-mine.relieved:
+			return nil
+		case <-relief.C:
+			relief.Reset(reliefEvery)
+			f.callRelief(s)
+		case <-yield.C:
+			relief.Stop()
+			f.yield(s, mine)
+		case <-handOver.C:
+			f.handOver(s, mine)
+		case <-limit.C:
+			s.end()
+		case <-ctx.Done(): // the host has given up the invocation
+			f.handOver(s, mine)
+			s.end()
+			ctx = s.whole
 		}
 	}
 }
 
-// await waits for the end of a lane's drain, and rings where work is left.
-func (f *Function) await(s *stay, lane int) {
-	report := f.Drainer.Join(s.limited, lane)
+// callRelief rings for an invocation that relieves this one. Any lane will do.
+func (f *Function) callRelief(s *stay) {
+	if drained := f.drained(s); len(drained) > 0 {
+		f.callFor(s, f.Bell.Relieve, drained[:1])
+	}
+}
+
+// yield rings for all lanes, and lets them go to whoever claims them.
+func (f *Function) yield(s *stay, mine *seat) {
+	f.mu.Lock()
+	if s.seat == mine {
+		f.Holder.Yield()
+	}
+	f.mu.Unlock()
+	f.callFor(s, f.Bell.RingNow, f.drained(s))
+}
+
+// handOver hands all lanes over.
+func (f *Function) handOver(s *stay, mine *seat) {
+	drained := f.drained(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.seat != mine {
+		return
+	}
+	f.Holder.Yield()
+	for _, lane := range drained {
+		f.Holder.HandOver(lane)
+	}
+}
+
+// callFor rings for lanes. A ring that fails is only logged: others follow.
+func (f *Function) callFor(s *stay, ring func(context.Context, int) error, lanes []int) {
+	for _, lane := range lanes {
+		if err := ring(s.whole, lane); err != nil {
+			f.Logger.Warn("process: not rung", "lane", lane, "err", err)
+		}
+	}
+}
+
+// drained returns the lanes of a stay that are drained here, in order.
+func (f *Function) drained(s *stay) (lanes []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for lane := range f.Lanes {
+		if s.lanes[lane] {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+// follow makes a stay wait for lanes, except for those that it waits for already. The caller holds
+// mu.
+func (f *Function) follow(s *stay, lanes []followed) {
+	for _, l := range lanes {
+		if _, known := s.lanes[l.lane]; !known {
+			s.lanes[l.lane] = l.drained
+			s.open++
+			go f.await(s, l)
+		}
+	}
+	if s.open == 0 {
+		f.finish(s)
+	}
+}
+
+// await waits for the end of a claim and of a drain, and rings if work is left.
+func (f *Function) await(s *stay, l followed) {
+	lane, report := l.lane, drain.Report{State: drain.Working}
+	if !l.drained {
+		report = f.Drainer.Claim(s.limited, lane)
+	}
+	stillBusy := report.State == drain.Busy
+	if report.Err == nil && report.State == drain.Working {
+		report = f.join(s, lane)
+	}
 	f.mu.Lock()
 	delete(s.lanes, lane) // the next ticket of the lane leads to another look
 	f.mu.Unlock()
-	err := f.ring(s.whole, lane, report)
+	var err error
+	if !stillBusy || !l.shared {
+		err = f.ring(s.whole, lane, report)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.errs = append(s.errs, err)
-	if s.open--; s.open > 0 {
-		return
+	if s.open--; s.open == 0 {
+		f.finish(s)
 	}
+}
+
+// join waits for the end of a drain, or of the stay.
+func (f *Function) join(s *stay, lane int) drain.Report {
+	f.mu.Lock()
+	s.lanes[lane] = true
+	f.mu.Unlock()
+	for {
+		limited, cancel := context.WithTimeout(s.limited, stayLimit)
+		report := f.Drainer.Join(limited, lane)
+		again := limited.Err() != nil && s.limited.Err() == nil // another invocation has the seat
+		cancel()
+		if !again {
+			return report
+		}
+	}
+}
+
+// finish ends a stay that waits for no lane any more. The caller holds mu.
+func (f *Function) finish(s *stay) {
 	if f.staying == s {
 		f.staying = nil
+		f.Holder.Yield()
 	}
+	s.end()
 	close(s.over)
 }

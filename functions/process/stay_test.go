@@ -3,6 +3,7 @@ package process_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -20,7 +21,12 @@ import (
 // drains are the drains of one process: each goes on until the test ends it.
 type drains map[int]chan drain.Report
 
-func (d drains) Look(context.Context, int) drain.Report { return drain.Report{State: drain.Working} }
+func (d drains) Look(_ context.Context, lane int) drain.Report {
+	if lane == elsewhere {
+		return drain.Report{State: drain.Busy}
+	}
+	return drain.Report{State: drain.Working}
+}
 
 func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	select {
@@ -31,12 +37,27 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
+// elsewhere is a lane that another process holds.
+const elsewhere = 3
+
+func (d drains) Claim(ctx context.Context, lane int) drain.Report {
+	limited, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	select {
+	case r := <-d[lane]:
+		return r
+	case <-limited.Done():
+		return drain.Report{State: drain.Busy}
+	}
+}
+
 // rung notes the lanes that were rung, and when since the start.
 type rung struct {
 	mu    sync.Mutex
 	start time.Time
 	lanes []int
 	after []time.Duration
+	calls []string // the other calls, each with its time
 }
 
 func (r *rung) add(lane int) error {
@@ -46,10 +67,36 @@ func (r *rung) add(lane int) error {
 	return nil
 }
 
-func (r *rung) Seen(int)                                                {}
-func (r *rung) Ring(_ context.Context, lane int) error                  { return r.add(lane) }
-func (r *rung) RingAt(_ context.Context, lane int, _ time.Time) error   { return r.add(lane) }
-func (r *rung) PutBack(context.Context, int, time.Duration) (err error) { return nil }
+// note notes a call of another kind.
+func (r *rung) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprintf("%s ", time.Since(r.start))+fmt.Sprintf(format, args...))
+}
+
+func (r *rung) RingNow(_ context.Context, lane int) error { r.note("ring %d", lane); return nil }
+func (r *rung) Relieve(_ context.Context, lane int) error { r.note("relieve %d", lane); return nil }
+func (r *rung) Attend()                                   { r.note("attend") }
+func (r *rung) Yield()                                    { r.note("yield") }
+func (r *rung) HandOver(lane int)                         { r.note("hand over %d", lane) }
+
+// did checks the other calls.
+func (r *rung) did(t *testing.T, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.calls, want) {
+		t.Errorf("did %q, want %q", r.calls, want)
+	}
+}
+
+func (r *rung) Seen(int)                                              {}
+func (r *rung) Ring(_ context.Context, lane int) error                { return r.add(lane) }
+func (r *rung) RingAt(_ context.Context, lane int, _ time.Time) error { return r.add(lane) }
+func (r *rung) PutBack(_ context.Context, lane int, about time.Duration) error {
+	r.note("put back %d after %s", lane, about)
+	return nil
+}
 
 // want checks the lanes rung so far.
 func (r *rung) want(t *testing.T, lanes ...int) {
@@ -73,7 +120,7 @@ func newOffice(lanes int) *office {
 	for lane := range lanes {
 		o.drains[lane] = make(chan drain.Report)
 	}
-	o.f = &process.Function{Drainer: o.drains, Bell: o.rung, Lanes: lanes, Lease: 30 * time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o.f = &process.Function{Drainer: o.drains, Holder: o.rung, Bell: o.rung, Lanes: lanes, Lease: 30 * time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	return o
 }
 
@@ -155,6 +202,64 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(t, newOffice(3)) })
+		})
+	}
+}
+
+func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
+	t.Parallel()
+	working := drain.Report{State: drain.Working}
+	for name, test := range map[string]func(t *testing.T, o *office){
+		"TheNextInvocationTakesThePlace": func(t *testing.T, o *office) {
+			first := o.invoke(t.Context(), 1)
+			o.invoke(t.Context(), 0)
+			time.Sleep(10 * time.Second)
+			ended(t, "the first", first, false)
+			second := o.invoke(t.Context(), 0)
+			ended(t, "the first", first, true)
+			time.Sleep(time.Minute - 1)
+			ended(t, "the second", second, false)
+			o.rung.did(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0", "35s relieve 0", "50s relieve 0",
+				"55s yield", "55s ring 0", "55s ring 1", "1m8s yield", "1m8s hand over 0", "1m8s hand over 1")
+			o.rung.want(t)
+		},
+		"EvenIfItsOwnLaneHasNoWork": func(t *testing.T, o *office) {
+			first := o.invoke(t.Context(), 0)
+			o.invoke(t.Context(), 1)
+			o.drains[1] <- drain.Report{State: drain.Idle}
+			time.Sleep(50 * time.Second)
+			second := o.invoke(t.Context(), elsewhere)
+			ended(t, "the first", first, true)
+			time.Sleep(9 * time.Second)
+			o.drains[0] <- drain.Report{State: drain.Idle}
+			ended(t, "the second", second, false)
+			time.Sleep(6 * time.Second)
+			ended(t, "the second", second, true)
+			o.rung.did(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield", "45s ring 0", "50s attend",
+				fmt.Sprintf("1m5s put back %d after 30s", elsewhere), "1m5s yield")
+		},
+		"ALaneThatIsClaimedIsDrainedUnderTheInvocation": func(t *testing.T, o *office) {
+			claiming := o.invoke(t.Context(), elsewhere)
+			time.Sleep(3 * time.Second)
+			o.drains[elsewhere] <- working
+			time.Sleep(7 * time.Second)
+			o.drains[elsewhere] <- drain.Report{State: drain.Idle}
+			ended(t, "the claiming one", claiming, true)
+			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "10s yield")
+		},
+		"AnInvocationThatTheHostGivesUpHandsOver": func(t *testing.T, o *office) {
+			ctx, giveUp := context.WithCancel(t.Context())
+			first := o.invoke(ctx, 0)
+			time.Sleep(time.Second)
+			giveUp()
+			ended(t, "the first", first, true)
+			o.rung.did(t, "0s attend", "1s yield", "1s hand over 0", "1s yield")
+			o.rung.want(t, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, newOffice(4)); time.Sleep(2 * time.Minute) })
 		})
 	}
 }

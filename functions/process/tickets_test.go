@@ -109,6 +109,27 @@ func (d drainer) Look(_ context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Working}
 }
 
+// Claim implements process.Drainer: every holder here has an invocation, and keeps its lanes.
+func (d drainer) Claim(ctx context.Context, number int) drain.Report {
+	d.mu.Lock()
+	freed := d.lanes[number].freed
+	d.mu.Unlock()
+	timer := time.NewTimer(15 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-freed:
+		return d.Look(ctx, number)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return drain.Report{State: drain.Busy}
+}
+
+// The drains of a town take no notice of invocations.
+func (drainer) Attend()      {}
+func (drainer) Yield()       {}
+func (drainer) HandOver(int) {}
+
 // Join implements process.Drainer.
 func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	d.mu.Lock()
@@ -214,7 +235,7 @@ func run(t *testing.T, s settings) (w *town, most int) {
 		s.bell.Queue, s.bell.Epoch = w.queue, 1
 		s.bell.Rand = newDice(n + 1).draw
 		bell := ticket.New(s.bell)
-		f := &process.Function{Drainer: drainer{w, n}, Bell: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
+		f := &process.Function{Drainer: drainer{w, n}, Holder: drainer{w, n}, Bell: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
 		all.Go(func() { sleep(ctx, time.Duration(n)*137*time.Millisecond); w.file(ctx, bell, s.busyFor) })
 		all.Go(func() { w.host(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
 	}

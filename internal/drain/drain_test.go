@@ -125,6 +125,8 @@ func (b *bell) Ring(context.Context, int) error {
 	return nil
 }
 
+func (b *bell) RingNow(ctx context.Context, lane int) error { return b.Ring(ctx, lane) }
+
 func (b *bell) rings() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

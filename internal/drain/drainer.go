@@ -2,6 +2,8 @@ package drain
 
 import (
 	"context"
+	cryptorand "crypto/rand"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -18,13 +20,16 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Bell rings a lane: somebody, anybody, should look at it soon.
+// Bell puts tickets.
 type Bell interface {
+	// Ring puts one unless one of this process's own comes anyway.
 	Ring(ctx context.Context, lane int) error
+	// RingNow puts one that is visible at once.
+	RingNow(ctx context.Context, lane int) error
 }
 
 // Config is what a Drainer works with. All fields are needed, but
-// for Patience, Rate, AtOnce, Rand, NotAfter, Observer, Name and Calendar.
+// for Patience, Rate, AtOnce, Rand, NotAfter, Observer, Name, Calendar and Hosted.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -44,6 +49,7 @@ type Config struct {
 	Observer Observer  // nil = nobody looks on
 	Name     string    // of this process, for people
 	Calendar Calendar  // nil = always open
+	Hosted   bool      // by a Functions host, which may end the process while it has no invocation; see handover.go
 }
 
 // State is what a look at a lane found.
@@ -73,6 +79,7 @@ type Drainer struct {
 	pace   pace
 	lead   lead
 	finals finals
+	handovers
 	slots  chan struct{}   // one taken for each attempt under way; nil = no bound
 	ctx    context.Context // of all that is sent
 	cancel context.CancelFunc
@@ -96,7 +103,7 @@ func New(cfg Config) *Drainer {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
-	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, tenders: map[int]*tender{}}
+	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, handovers: handovers{me: cryptorand.Text()}, tenders: map[int]*tender{}}
 	d.pace.interval = cfg.Rate
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
@@ -138,12 +145,15 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 	return t.join(ctx)
 }
 
+// ErrClosed is the error of a look at a lane after Close.
+var ErrClosed = errors.New("this process takes no lane any more")
+
 // Look calls for a look at the lane, and returns as soon as it is known how the lane stands.
 // Working means that this process drains it, and goes on.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
 	t := d.tender(number)
 	if t == nil {
-		return Report{State: Idle}
+		return Report{State: Waiting, Err: ErrClosed}
 	}
 	return t.awaitStanding(ctx)
 }

@@ -26,9 +26,12 @@ const (
 // methods are for one goroutine; only the committer works beside it.
 type run struct {
 	*Drainer
-	lane int
-	wake <-chan struct{}
-	log  *slog.Logger
+	open      context.Context // of this tenure
+	endTenure func()
+	claimedAt time.Time // when this run saw a claim first; zero = it has not
+	lane      int
+	wake      <-chan struct{}
+	log       *slog.Logger
 
 	trusted func() bool // the lease may be relied on at this moment
 
@@ -72,15 +75,16 @@ type run struct {
 
 // hold takes the fence and drains until nothing can be sent any more, under the lease's
 // context: when trust ends, so does everything that may write.
-func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time) error {
+func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time, of tenure) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.d
-	r := &run{Drainer: d, lane: t.number, wake: t.wake, news: make(chan struct{}, 1), gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
+	r := &run{Drainer: d, open: of.open, endTenure: of.end, lane: t.number, wake: t.wake, news: make(chan struct{}, 1), gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
 	writer, err := r.take(ctx, seen.Tail, seen.Untried(d.Now()))
 	if err != nil {
 		return err
 	}
+	d.callForInvocation(ctx, t.number)
 	if r.former == t.nonce {
 		r.watched = t.watched
 	}

@@ -35,23 +35,26 @@ type tender struct {
 	gate   *gate // of this process, over all its runs
 	offers *offers
 	held   bool  // this process has held the lane
+	gave   bool  // and has just handed it over
 	watch  watch // of the lane while another holds it
+	claims claims
+	done   chan struct{} // closed when the tender's goroutine has ended
 
 	watched *watched // keys, as this process knew them when it held the lane last
 	nonce   string   // under which that was
 
-	mu      sync.Mutex
-	holding bool          // this process drains the lane
-	round   int           // looks begun
-	shown   int           // the look that report is of
-	report  Report        // of the last look
-	at      time.Time     // when it was made
-	settled chan struct{} // closed and replaced at each report
+	mu        sync.Mutex
+	endTenure func()        // hands the lane over in order; nil = this process does not drain it
+	round     int           // looks begun
+	shown     int           // the look that report is of
+	report    Report        // of the last look
+	at        time.Time     // when it was made
+	settled   chan struct{} // closed and replaced at each report
 }
 
 func newTender(d *Drainer, number int) *tender {
 	return &tender{d: d, number: number, gate: newGate(d.Backoff, d.Settle, d.Patience), offers: &offers{},
-		wake: make(chan struct{}, 1), settled: make(chan struct{})}
+		wake: make(chan struct{}, 1), settled: make(chan struct{}), done: make(chan struct{}), claims: newClaims()}
 }
 
 // watch is what is known of a lane that another process holds.
@@ -103,7 +106,7 @@ func (t *tender) reportAfter(ctx context.Context, round int, working bool) Repor
 	t.nudge() // the holder, too: another instance may just have filed a message
 	for {
 		t.mu.Lock()
-		report, shown, holding, settled := t.report, t.shown, t.holding, t.settled
+		report, shown, holding, settled := t.report, t.shown, t.endTenure != nil, t.settled
 		t.mu.Unlock()
 		switch {
 		case working && holding:
@@ -115,7 +118,7 @@ func (t *tender) reportAfter(ctx context.Context, round int, working bool) Repor
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.d.open.Done():
+		case <-t.done: // not before: an invocation that waits for the drain shows the host that it goes on
 			return Report{State: Idle}
 		}
 	}
@@ -128,11 +131,11 @@ func (t *tender) publish(r Report) {
 	t.tellSettled()
 }
 
-// setHolding notes whether this process drains the lane.
-func (t *tender) setHolding(holding bool) {
+// setHolding notes that this process drains the lane, and how it hands it over; nil = it does not.
+func (t *tender) setHolding(endTenure func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.holding = holding
+	t.endTenure = endTenure
 	t.tellSettled()
 }
 
@@ -144,6 +147,7 @@ func (t *tender) tellSettled() {
 
 // tend is the tender's goroutine.
 func (t *tender) tend() {
+	defer close(t.done)
 	for t.d.open.Err() == nil {
 		t.mu.Lock()
 		t.round++
@@ -170,8 +174,8 @@ func (t *tender) handOn() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.d.ctx), closeTimeout)
 	defer cancel()
 	control, err := t.d.Store.Control(ctx, t.number)
-	if err == nil && control.Work(t.d.Now()) {
-		err = t.d.Bell.Ring(ctx, t.number)
+	if err == nil && control.Work(t.d.Now()) && !(t.d.open.Err() == nil && t.d.yieldsTo(control)) {
+		err = t.d.Bell.RingNow(ctx, t.number)
 	}
 	if err != nil {
 		t.d.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)
@@ -181,6 +185,9 @@ func (t *tender) handOn() {
 // look is one round: is there work, may it be sent, is the lane free? When all are so it
 // drains, and says Working when it has.
 func (t *tender) look() Report {
+	if t.gave {
+		return t.stepAside()
+	}
 	ctx, asked := t.d.ctx, t.d.Now()
 	control, err := t.d.Store.Control(ctx, t.number)
 	if err != nil {
@@ -198,25 +205,31 @@ func (t *tender) look() Report {
 		reason := t.d.pauseReason(control, now)
 		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
 	}
+	t.claims.see(control, now)
 	if t.holderCommits(control.Tail) {
+		return Report{State: Busy}
+	}
+	if t.d.yieldsTo(control) {
+		t.beginWatch(control, now)
 		return Report{State: Busy}
 	}
 	l, err := lease.Acquire(ctx, lease.Config{Leases: t.d.Leases, Length: t.d.Lease, Now: t.d.Now, Log: t.d.Log}, t.d.Store.LeaseName(t.number))
 	switch {
 	case errors.Is(err, lease.ErrBusy):
 		t.d.Observer.Lease(t.number, LeaseBusy)
-		if t.watch.since.IsZero() {
-			t.watch = watch{since: now, tail: control.Tail.ETag}
-		}
+		t.beginWatch(control, now)
 		return Report{State: Busy}
 	case err != nil:
 		return t.trouble(err)
 	}
 	t.held = true
-	t.setHolding(true)
-	defer t.setHolding(false)
+	open, endTenure := context.WithCancel(t.d.open)
+	defer endTenure()
+	t.setHolding(endTenure)
+	defer t.setHolding(nil)
 	t.d.Observer.Lease(t.number, LeaseTaken)
-	err = t.hold(l, control, asked)
+	err = t.hold(l, control, asked, tenure{open, endTenure})
+	t.gave = open.Err() != nil
 	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil
 	t.d.Observer.Lease(t.number, map[bool]LeaseEvent{true: LeaseLost, false: LeaseReleased}[lost])
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
@@ -226,6 +239,13 @@ func (t *tender) look() Report {
 		return t.trouble(err)
 	}
 	return Report{State: Working}
+}
+
+// beginWatch begins to watch the lane, unless this process does already.
+func (t *tender) beginWatch(c lane.Control, now time.Time) {
+	if t.watch.since.IsZero() {
+		t.watch = watch{since: now, tail: c.Tail.ETag}
+	}
 }
 
 // holderCommits says of a lane that is being watched whether its holder has committed since
@@ -252,7 +272,7 @@ func (t *tender) rest(r Report) {
 	case r.Err != nil:
 		clock.Sleep(t.d.open, until)
 	case r.State == Busy:
-		clock.Sleep(t.d.open, watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
+		t.restWatching(watchPause(t.watch.alive, t.d.Now().Sub(t.watch.since), t.d.Lease))
 	case r.State == Waiting && r.Paused:
 		// Rings of a paused lane must cost next to nothing: one look a second at most.
 		clock.Sleep(t.d.open, min(fresh, until))

@@ -88,6 +88,9 @@ func (r *run) awaitLook(ctx context.Context) error {
 // notice takes in what the control rows say of pauses, and of work that is not in the
 // window. asked is when they were asked for.
 func (r *run) notice(c lane.Control, asked time.Time) {
+	if r.yieldsTo(c) && r.mayMove() {
+		r.endTenure()
+	}
 	if asked.Before(r.pauses.known) || c.Head.Touched < r.touchedSeen {
 		// A later read has overtaken this one: ours, or that of a former holder, who saw what
 		// came since and has said so in tail. With these pauses tail would tell that nothing

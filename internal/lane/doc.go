@@ -7,6 +7,7 @@
 // change together. Its rows, by key:
 //
 //	!head                  next sequence number, touched, sealed: written by receivers and the API
+//	!heir                  the last claim of a process to the lane
 //	!mail                  the outbox may hold something; !mailed: what was told of the lane itself
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
 //	!replay_<id>           a bulk replay under way; in lane 0 alone

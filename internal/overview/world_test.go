@@ -109,7 +109,8 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error { return nil }
+func (noBell) Ring(context.Context, int) error    { return nil }
+func (noBell) RingNow(context.Context, int) error { return nil }
 
 // drain delivers what can go for a while, and stops in order.
 func (w *world) drain(span time.Duration) {

@@ -58,7 +58,8 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 }
 
 // Ring is a bell that nobody hears: there are no triggers.
-func (w *world) Ring(context.Context, int) error { return nil }
+func (w *world) Ring(context.Context, int) error    { return nil }
+func (w *world) RingNow(context.Context, int) error { return nil }
 
 // Sweep is what the handler's sweep would do beside retention: nothing.
 func (w *world) Sweep(context.Context) error { return nil }

@@ -114,7 +114,8 @@ type handler struct {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error { return nil }
+func (noBell) Ring(context.Context, int) error    { return nil }
+func (noBell) RingNow(context.Context, int) error { return nil }
 
 func (w *world) store(lanes int) *lane.Store {
 	return &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}

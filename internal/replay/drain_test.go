@@ -85,7 +85,8 @@ type instance struct {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error { return nil }
+func (noBell) Ring(context.Context, int) error    { return nil }
+func (noBell) RingNow(context.Context, int) error { return nil }
 
 func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	t.Helper()

@@ -107,11 +107,12 @@ func (s *slot) start() {
 	p.drainer = drain.New(drain.Config{
 		Store: p.store, Leases: p.leases(), Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
+		Hosted: true,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
 	p.appends.Filed, p.appends.Wake = p.drainer.Offer, p.drainer.WakeOffered
 	p.runner = runnerOf(p.table(""), recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
-	p.process = &tickets.Function{Drainer: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
+	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
 	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
 	p.notify = p.notifier()
 	p.store.Mailer = p.notify

@@ -141,7 +141,8 @@ const (
 
 type silent struct{}
 
-func (silent) Ring(context.Context, int) error { return nil }
+func (silent) Ring(context.Context, int) error    { return nil }
+func (silent) RingNow(context.Context, int) error { return nil }
 
 // run is one slot's: process after process, each with the setting that is deployed, until
 // the end.

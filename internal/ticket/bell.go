@@ -20,6 +20,10 @@ const (
 	// there: the host polls at least once a minute.
 	defaultCounts = time.Minute
 
+	// takenAfter is how long after its moment a ticket of ours that has not come is taken for one
+	// that another instance has, if a ticket has to come to this one.
+	takenAfter = 10 * time.Second
+
 	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With those
 	// for all lanes and the one in the hands of the invocation that stays they are fewer than 16,
 	// the batch size by which target-based scaling divides the queue's length: more would ask for
@@ -97,6 +101,31 @@ func New(cfg Config) *Bell { return &Bell{cfg: cfg.withDefaults()} }
 func (b *Bell) Ring(ctx context.Context, lane int) error {
 	now := b.cfg.Now()
 	return b.ring(ctx, lane, now, b.between(b.cfg.MinDelay, b.cfg.MaxDelay), b.cfg.MaxDelay)
+}
+
+// RingNow puts a ticket that is visible at once, unless it has put one for the lane within this
+// second. Tickets of ours that are visible already do not count: another instance may have taken
+// them, and this one is for a lane that has to move.
+func (b *Bell) RingNow(ctx context.Context, lane int) error {
+	return b.ringAnew(ctx, lane, grain, 0)
+}
+
+// Relieve is RingNow for an instance that has time: a ticket of ours will do that becomes visible
+// within MaxDelay or ten seconds, or has been visible for less than takenAfter.
+func (b *Bell) Relieve(ctx context.Context, lane int) error {
+	return b.ringAnew(ctx, lane, takenAfter, min(b.cfg.MaxDelay, defaultMaxDelay))
+}
+
+// ringAnew puts a ticket that is visible at once, unless one of our own becomes visible until
+// latest, or did no longer ago than earliest.
+func (b *Bell) ringAnew(ctx context.Context, lane int, earliest, latest time.Duration) error {
+	now := b.cfg.Now()
+	b.mu.Lock()
+	b.drop(func(n *note) bool {
+		return (n.lane == lane || n.lane == AllLanes) && n.visibleAt.Before(now.Add(-earliest))
+	})
+	b.mu.Unlock()
+	return b.ring(ctx, lane, now, 0, latest)
 }
 
 // RingSoon is Ring for who must not wait for the queue: whether a ticket is needed is

@@ -430,3 +430,40 @@ func TestBell_RingSoon(t *testing.T) {
 		s.wantPut(t, 1)
 	})
 }
+
+// A ticket that was taken by another instance is of no use to a lane that has to move, or to an
+// invocation that has to be relieved here.
+func TestBell_RingNowAndRelieve(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		pass    time.Duration
+		ring    func(*ticket.Bell, *testing.T) error
+		tickets int64 // put so far
+	}
+	now := func(b *ticket.Bell, t *testing.T) error { return b.RingNow(t.Context(), 0) }
+	relieve := func(b *ticket.Bell, t *testing.T) error { return b.Relieve(t.Context(), 0) }
+	plain := func(b *ticket.Bell, t *testing.T) error { return b.Ring(t.Context(), 0) } // visible after 5 s
+	all := func(b *ticket.Bell, t *testing.T) error { return b.RingNow(t.Context(), ticket.AllLanes) }
+	for name, steps := range map[string][]step{
+		"NowDoesNotWaitForAHiddenOne":       {{0, plain, 1}, {0, now, 2}},
+		"NowDoesNotRelyOnOneThatWasVisible": {{0, plain, 1}, {7 * time.Second, now, 2}},
+		"NowPutsOneASecond":                 {{0, now, 1}, {0, now, 1}, {2 * time.Second, now, 2}},
+		"NowIsPartOfOneForAllLanes":         {{0, all, 1}, {0, now, 1}},
+		"ReliefComesByAHiddenOne":           {{0, plain, 1}, {0, relieve, 1}},
+		"ReliefComesByOneThatIsJustVisible": {{0, plain, 1}, {10 * time.Second, relieve, 1}},
+		"ReliefNeedsAnotherAfterSomeTime":   {{0, plain, 1}, {16 * time.Second, relieve, 2}, {15 * time.Second, relieve, 3}},
+		"OthersGoOnToRelyOnIt":              {{0, relieve, 1}, {30 * time.Second, plain, 1}, {31 * time.Second, plain, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSetup()
+			for _, step := range steps {
+				s.pass(step.pass)
+				if err := step.ring(s.bell, t); err != nil {
+					t.Fatal(err)
+				}
+				s.wantPut(t, step.tickets)
+			}
+		})
+	}
+}

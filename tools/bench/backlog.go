@@ -226,3 +226,4 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 type silent struct{}
 
 func (silent) Ring(context.Context, int) error { return nil }
+func (silent) RingNow(context.Context, int) error { return nil }

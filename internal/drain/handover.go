@@ -1,0 +1,216 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/clock"
+	"weir/internal/lane"
+)
+
+// A Functions host may end a process, without a word, as soon as none of its invocations is in
+// flight. So a lane moves before that, to a process that has one:
+//
+//   - As long as an invocation stays with the lanes of a process (Attend), it keeps them.
+//   - Without one, the holder rings, so that an invocation comes, and hands the lane over to the
+//     first process that gets the ticket and claims the lane (Claim).
+//   - When the time of the last invocation is over, the lanes that it stayed with are handed over
+//     (HandOver), whether or not they are claimed.
+//
+// To hand over is to end a run as a stop does: the write in hand comes to its end, all that was
+// decided is committed, the lease is released. The former holder rings if the lane has work and is
+// not claimed, and then leaves the lane alone until a message, a ticket or a sweep wakes it. If
+// it did not, it would take the lane back before the others could.
+
+const (
+	// claimLength is how long a claim counts: longer than most writes, which the holder finishes
+	// first, and short, because a process without an invocation does not take a claimed lane.
+	claimLength = 15 * time.Second
+	// callAfter is how long a run without an invocation lasts until the holder rings for one.
+	// callEvery is the time between two rings.
+	callAfter, callEvery = 2 * time.Second, 15 * time.Second
+	// putOffMax is how long a holder whose messages fall due all the time keeps a claimed lane.
+	putOffMax = 30 * time.Second
+)
+
+// handovers are what a Drainer knows of invocations.
+type handovers struct {
+	me       string      // the name under which this process claims lanes
+	attended atomic.Bool // an invocation stays with the lanes
+}
+
+// tenure is the time in which a run may begin something new.
+type tenure struct {
+	open context.Context // ends with the Drainer's, or when the lane is to be handed over
+	end  func()
+}
+
+// Attend notes that an invocation stays with the lanes of this process.
+func (d *Drainer) Attend() { d.attended.Store(true) }
+
+// Yield notes that no invocation does, or not for much longer: a lane goes to who claims it.
+func (d *Drainer) Yield() { d.attended.Store(false) }
+
+// HandOver hands a lane over at the next commit, if this process drains it and is a host's. It
+// returns at once.
+func (d *Drainer) HandOver(number int) {
+	if t := d.tender(number); t != nil && d.Hosted {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.endTenure != nil {
+			t.endTenure()
+		}
+	}
+}
+
+// yieldsTo reports whether this process leaves a lane to another that claims it.
+func (d *Drainer) yieldsTo(c lane.Control) bool {
+	if !d.Hosted || d.attended.Load() {
+		return false
+	}
+	claim, claimed := c.Claim(d.Now())
+	return claimed && claim.By != d.me
+}
+
+// mayMove reports whether the lane may be handed over to a process that claims it. The time that
+// takes would be too long for a message that is to be sent at its very moment. So the holder waits
+// until none is due or falls due within the next seconds, for putOffMax at most.
+func (r *run) mayMove() bool {
+	now := r.Now()
+	if r.claimedAt.IsZero() {
+		r.claimedAt = now
+	}
+	due := r.scheduled()
+	r.blocks.eachFirst(func(b *lane.Block) {
+		if b.Mixed { // with messages that fell due
+			due = sooner(due, b.Next)
+		}
+	})
+	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(r.claimedAt) > putOffMax
+}
+
+// Claim claims a lane that another process holds, and watches it closely for as long as the claim
+// counts. It returns Working as soon as this process drains the lane, and otherwise how the lane
+// stands once it is not busy, or when the claim is over. A lane that a third process claims is
+// left to that one.
+func (d *Drainer) Claim(ctx context.Context, number int) Report {
+	t := d.tender(number)
+	if t == nil {
+		return Report{State: Waiting, Err: ErrClosed}
+	}
+	until := d.Now().Add(claimLength)
+	if !t.claims.begin(d.me, d.Now(), until) {
+		return Report{State: Busy}
+	}
+	if err := d.Store.PutClaim(ctx, number, lane.Claim{By: d.me, Until: until}); err != nil {
+		d.Log.Warn("drain: lane not claimed", "lane", number, "err", err)
+		return Report{State: Busy}
+	}
+	limited, cancel := context.WithTimeout(ctx, claimLength)
+	defer cancel()
+	for {
+		report := t.awaitLook(limited)
+		if limited.Err() != nil {
+			return Report{State: Busy}
+		}
+		if report.State != Busy {
+			return report
+		}
+	}
+}
+
+// awaitLook waits for the report of the next look, or until this process drains the lane.
+func (t *tender) awaitLook(ctx context.Context) Report {
+	t.mu.Lock()
+	round := t.round
+	t.mu.Unlock()
+	return t.reportAfter(ctx, round, true)
+}
+
+// claims are what a tender knows of claims to its lane. Safe for concurrent use.
+type claims struct {
+	mu    *sync.Mutex
+	last  *lane.Claim   // that was seen or written
+	begun chan struct{} // gets a value when this process begins to claim
+}
+
+func newClaims() claims {
+	return claims{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
+}
+
+// see takes in the claim in force.
+func (c claims) see(control lane.Control, now time.Time) {
+	if claim, claimed := control.Claim(now); claimed {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		*c.last = claim
+	}
+}
+
+// begin notes a claim of this process, unless that of another is in force.
+func (c claims) begin(me string, now, until time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.By != me && c.last.Until.After(now) {
+		return false
+	}
+	*c.last = lane.Claim{By: me, Until: until}
+	select {
+	case c.begun <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// isBy reports whether a claim of a process is in force.
+func (c claims) isBy(me string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last.By == me && c.last.Until.After(now)
+}
+
+// restWatching waits for d, but not longer than watchInterval while this process claims the lane.
+func (t *tender) restWatching(d time.Duration) {
+	if t.claims.isBy(t.d.me, t.d.Now()) {
+		d = min(d, watchInterval)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.claims.begun:
+	case <-t.d.open.Done():
+	}
+}
+
+// stepAside rings for a lane that this process has handed over, and leaves it to others: until it
+// is woken, or for as long as a ticket that is put back takes.
+func (t *tender) stepAside() Report {
+	t.gave = false
+	select {
+	case <-t.wake: // of what was filed before: the ring is for that
+	default:
+	}
+	t.handOn()
+	return Report{State: Waiting, Until: t.d.Now().Add(t.d.Lease)}
+}
+
+// callForInvocation rings for a lane that this process drains without an invocation, until ctx
+// ends. It returns at once.
+func (d *Drainer) callForInvocation(ctx context.Context, number int) {
+	if !d.Hosted {
+		return
+	}
+	d.wg.Go(func() {
+		for wait := callAfter; clock.Sleep(ctx, wait); wait = callEvery {
+			if d.attended.Load() {
+				continue
+			}
+			if err := d.Bell.Ring(ctx, number); err != nil && ctx.Err() == nil {
+				d.Log.Warn("drain: no invocation called for", "lane", number, "err", err)
+			}
+		}
+	})
+}
