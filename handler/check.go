@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func (s *shell) check(ctx context.Context, asJSON bool) error {
 	if wrong.settings == nil {
 		findings = append(findings, p.checkCalendar(time.Now()))
 	}
-	findings = append(findings, p.checkHost(s.env))
+	findings = append(findings, p.checkHost(s.env), checkHostWatch(os.DirFS("/proc"), os.Getpid()))
 	findings = append(findings, p.checkStorage(ctx, wrong.storage)...)
 	findings = append(findings, p.checkCMS(ctx, wrong.cms))
 	var err error

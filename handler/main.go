@@ -50,6 +50,10 @@ func (s *shell) serve(ctx context.Context) error {
 	level.Set(slog.Level(program.settings.Log.Level))
 	program.began = s.started
 	program.exportTo(ctx, export)
+	if s.env(hostPort) != "" {
+		program.host = newHostWatcher(s.env, log)
+		signal.Ignore(syscall.SIGPIPE) // a host that is gone takes stdout with it, and the lanes are still to be handed over
+	}
 	listener, err := listen(s.env)
 	if err != nil {
 		log.Error("handler: cannot listen", "err", err)

@@ -52,7 +52,7 @@ type Program struct {
 	calendar  *calendar.Calendar
 	export    *telemetry.Export // nil = nothing is sent to a collector
 	instance  string            // of the platform; empty = not on one
-	hosted    bool              // by a Functions host
+	host      hostWatcher       // nil = no Functions host runs this process
 
 	began    time.Time
 	opened   chan struct{}                // closed once storage is open
@@ -85,7 +85,7 @@ type problems struct{ settings, contracts, storage, cms error }
 func prepare(env func(string) string, log *slog.Logger) (*Program, problems) {
 	settings, err := loadSettings(env)
 	p := &Program{settings: settings, log: log, memory: currentBudgets(), counter: &azure.Counter{},
-		instance: env("WEBSITE_INSTANCE_ID"), hosted: env(hostPort) != "", began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
+		instance: env("WEBSITE_INSTANCE_ID"), began: time.Now(), opened: make(chan struct{}), nudge: make(chan struct{}, 1), over: make(chan error, 1)}
 	p.calendar, _ = calendar.New(settings.Calendar) // what is wrong with it is among the settings' problems
 	p.recorder = history.NewRecorder(time.Now, p.counter.Snapshot)
 	wrong := problems{settings: errors.Join(err, p.memory.check(int64(settings.MaxBody)))}
@@ -116,6 +116,11 @@ func (p *Program) Run(ctx context.Context, listener net.Listener) error {
 	opening, stopOpening := context.WithCancel(ctx)
 	opened := make(chan error, 1)
 	go func() { opened <- p.open(opening) }()
+	watching, endWatch := context.WithCancel(ctx)
+	defer endWatch()
+	if p.host != nil {
+		go p.watchHost(watching, p.host)
+	}
 	server := &http.Server{Handler: p.front(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -246,7 +251,7 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	bell := p.newBell(store)
 	p.startNotifier(ctx, store)
 	cfg := p.drainConfig(store, bell)
-	cfg.Hosted = p.hosted
+	cfg.Hosted = p.host != nil
 	drainer := drain.New(cfg)
 	p.drainer.Store(drainer)
 	p.bell.Store(bell)

@@ -36,6 +36,7 @@ var may = map[string][]string{
 	"weir/internal/httpio":              {"weir/internal/weir"},
 	"weir/internal/calendar":            {},
 	"weir/internal/clock":               {},
+	"weir/internal/hostwatch":           {},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 	"weir/internal/dashboard":           {"weir/internal/weir", "weir/internal/httpio"},
 }

@@ -1,0 +1,186 @@
+package hostwatch
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// sockets are the inodes of sockets by the paths of their descriptors in /proc.
+type sockets map[string]string
+
+// areOpen reports whether all are still there: one readlink each.
+func (w *Watch) areOpen(s sockets) bool {
+	for descriptor, inode := range s {
+		if target, err := fs.ReadLink(w.Proc, descriptor); err != nil || target != "socket:["+inode+"]" {
+			return false
+		}
+	}
+	return true
+}
+
+// listener is a line of /proc/net/tcp of a socket that listens.
+type listener struct {
+	inode, port string
+	loopback    bool
+}
+
+// find returns the sockets by which the watch goes.
+func (w *Watch) find() (sockets, error) {
+	open, err := w.openSockets()
+	if err != nil {
+		return nil, err
+	}
+	listening, err := w.listeners()
+	if err != nil {
+		return nil, err
+	}
+	front := sockets{}
+	byInode := map[string]listener{}
+	for _, l := range w.choose(slices.DeleteFunc(listening, func(l listener) bool { return open[l.inode] == "" })) {
+		byInode[l.inode] = l
+	}
+	for inode, descriptor := range open {
+		if _, chosen := byInode[inode]; chosen {
+			front[descriptor] = inode
+		}
+	}
+	return front, nil
+}
+
+// choose picks those of the host's listeners by which the watch goes.
+func (w *Watch) choose(all []listener) []listener {
+	for _, wanted := range []func(listener) bool{
+		func(l listener) bool { return slices.Contains(w.Ports, l.port) },
+		func(l listener) bool { return !l.loopback },
+	} {
+		if some := slices.DeleteFunc(slices.Clone(all), func(l listener) bool { return !wanted(l) }); len(some) > 0 {
+			return some
+		}
+	}
+	return all
+}
+
+var socketLink = regexp.MustCompile(`^socket:\[([0-9]+)\]$`)
+
+// openSockets returns the host's open descriptors of sockets by inode.
+func (w *Watch) openSockets() (map[string]string, error) {
+	dir := path.Join(strconv.Itoa(w.Host), "fd")
+	entries, err := fs.ReadDir(w.Proc, dir)
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]string{}
+	for _, e := range entries {
+		descriptor := path.Join(dir, e.Name())
+		target, err := fs.ReadLink(w.Proc, descriptor)
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // else it was closed meanwhile
+			open[m[1]] = descriptor
+		}
+	}
+	return open, nil
+}
+
+// listeners returns all sockets that listen in the host's network. Without IPv6 there is no tcp6.
+func (w *Watch) listeners() (all []listener, err error) {
+	for _, name := range []string{"tcp", "tcp6"} {
+		f, err := w.Proc.Open(path.Join(strconv.Itoa(w.Host), "net", name))
+		if err != nil {
+			if name == "tcp6" && errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			return nil, err
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if l, listens := parseLine(lines.Text()); listens {
+				all = append(all, l)
+			}
+		}
+		f.Close()
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// stateListen is TCP_LISTEN, as /proc/net/tcp has it.
+const stateListen = "0A"
+
+// parseLine reads a line of /proc/net/tcp or tcp6, if its socket listens:
+//
+//	sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+//	 0: 0100007F:98BB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 973936 1 …
+func parseLine(line string) (listener, bool) {
+	if !strings.Contains(line, " "+stateListen+" ") {
+		return listener{}, false // most are
+	}
+	f := strings.Fields(line)
+	if len(f) < 10 || f[3] != stateListen {
+		return listener{}, false
+	}
+	address, hex, _ := strings.Cut(f[1], ":")
+	port, err := strconv.ParseUint(hex, 16, 16)
+	if err != nil {
+		return listener{}, false
+	}
+	return listener{inode: f[9], port: strconv.FormatUint(port, 10), loopback: isLoopback(address)}, true
+}
+
+// isLoopback reads an address as the kernel prints it: words of four bytes, each in the machine's
+// order, which is the lowest first on all machines that Functions run on.
+func isLoopback(address string) bool {
+	const mapped, one = "0000000000000000FFFF0000", "00000000000000000000000001000000"
+	return address == one || strings.HasSuffix(address, "7F") && (len(address) == 8 || strings.HasPrefix(address, mapped))
+}
+
+// portsOf finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
+var portsOf = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
+
+// urlVariables name the addresses that an ASP.NET Core host listens on, portVariables their ports.
+var (
+	urlVariables  = []string{"ASPNETCORE_URLS", "DOTNET_URLS", "URLS"}
+	portVariables = []string{"ASPNETCORE_HTTP_PORTS", "ASPNETCORE_HTTPS_PORTS"}
+)
+
+// Ports returns the ports that a host's environment and command line name.
+func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
+	var urls []string
+	for _, name := range urlVariables {
+		urls = append(urls, env(name))
+	}
+	args, err := fs.ReadFile(proc, path.Join(strconv.Itoa(host), "cmdline"))
+	if err == nil {
+		urls = append(urls, urlsOf(strings.Split(string(args), "\x00"))...)
+	}
+	for _, u := range urls {
+		for _, m := range portsOf.FindAllStringSubmatch(u, -1) {
+			ports = append(ports, m[1])
+		}
+	}
+	for _, name := range portVariables {
+		ports = append(ports, strings.FieldsFunc(env(name), func(r rune) bool { return r == ';' || r == ',' })...)
+	}
+	return ports
+}
+
+// urlsOf returns the values of --urls.
+func urlsOf(args []string) (urls []string) {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--urls="); ok {
+			urls = append(urls, value)
+		} else if arg == "--urls" && i+1 < len(args) {
+			urls = append(urls, args[i+1])
+		}
+	}
+	return urls
+}

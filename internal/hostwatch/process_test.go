@@ -1,0 +1,188 @@
+//go:build linux
+
+package hostwatch_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/hostwatch"
+)
+
+// The test binary starts itself as a host, and that one as its handler.
+const roleVariable = "HOSTWATCH_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "host":
+		playHost()
+	case "handler":
+		playHandler()
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// playHost starts a handler, listens, and does what stdin says: a line each.
+func playHost() {
+	handler := exec.Command("/proc/self/exe")
+	handler.Env = append(os.Environ(), roleVariable+"=handler")
+	handler.Stdout = os.Stdout
+	if err := handler.Start(); err != nil {
+		panic(err)
+	}
+	private, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	var public net.Listener
+	for lines.Scan() {
+		switch lines.Text() {
+		case "listen":
+			if public, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+				panic(err)
+			}
+		case "close one":
+			private.Close()
+		case "close":
+			public.Close()
+		case "end":
+			os.Exit(0)
+		}
+		fmt.Println("done:", lines.Text())
+	}
+	_ = handler.Process.Kill()
+	_ = handler.Wait()
+}
+
+// playHandler tells what it sees, until its host is gone.
+func playHandler() {
+	w := hostwatch.Watch{Proc: os.DirFS("/proc"), Host: os.Getppid(), Parent: os.Getppid,
+		Found: func(n int) { fmt.Println("found:", n) }}
+	event, err := w.Stop(context.Background())
+	fmt.Println("saw:", event, err)
+	if event == hostwatch.Stops {
+		fmt.Println("saw the end:", w.End(context.Background()))
+	}
+}
+
+// testHost is a host in a process of its own.
+type testHost struct {
+	stdin io.Writer
+	lines *bufio.Scanner
+	found string // what the handler found last
+}
+
+func startHost(t *testing.T) *testHost {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleVariable+"=host")
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // a test that fails does not hang
+	t.Cleanup(func() {
+		stdin.Close()
+		_, _ = io.Copy(io.Discard, in) // until the handler has ended, too
+		in.Close()
+		_ = cmd.Wait()
+	})
+	return &testHost{stdin: stdin, lines: bufio.NewScanner(in)}
+}
+
+// tell gives an order, and waits until it is done.
+func (h *testHost) tell(t *testing.T, order string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(h.stdin, order); err != nil {
+		t.Fatal(err)
+	}
+	if order != "end" {
+		h.expect(t, "done: "+order)
+	}
+}
+
+// expect reads up to a line. What the handler has found comes at any moment.
+func (h *testHost) expect(t *testing.T, want string) {
+	t.Helper()
+	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {
+		h.found = h.lines.Text()
+	}
+	if h.found == want {
+		return
+	}
+	if h.lines.Text() != want {
+		t.Fatalf("the host or its handler said %q (%v), want %q", h.lines.Text(), h.lines.Err(), want)
+	}
+}
+
+func TestWatch_OfARealHost(t *testing.T) {
+	t.Parallel()
+	t.Run("Stops", func(t *testing.T) {
+		t.Parallel()
+		h := startHost(t)
+		h.tell(t, "listen")
+		h.expect(t, "found: 2")
+		h.tell(t, "close one")
+		h.tell(t, "close")
+		h.expect(t, "saw: stops <nil>")
+		h.tell(t, "end")
+		h.expect(t, "saw the end: <nil>")
+	})
+	t.Run("IsGone", func(t *testing.T) {
+		t.Parallel()
+		h := startHost(t)
+		h.tell(t, "listen")
+		h.expect(t, "found: 2")
+		h.tell(t, "end")
+		if h.lines.Scan(); h.lines.Text() != "saw: gone <nil>" && h.lines.Text() != "saw: stops <nil>" {
+			t.Errorf("the handler said %q, want that its host is gone", h.lines.Text())
+		}
+	})
+}
+
+func TestCheck_OfThisProcess(t *testing.T) {
+	t.Parallel()
+	if err := hostwatch.Check(os.DirFS("/proc"), os.Getpid()); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkWatch(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	look, find := hostwatch.Steps(os.DirFS("/proc"), os.Getpid())
+	b.Run("look", func(b *testing.B) {
+		for b.Loop() {
+			look()
+		}
+	})
+	b.Run("find", func(b *testing.B) {
+		for b.Loop() {
+			find()
+		}
+	})
+}
