@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/recur"
 	"weir/internal/relane"
@@ -27,6 +28,7 @@ func (w *world) run() {
 	w.loseCMS()
 	w.runSchedules()
 	w.replayInBulk()
+	w.claimLane()
 	w.crash()
 	w.changeLanes()
 	w.removeOldMessages()
@@ -268,6 +270,24 @@ func (w *world) replayInBulk() {
 		w.must(err)
 		return j.State == replay.Done
 	})
+	w.awaitRest()
+}
+
+// claimLane claims a lane that another process holds.
+func (w *world) claimLane() {
+	w.answers(hang)
+	w.post(weir.Message{Key: w.keyIn(0, "/claimed")})
+	w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.Open })
+	holder := w.process
+	w.start(w.store.Lanes)
+	if got, want := w.drainer.Claim(w.Context(), 0).State, drain.Busy; got != want {
+		w.Errorf("claim of a lane whose holder is at work: got %q, want %q", got, want)
+	}
+	w.answers(nil)
+	claimant := w.process
+	w.process = holder
+	w.kill()
+	w.process = claimant
 	w.awaitRest()
 }
 

@@ -24,6 +24,7 @@ var kinds = map[string]string{
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
 	"row   <epoch>.<lane> | !mail":    "the outbox may hold events",
 	"row   <epoch>.<lane> | !mailed":  "which receivers know that the lane is paused or behind",
+	"row   <epoch>.<lane> | !heir":    "claim of a process to the lane",
 	"row   <epoch>.<lane> | !swept":   "how far retention has come",
 	"row   <epoch>.<lane> | !pause":   "operator's pause of the lane",
 	"row   <epoch>.<lane> | w_resume": "request to try the CMS at once",
