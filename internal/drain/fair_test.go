@@ -94,6 +94,31 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
+// A lane that moves again and again has a message behind refused ones tried soon: each holder goes
+// on at both ends of the log, and not at its beginning.
+func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(refuses(403, 20*time.Millisecond))
+		w.fill(100, numbered("bad"))
+		first := w.start(defaults)
+		first.Wake(0)
+		w.sendsMore(20)
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.fill(1, numbered("good"))
+		for range 3 {
+			p := w.start(defaults)
+			p.Wake(0)
+			w.sendsMore(2)
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.taken("good", 1, time.Millisecond)
+	})
+}
+
 // After crashes a holder names each message before it sends it. It must not stay at the log's front
 // for that: 32 refused messages, two to a pause of three seconds, are more than others may wait.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {

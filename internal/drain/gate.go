@@ -87,13 +87,17 @@ func newGate(b Backoff, settle, patience time.Duration) *gate {
 // adopt takes over what the last holder, here or elsewhere, wrote into tail. What this process
 // sent without an answer stays: where it had lost the lane, tail does not have it. The gate
 // ignores a moment in tail that is further ahead than settings and the allowed difference of
-// clocks permit.
+// clocks permit. If the CMS refused messages of another holder, it is as if it had refused this
+// one's: a lane that moves often would otherwise have only its first messages tried, again and again.
 func (g *gate) adopt(t lane.Tail, now time.Time) {
 	settles := limitMoment(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = later(g.settleUntil, settles), later(g.settleTail, settles)
 	g.pausedUntil, g.reason, g.pauses = limitMoment(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.Pauses)
 	if t.Counts.Delivered > g.delivered {
 		g.judged() // while another had the lane: what failed here before is old
+	}
+	if !t.Refusing.IsZero() && g.refusing.IsZero() {
+		g.failures, g.uneven = max(g.failures, farAfter), evenAfter
 	}
 	g.refusing, g.refusedAt, g.probed = t.Refusing, later(g.refusedAt, t.LastErrorAt), t.Probed
 }

@@ -140,6 +140,7 @@ func (r *run) take(ctx context.Context, seen lane.Tail, untried bool) (*lane.Wri
 func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
 	r.fence, r.watchedFrom = t.Fence, t.Watched
 	r.gate.adopt(t, r.Now())
+	r.fromEnd = r.gate.uneven > 0 // the last holder began in front
 	if r.crashed {
 		r.gate.unanswered(r.Now())
 	}

@@ -29,6 +29,7 @@ var mutants = []mutant{
 	{"trust window off", "lease/trust.go", "return l.window() - l.read().since(l.granted)", "return l.window()", "untrusted|overlap", ""},
 	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:", "case false:", "order|repeat|books", ""},
 	{"closed keys off", "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
+	{"each holder begins in front of what is refused", "drain/gate.go", "g.failures, g.uneven = max(g.failures, farAfter), evenAfter", "_ = farAfter", "unfair", ""},
 	{"refused keys keep the end of the log from its turn", "drain/choose.go", "atEnd := uneven && r.fromEnd", "atEnd := false", "unfair", ""},
 	{"long pauses before all had their turn", "drain/probe.go", "r.gate.pause(0, r.Now(), refusedPause)", "r.gate.pause(0, r.Now(), maxDelay)", "unfair", ""},
 	{"a pause for what is refused is one for all", "lane/control.go", "if c.Untried(now) {", "if false {", "unfair", ""},
