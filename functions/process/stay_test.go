@@ -242,10 +242,10 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			claiming := o.invoke(t.Context(), elsewhere)
 			time.Sleep(3 * time.Second)
 			o.drains[elsewhere] <- working
-			time.Sleep(7 * time.Second)
+			time.Sleep(8 * time.Second)
 			o.drains[elsewhere] <- drain.Report{State: drain.Idle}
 			ended(t, "the claiming one", claiming, true)
-			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "10s yield")
+			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
 		},
 		"AnInvocationThatTheHostGivesUpHandsOver": func(t *testing.T, o *office) {
 			ctx, giveUp := context.WithCancel(t.Context())

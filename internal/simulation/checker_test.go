@@ -20,16 +20,17 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded                                                   int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                                       int
-	Traps, Blobs, Packed                                                                                       int
-	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce                         int
-	Replayed, Refused, Edited, Stopped, Resumed                                                                int
-	Bulks, BulkReplayed                                                                                        int
-	Crowded, Turned, Removed, Kept                                                                             int
-	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, NamedNone, Commits, MostTickets int
-	LongestSweep                                                                                               time.Duration // of large worlds, where storage answers
-	Longest                                                                                                    time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead, Superseded                                                                int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                                                    int
+	Traps, Blobs, Packed                                                                                                    int
+	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce                                      int
+	Replayed, Refused, Edited, Stopped, Resumed                                                                             int
+	Bulks, BulkReplayed                                                                                                     int
+	Crowded, Turned, Removed, Kept                                                                                          int
+	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits, MostTickets int
+	LongestSweep                                                                                                            time.Duration // of large worlds, where storage answers
+	LongestStand                                                                                                            time.Duration // of a lane while it moved
+	Longest                                                                                                                 time.Duration // from the end of faults to rest
 }
 
 func (c *counts) add(o counts) {
@@ -76,6 +77,8 @@ func (c *counts) add(o counts) {
 	c.IdleEnds += o.IdleEnds
 	c.ScaledOut += o.ScaledOut
 	c.ScaledIn += o.ScaledIn
+	c.OrderlyEnds += o.OrderlyEnds
+	c.LongestStand = max(c.LongestStand, o.LongestStand)
 	c.NamedNone += o.NamedNone
 	c.Commits += o.Commits
 	c.MostTickets = max(c.MostTickets, o.MostTickets)
@@ -400,6 +403,7 @@ func (c *checker) begin(r *request) {
 		c.failed("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
 		return
 	}
+	c.moved(l, l.log[r.id.Seq-1], r)
 	c.due(l, l.log[r.id.Seq-1], r)
 	c.paused(l, l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // it stood still, or the lines above have failed

@@ -60,6 +60,10 @@ type plan struct {
 func (c *fakeCMS) plan(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
 	p := plan{takes: w.dice.between(name, 5*time.Millisecond, 60*time.Millisecond), status: 200, header: http.Header{}}
+	if w.leaving.kind != "" {
+		p.takes = w.dice.between(name, 60*time.Millisecond, 120*time.Millisecond)
+		return p
+	}
 	if w.swift {
 		p.takes /= 50
 	}

@@ -98,9 +98,9 @@ func (p *process) invoke(name string, function func(context.Context) error) erro
 func (p *process) listen(name string, function func(context.Context, invoke.Invocation) error) {
 	queue := p.w.account.Queue(name)
 	var running atomic.Int32
-	for p.listening.Err() == nil {
+	for p.polling.Err() == nil {
 		p.idle(p.w.dice.between(p.name+" poll "+name, 2*time.Second, 6*time.Second))
-		if p.listening.Err() != nil {
+		if p.polling.Err() != nil {
 			return
 		}
 		if running.Load() > newBatchThreshold {

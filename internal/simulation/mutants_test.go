@@ -108,6 +108,14 @@ var mutantsOfLarge = []mutant{
 	{"each outcome in a commit of its own", "drain/attempt.go", "r.committer.waitBelow(ctx, maxUncommitted)", "r.committer.waitBelow(ctx, 1)", "cost|late", "6"},
 }
 
+// mutantsOfMoves are caught in worlds in which instances go alone; see moves_test.go.
+var mutantsOfMoves = []mutant{
+	{"a lane released before the commit", "drain/run.go", "r.committer.add(r.handover(), true)", "_ = r.handover\n\tcancel()", "again|repeat", "12"},
+	{"a lane kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
+	{"claims ignored", "drain/handover.go", "return claimed && claim.By != d.me", "_ = claim\n\treturn claimed && false", "stands|again", "12"},
+	{"an invocation not relieved", "../functions/process/stay.go", "close(s.seat.relieved)", "f.mu.Unlock()\n\t\treturn nil", "stands", "12"},
+}
+
 func TestMutants_AreCaught(t *testing.T) {
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside) {
 		t.Run(m.name, func(t *testing.T) {
@@ -122,6 +130,15 @@ func TestMutants_AreCaughtInLargeWorlds(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			m.isCaught(t, "TestLarge", "LARGE="+m.seeds, "LARGE_FROM=1")
+		})
+	}
+}
+
+func TestMutants_AreCaughtInWorldsOfMoves(t *testing.T) {
+	for _, m := range mutantsOfMoves {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			m.isCaught(t, "TestMoves", "MOVES="+m.seeds, "MOVES_FROM=1")
 		})
 	}
 }

@@ -61,6 +61,8 @@ type process struct {
 
 	listening context.Context
 	deafen    context.CancelFunc
+	polling   context.Context // ends earlier: no ticket is taken any more, and no timer is due
+	endPolls  context.CancelFunc
 	host      sync.WaitGroup
 	killed    chan struct{}
 
@@ -98,6 +100,7 @@ func (s *slot) start() {
 	p.now, p.decided = s.clock, &decided{w: w, n: map[int]int64{}}
 	p.readyAt = time.Now().Add(w.dice.between(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
+	p.polling, p.endPolls = context.WithCancel(p.listening)
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
 	if err != nil {
 		panic(err) // the settings are ours
@@ -247,16 +250,19 @@ func (p *process) trusts(name string) (until time.Time, stoodStill bool) {
 
 // serve is the host: it takes tickets and calls the sweep.
 func (p *process) serve() {
-	if p.w.mutant != "watch and sweep off" {
+	group := p.w.leaving.groupOf(p.slot.number)
+	if p.w.mutant != "watch and sweep off" && group.sweeps() {
 		p.host.Go(func() {
-			for p.listening.Err() == nil {
+			for p.polling.Err() == nil {
 				_ = p.invoke("sweep", p.sweepIn)
 				p.idle(time.Minute)
 			}
 		})
 	}
-	p.host.Go(func() { p.listen("tickets", p.process.Process) })
-	p.host.Go(func() { p.listen("poison", p.poison.Take) })
+	if group.takesTickets() {
+		p.host.Go(func() { p.listen("tickets", p.process.Process) })
+		p.host.Go(func() { p.listen("poison", p.poison.Take) })
+	}
 }
 
 func (p *process) idle(d time.Duration) {
@@ -264,7 +270,7 @@ func (p *process) idle(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-p.listening.Done():
+	case <-p.polling.Done():
 	}
 }
 

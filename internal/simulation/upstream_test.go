@@ -31,6 +31,9 @@ func (w *world) sendMessages(ctx context.Context) {
 		if w.sizes.kind != "" {
 			start = w.sizes.start(w, i)
 		}
+		if w.leaving.kind != "" {
+			start = w.dice.between(fmt.Sprint("start ", i), 0, 5*time.Second)
+		}
 		s.message.DueAt = w.dueFor(s, start)
 		w.check.expect(s)
 		w.upstream.Go(func() {
@@ -53,6 +56,7 @@ func (w *world) submission(i int) *submission {
 	key := fmt.Sprint("k", w.dice.below("key", w.keys))
 	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.body(i)}
 	switch kind := key[1] % 4; {
+	case w.leaving.kind != "":
 	case kind == 2:
 		m.Skip = true
 	case kind == 3 && !w.dice.chance("no edit", 0.15):
@@ -90,7 +94,7 @@ func numberOf(body string) (n int, err error) {
 // idempotency key is sent once: to send it again would be another message.
 func (w *world) send(ctx context.Context, name string, s *submission) {
 	for range 40 {
-		p := w.slots[w.dice.below("to "+name, len(w.slots))].now()
+		p := w.receiver(name).now()
 		sent := time.Now()
 		r, err := w.call(ctx, p, name, s)
 		if err == nil {

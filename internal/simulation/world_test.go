@@ -61,6 +61,7 @@ type settings struct {
 	refusesBody                      bool             // storage refuses to remove one body
 	hosting                          hosting          // see host_test.go
 	sizes                            sizes            // see sizes_test.go
+	leaving                          leaving          // see moves_test.go
 	mutant                           string           // changes of the simulation's own; see mutants_test.go
 }
 
@@ -213,6 +214,7 @@ func (w *world) live(ctx context.Context) {
 		s.plan()
 	}
 	w.planOutages()
+	w.planMoves()
 	w.scale()
 	if w.mutant == "an outsider writes tail" {
 		w.meddle()
