@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,56 +24,6 @@ func testTwoInstancesEverythingInOrderOnce(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	s.linearizes(accepted)
-}
-
-func TestHandlerKilled_NothingIsLost(t *testing.T) { inEachMode(t, testHandlerKilledNothingIsLost) }
-
-func testHandlerKilledNothingIsLost(t *testing.T) {
-	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
-	posted := make(chan []message, 1)
-	go func() { posted <- s.burst(t.Context(), 10, 40) }()
-	for kill := range 3 {
-		before := s.stats().Writes
-		s.eventually("the lane moves", time.Minute, func() bool { return s.stats().Writes >= before+20 })
-		s.killNext(kill)
-		killed, at := s.stats().Writes, time.Now()
-		// That is lease + settle and a second at most, 18 s, and what a busy machine adds.
-		s.eventually("the lane moves again", time.Minute, func() bool { return s.stats().Writes > killed+1 })
-		t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
-	}
-	accepted := <-posted
-	s.allFinal(accepted, "delivered", 2*time.Minute)
-	st := s.clean()
-	known := map[string]bool{}
-	for _, m := range accepted {
-		known[m.ID] = true
-	}
-	for _, r := range s.requests() {
-		if !known[r.ID] {
-			t.Errorf("a write under an unknown Idempotency-Key: %+v", r)
-		}
-	}
-	if len(accepted) != 400 || st.Writes-st.Repeats != 400 {
-		t.Errorf("%d accepted, %+v", len(accepted), st)
-	}
-	s.linearizes(accepted)
-}
-
-// hostStatus is what the stand-in host tells of its instances.
-type hostStatus struct{ Instances []struct{ Number, PID int } }
-
-// killNext ends one handler by SIGKILL, the instances in turn. Which one holds the lane
-// is not known from outside; of three kills over two instances at least two end the holder.
-func (s *system) killNext(turn int) {
-	s.t.Helper()
-	st := get[hostStatus](s, s.weir+"/admin/host/status")
-	i := st.Instances[turn%len(st.Instances)]
-	if i.PID <= 0 {
-		s.t.Fatalf("instance without a process: %+v", st)
-	}
-	if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func TestCMSDown_BurnsNoAttempts(t *testing.T) {

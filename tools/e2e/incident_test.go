@@ -31,7 +31,24 @@ type balance struct {
 // a rate cap, while other traffic flows. Nothing is written twice or out of order, and the
 // books balance at every moment.
 func TestIncident(t *testing.T) {
-	s := newSystem(t, 2, "min: 1s, max: 5m", "min: 100ms, max: 1s")
+	newSystem(t, 2, incidentSettings...).passesIncident()
+}
+
+// TestIncident_OnFlex is TestIncident with groups on instances of their own, of which the host ends
+// those that have no invocation for a while.
+func TestIncident_OnFlex(t *testing.T) {
+	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
+	s.passesIncident()
+	if want := "is scaled in."; !strings.Contains(s.logs.String(), want) {
+		t.Errorf("the host did not log %q", want)
+	}
+}
+
+var incidentSettings = []string{"min: 1s, max: 5m", "min: 100ms, max: 1s"}
+
+func (s *system) passesIncident() {
+	t := s.t
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -104,16 +121,7 @@ func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
 		for ctx.Err() == nil {
-			all := get[struct {
-				Lanes  []balance
-				Totals balance
-			}](s, s.weir+"/api/lanes")
-			for _, b := range append(all.Lanes, all.Totals) {
-				if b.Accepted != b.Delivered+b.Dead+b.Cancelled+b.Superseded+b.Waiting {
-					s.t.Errorf("the books do not balance: %+v", b)
-				}
-			}
-			if all.Totals.Accepted > 0 { // an answer that tells of a failure balances, too
+			if s.balances().Accepted > 0 { // an answer that tells of a failure balances, too
 				looked++
 			}
 			select {
@@ -125,6 +133,21 @@ func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 			s.t.Errorf("the books were looked at %d times only", looked)
 		}
 	})
+}
+
+// balances holds the books of each lane to their sum, and returns those of all lanes.
+func (s *system) balances() balance {
+	s.t.Helper()
+	all := get[struct {
+		Lanes  []balance
+		Totals balance
+	}](s, s.weir+"/api/lanes")
+	for _, b := range append(all.Lanes, all.Totals) {
+		if b.Accepted != b.Delivered+b.Dead+b.Cancelled+b.Superseded+b.Waiting {
+			s.t.Errorf("the books do not balance: %+v", b)
+		}
+	}
+	return all.Totals
 }
 
 // call sends a request with a body to Weir, and reads JSON from an answer of the status
