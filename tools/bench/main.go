@@ -53,6 +53,7 @@ func scenarios() []scenario {
 		{"fast", "what one lane delivers to a CMS that takes no time", fast, always},
 		{"accept", "how soon and how often a message is accepted", accept, always},
 		{"cpu", "what a message costs the handler's process", handlerCPU, last},
+		{"logs", "what a burst and a trickle leave in the host's log", logs, last},
 		{"trickle", "one message a second: cost, and time to the CMS", trickle, always},
 		{"two", "the same with two instances in turn", two, always},
 		{"idle", "what a system at rest costs, and how soon it wakes", idle, always},
@@ -104,6 +105,8 @@ type sizes struct {
 	latencies            int           // samples of one client
 	rate                 int           // posts of many clients in a turn
 	cpu                  int           // messages whose CPU time is measured
+	logged               int           // messages of a burst whose log lines are counted
+	loggedTrickle        int           // and of a trickle
 	trickle              int           // messages
 	gap                  time.Duration // between two of them
 	backOff              time.Duration // until the host polls at its longest interval
@@ -132,7 +135,7 @@ type sizes struct {
 }
 
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
-	latencies: 300, rate: 1000, cpu: 5000, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
+	latencies: 300, rate: 1000, cpu: 5000, logged: 400, loggedTrickle: 60, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
 	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,

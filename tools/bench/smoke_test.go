@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // tiny is enough to see that a scenario works; its figures mean nothing.
 var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
-	latencies: 10, rate: 100, cpu: 40, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
+	latencies: 10, rate: 100, cpu: 40, logged: 20, loggedTrickle: 3, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
 	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
 	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,
@@ -57,7 +57,8 @@ func TestBench(t *testing.T) {
 		scenarios string
 		rows      []string
 	}{
-		"Near": {0, "serial,retry,supersede", []string{"serial burst", "transactions per message, serial burst",
+		"Near": {0, "serial,logs,retry,supersede", []string{"serial burst", "transactions per message, serial burst",
+			"log lines per message, burst", "log bytes per message, burst", "log lines per message, trickle", "log bytes per message, trickle",
 			"retry: lateness p50, live instance", "retry: lateness p99, live instance", "retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
 		"Due": {2 * time.Millisecond, "lanes,duelane,duemoment,everysecond", []string{"burst on 8 lanes" + away, "burst on 8 lanes: writers busy" + away,
 			"due, one lane, 5 a second: lateness p50" + away, "due, one lane, 5 a second: lateness p95" + away, "due, one lane, 5 a second: lateness p99" + away, "due, one lane, 5 a second: lateness max" + away,
