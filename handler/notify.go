@@ -98,7 +98,7 @@ func (p *Program) startNotifier(ctx context.Context, store *lane.Store) *notify.
 	sender := p.newNotifier(store)
 	p.notifier.Store(sender)
 	go func() {
-		if err := sender.Recall(ctx); err != nil && ctx.Err() == nil {
+		if err := sender.ScanEarlierEpochs(ctx); err != nil && ctx.Err() == nil {
 			p.log.Warn("notify: earlier outboxes not looked at", "err", err)
 		}
 	}()
@@ -128,7 +128,7 @@ func (p *Program) replayFinished(j replay.Job) error {
 func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	settling, cancel := context.WithTimeout(ctx, stopTimeout/2)
 	defer cancel()
-	sender.Settle(settling)
+	sender.WaitIdle(settling)
 	return sender.Close(ctx)
 }
 

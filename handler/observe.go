@@ -77,9 +77,9 @@ func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lan
 		r.Look(c)
 	}
 	if s := p.notifier.Load(); s != nil {
-		s.Look(number, c)
+		s.ObserveLane(number, c)
 		if err == nil {
-			s.State(ctx, number, c, oldest)
+			s.ReportLane(ctx, number, c, oldest)
 		}
 	}
 }

@@ -10,22 +10,23 @@ import (
 	"weir/internal/weir"
 )
 
-// Callbacks says which addresses a message may bring with it. The zero value: none.
+// Callbacks restricts the addresses that a message may bring with it. The zero value allows none.
 type Callbacks struct {
-	AllowedHosts []string // a name, or *.name for all below it; with a port where that is not the scheme's own
-	AllowPrivate bool     // private addresses, and http
+	AllowedHosts []string // a name, or *.name for all below it; with a port if it is not the scheme's default
+	AllowPrivate bool     // allow private addresses, and http
 	Secret       Secret
 }
 
-// maxCallback is the length of the longest address.
+// maxCallback is the longest address in bytes.
 const maxCallback = 2048
 
-// Check says of an address that a message brought whether it may be called back: nil, or an
-// Invalid error with the reason.
+// Check returns nil if the address of a message may be called back, else an Invalid error with the
+// reason.
 func (c Callbacks) Check(address string) error {
 	refuse := func(format string, args ...any) error {
 		reason := fmt.Sprintf(format, args...)
-		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "Weir-Callback: " + reason, Problems: []weir.Problem{{Path: "Weir-Callback", Rule: "callback", Message: reason}}}
+		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "Weir-Callback: " + reason,
+			Problems: []weir.Problem{{Path: "Weir-Callback", Rule: "callback", Message: reason}}}
 	}
 	if len(c.AllowedHosts) == 0 {
 		return refuse("callbacks are not set up here")
@@ -37,13 +38,14 @@ func (c Callbacks) Check(address string) error {
 	if err != nil {
 		return refuse("%s", err)
 	}
-	if !c.allows(u) {
+	if !c.allowsHost(u) {
 		return refuse("the host %s is not among those allowed", u.Host)
 	}
 	return nil
 }
 
-// parseAddress reads an absolute address that events can be sent to.
+// parseAddress parses an absolute address that events can be sent to; http is accepted only if
+// plain is set.
 func parseAddress(text string, plain bool) (*url.URL, error) {
 	for _, r := range text {
 		if r <= ' ' || r > '~' {
@@ -64,7 +66,7 @@ func parseAddress(text string, plain bool) (*url.URL, error) {
 	return u, nil
 }
 
-// hostPort is where an address leads, in small letters and with its port.
+// hostPort returns an address's host in lower case, with its port.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -73,9 +75,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// allows says whether the list has the address's host. An entry without port means the
-// scheme's own.
-func (c Callbacks) allows(u *url.URL) bool {
+// allowsHost reports whether the list has the address's host. An entry without a port allows the
+// scheme's default port only.
+func (c Callbacks) allowsHost(u *url.URL) bool {
 	at := hostPort(u)
 	for _, entry := range c.AllowedHosts {
 		name, port := splitHost(entry)
@@ -84,14 +86,15 @@ func (c Callbacks) allows(u *url.URL) bool {
 		}
 		suffix, wild := strings.CutPrefix(strings.ToLower(name), "*")
 		host, atPort, _ := net.SplitHostPort(at)
-		if atPort == port && (host == suffix && !wild || wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix)) {
+		if atPort == port && (host == suffix && !wild ||
+			wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix)) {
 			return true
 		}
 	}
 	return false
 }
 
-// splitHost takes an entry of the list apart.
+// splitHost splits an entry of the list into name and port; port may be empty.
 func splitHost(entry string) (name, port string) {
 	if host, p, err := net.SplitHostPort(entry); err == nil {
 		return host, p
@@ -99,15 +102,16 @@ func splitHost(entry string) (name, port string) {
 	return strings.Trim(entry, "[]"), ""
 }
 
-// problems of the settings.
-func (c Callbacks) problems() []error {
+func (c Callbacks) findProblems() []error {
 	var problems []error
 	for _, entry := range c.AllowedHosts {
 		name, _ := splitHost(entry)
 		rest := strings.TrimPrefix(name, "*.")
 		u, err := url.Parse("https://" + strings.Replace(entry, "*.", "", 1))
-		if err != nil || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Hostname() == "" || strings.ContainsAny(rest, "*/ ") {
-			problems = append(problems, fmt.Errorf("callbacks.allowedHosts: %q is not a host such as hooks.example.com, *.example.org or hooks.example.com:8443", entry))
+		if err != nil || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Hostname() == "" ||
+			strings.ContainsAny(rest, "*/ ") {
+			problems = append(problems, fmt.Errorf("callbacks.allowedHosts: %q is not a host "+
+				"such as hooks.example.com, *.example.org or hooks.example.com:8443", entry))
 		}
 	}
 	return problems

@@ -13,39 +13,39 @@ import (
 	"time"
 )
 
-// maxAnswer is how much of an answer is read.
-const maxAnswer = 1 << 10
+// maxResponseBody is the number of bytes read of a response's body.
+const maxResponseBody = 1 << 10
 
-// verdict is what came of a request.
-type verdict struct {
-	ok         bool
-	gone       bool // the receiver wants no more of it
-	away       bool // the host, not this event: others need not try for now
-	cut        bool // by us: it counts for nothing
-	reason     string
-	status     int
-	retryAfter time.Duration
+// response is the classified response to a request.
+type response struct {
+	accepted    bool
+	gone        bool // 410: the receiver wants no more events
+	isAway      bool // the host failed, not this event: other events need not try for now
+	isCancelled bool // this process cut the request off: it does not count as tried
+	reason      string
+	status      int
+	retryAfter  time.Duration
 }
 
-// target is where and how to send.
-type target struct {
+// endpoint is the address of a receiver, with its secret and the client to use.
+type endpoint struct {
 	url    string
 	host   string // and port
 	secret Secret
 	client *http.Client
 }
 
-// newClient makes a client that follows no redirect.
+// newClient returns a client that follows no redirect.
 func newClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// post sends an event once.
-func (t target) post(ctx context.Context, id string, body []byte, now time.Time) verdict {
+// postEvent sends an event once.
+func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now time.Time) response {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return verdict{reason: "the request cannot be built: " + err.Error()}
+		return response{reason: "the request cannot be built: " + err.Error()}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "Weir")
@@ -54,30 +54,31 @@ func (t target) post(ctx context.Context, id string, body []byte, now time.Time)
 	req.Header.Set("Webhook-Signature", t.secret.Sign(id, now, body))
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return verdict{away: !errors.Is(err, errPrivate), cut: ctx.Err() != nil, reason: short(err)}
+		return response{isAway: !errors.Is(err, errPrivate), isCancelled: ctx.Err() != nil, reason: withoutAddress(err)}
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be kept
-	return judge(resp, now)
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponseBody)) // so that the connection can be kept
+	return classifyResponse(resp, now)
 }
 
-func judge(resp *http.Response, now time.Time) verdict {
-	v := verdict{status: resp.StatusCode, reason: "the receiver answered " + strconv.Itoa(resp.StatusCode), retryAfter: retryAfter(resp.Header.Get("Retry-After"), now)}
+func classifyResponse(resp *http.Response, now time.Time) response {
+	v := response{status: resp.StatusCode, reason: "the receiver answered " + strconv.Itoa(resp.StatusCode),
+		retryAfter: parseRetryAfter(resp.Header.Get("Retry-After"), now)}
 	switch {
 	case resp.StatusCode/100 == 2:
-		v.ok = true
+		v.accepted = true
 	case resp.StatusCode == http.StatusGone:
 		v.gone = true
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
-		v.away = true
+		v.isAway = true
 	case resp.StatusCode/100 == 3:
 		v.reason = fmt.Sprintf("the receiver answered %d, and redirects are not followed", resp.StatusCode)
 	}
 	return v
 }
 
-// retryAfter reads the header: seconds, or a date.
-func retryAfter(header string, now time.Time) time.Duration {
+// parseRetryAfter parses the header Retry-After: seconds, or a date. It returns 0 if it is neither.
+func parseRetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
@@ -87,8 +88,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// short is an error without the address, which may be a secret.
-func short(err error) string {
+// withoutAddress returns the error's text without the address, which may be a secret.
+func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err

@@ -1,37 +1,38 @@
-// Package notify tells others what has happened: receivers that the settings name, and the
-// callback that a message brought with it. It empties the outboxes of the lanes.
+// Package notify sends webhooks: events to the receivers that the settings name, and callbacks to
+// the address that a message brought with it. It empties the outboxes of the lanes.
 //
 // # The way of an event
 //
-// What is to be told of a message is written in the transaction that makes it final (package
-// lane, outbox.go). The process that committed it is nudged and sends it at once; every
-// sweep sees the note !mail of a lane whose outbox is not empty, and has it looked at. One
-// process at a time empties an outbox, under a lease of its own. It is not the lane's lease:
-// a delivery never waits for a receiver.
+// The transaction that makes a message final also writes its events into the lane's outbox (package
+// lane, outbox.go). The process that committed it is woken and sends them at once. The marker row
+// !mail stands in each lane whose outbox is not empty; every sweep sees it and wakes a worker. One
+// process at a time empties an outbox, under a lease of its own. It is not the lane's lease: a
+// delivery never waits for a receiver.
 //
-//	row due ──▶ asked for ──▶ 2xx ─────────────────▶ row gone
-//	   ▲                       410 Gone, 3 days over ─▶ row gone, and logged
-//	   └── row put off ◀────── anything else
+//	row due ──▶ request sent ──▶ 2xx ─────────────────▶ row removed
+//	   ▲                          410 Gone, 3 days over ─▶ row removed, and logged
+//	   └── row rescheduled ◀───── anything else
 //
-// A row is taken away only after the receiver has answered. So each event is told at least
-// once; one that is told again has the same webhook-id and the same body.
+// A row is removed only after the receiver has answered. So each event is sent at least once; one
+// that is sent again has the same webhook-id and the same body.
 //
 // # Invariants
 //
 //   - Every message that ends with a callback is called back at least once after that, or is
 //     tried for three days.
-//   - While an outbox holds a row its note is there: the row and the note are written
-//     together, and the note is removed only under the ETag it had before the outbox was
+//   - While an outbox holds a row its marker exists: the row and the marker are written
+//     together, and the marker is removed only under the ETag it had before the outbox was
 //     found empty.
-//   - No message of a lane waits for a receiver, and no receiver for another one: to each host
-//     a lane sends two events at a time, to all of them eight, and what a host that does not
-//     keep up has due beyond that is put off.
-//   - While a host is away one event at a time tries it, and the others due count as tried.
+//   - No message of a lane waits for a receiver, and no receiver for another one: a lane sends
+//     two events at a time to each host, and eight to all hosts. Due events beyond the queue of
+//     a slow host are rescheduled.
+//   - While a host does not answer, one event at a time tries it, and the other due events
+//     count as tried.
 //
-// # The lane's own state
+// # Events of a lane
 //
-// Each sweep looks at the control rows it has read: is the lane paused for longer than a
-// receiver wants to know, is the oldest of what waits older? What was told stands in the
-// note !mailed, written in one transaction with the mail and under its ETag, so that each
-// occurrence is told once, whatever number of processes sees it.
+// Each sweep compares the control rows that it has read with the thresholds of the receivers: for
+// how long is the lane paused, and how old is its oldest waiting message? The marker row !mailed
+// records the receivers that have their event. It is written under its ETag, in one transaction
+// with the events, so that each occurrence is sent once, however many processes see it.
 package notify

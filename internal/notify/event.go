@@ -10,15 +10,15 @@ import (
 	"weir/internal/weir"
 )
 
-// event is what a receiver gets.
-type event struct {
+// webhookEvent is the body of a request to a receiver.
+type webhookEvent struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
 	Data      any       `json:"data"`
 }
 
-// message is the data of an event about a message. The message itself is never in it.
-type message struct {
+// messageData is the data of an event about a message. The message's body is never in it.
+type messageData struct {
 	ID           string     `json:"id"`
 	Stage        weir.Stage `json:"stage"`
 	Contract     string     `json:"contract"`
@@ -27,7 +27,7 @@ type message struct {
 	Lane         int        `json:"lane"`
 	Sequence     int64      `json:"sequence"`
 	Attempts     int        `json:"attempts"`
-	Reason       string     `json:"reason,omitempty"` // of a death
+	Reason       string     `json:"reason,omitempty"` // if the stage is dead
 	CMSStatus    int        `json:"cmsStatus,omitempty"`
 	SupersededBy string     `json:"supersededBy,omitempty"`
 	AcceptedAt   time.Time  `json:"acceptedAt"`
@@ -35,11 +35,11 @@ type message struct {
 	FinishedAt   time.Time  `json:"finishedAt"`
 }
 
-// aboutMessage makes the event of a message's end. Its stage and its moment are those of the
-// mail: the message may have been replayed since.
-func aboutMessage(m lane.Mail, st weir.Status) (id string, body []byte, err error) {
+// encodeMessageEvent returns the webhook-id and the body of the event of a message's end. Stage and
+// time come from the outbox: the message may have been replayed since.
+func encodeMessageEvent(m lane.Mail, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
-	data := message{
+	data := messageData{
 		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key, Version: st.Message.Version,
 		Lane: st.Message.ID.Lane, Sequence: st.Message.ID.Seq, Attempts: st.AttemptCount, CMSStatus: st.CMSStatus,
 		AcceptedAt: st.Message.AcceptedAt.UTC(), FinishedAt: m.At,
@@ -53,13 +53,13 @@ func aboutMessage(m lane.Mail, st weir.Status) (id string, body []byte, err erro
 	if due := st.Message.DueAt; !due.IsZero() {
 		data.DeliverAt = &due
 	}
-	body, err = json.Marshal(event{m.Type, m.At, data})
+	body, err = json.Marshal(webhookEvent{m.Type, m.At, data})
 	// The message's id has a nonce in it, so no other event anywhere has this id.
 	sum := sha256.Sum256([]byte(public + " " + m.Event))
 	return "evt_" + hex.EncodeToString(sum[:16]), body, err
 }
 
-// plain makes the event of anything else.
-func plain(kind string, at time.Time, data any) ([]byte, error) {
-	return json.Marshal(event{kind, at.UTC().Truncate(time.Microsecond), data})
+// encodeEvent returns the body of an event that is not about a message.
+func encodeEvent(kind string, at time.Time, data any) ([]byte, error) {
+	return json.Marshal(webhookEvent{kind, at.UTC().Truncate(time.Microsecond), data})
 }

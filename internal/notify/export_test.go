@@ -2,6 +2,6 @@ package notify
 
 // For the tests of this package.
 var (
-	Public       = public
+	Public       = checkPublic
 	NewTransport = newTransport
 )

@@ -18,7 +18,8 @@ import (
 
 func TestCallbacks_Check(t *testing.T) {
 	t.Parallel()
-	c := notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.example.org", "other.example.com:8443", "[2001:4860::1]"}}
+	c := notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.example.org", "other.example.com:8443",
+		"[2001:4860::1]"}}
 	for address, ok := range map[string]bool{
 		"https://hooks.example.com/done?id=1":       true,
 		"https://HOOKS.example.com/":                true,
@@ -69,7 +70,8 @@ func TestCallbacks_Check(t *testing.T) {
 	if err := c.Check("http://hooks.example.com/"); err != nil {
 		t.Errorf("http where it is allowed: %v", err)
 	}
-	if err := (notify.Callbacks{}).Check("https://hooks.example.com/"); err == nil || !strings.Contains(err.Error(), "not set up") {
+	if err := (notify.Callbacks{}).Check("https://hooks.example.com/"); err == nil ||
+		!strings.Contains(err.Error(), "not set up") {
 		t.Errorf("where there are no callbacks: %v", err)
 	}
 }
@@ -77,17 +79,22 @@ func TestCallbacks_Check(t *testing.T) {
 func TestCheck_NamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	receivers := []notify.Receiver{
-		{URL: "http://ops.example.com/", Events: []string{"message.dead", "message.lost"}, Contracts: []string{"none"}, BehindBy: 1},
+		{URL: "http://ops.example.com/", Events: []string{"message.dead", "message.lost"},
+			Contracts: []string{"none"}, BehindBy: 1},
 		{URL: "https://ops.example.com/", BehindBy: 1e12},
 		{URL: "https://ops.example.com/", Events: notify.Events, BehindBy: 1e12},
 	}
-	problems := notify.Check(receivers, notify.Callbacks{AllowedHosts: []string{"*", "https://x.example.com", "a b", "x.example.com/path", "*.*.example.com", "fine.example.com:8443"}}, []string{"article"})
+	problems := notify.Check(receivers, notify.Callbacks{AllowedHosts: []string{"*", "https://x.example.com", "a b",
+		"x.example.com/path", "*.*.example.com", "fine.example.com:8443"}}, []string{"article"})
 	var text string
 	for _, p := range problems {
 		text += p.Error() + "\n"
 	}
-	for _, want := range []string{`notify[0].url: the address must begin with https://`, `notify[0].events: there is no event "message.lost"`, `notify[0].contracts: there is no contract "none"`,
-		"notify[0].pausedFor", "notify[1].events is empty", "notify[2].url: there is a receiver", `"*" is not a host`, `"https://x.example.com" is not a host`, `"a b" is not a host`, `"x.example.com/path" is not a host`, `"*.*.example.com" is not a host`} {
+	for _, want := range []string{`notify[0].url: the address must begin with https://`,
+		`notify[0].events: there is no event "message.lost"`, `notify[0].contracts: there is no contract "none"`,
+		"notify[0].pausedFor", "notify[1].events is empty", "notify[2].url: there is a receiver",
+		`"*" is not a host`, `"https://x.example.com" is not a host`, `"a b" is not a host`,
+		`"x.example.com/path" is not a host`, `"*.*.example.com" is not a host`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
@@ -100,13 +107,20 @@ func TestCheck_NamesEveryProblem(t *testing.T) {
 func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 	t.Parallel()
 	for address, ok := range map[string]bool{
-		"127.0.0.1:443": false, "127.8.9.1:443": false, "10.1.2.3:443": false, "172.16.0.1:80": false, "172.31.255.255:80": false, "192.168.1.1:443": false,
-		"169.254.169.254:80": false, "168.63.129.16:80": false, "100.64.0.1:443": false, "100.127.255.255:443": false, "0.0.0.0:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false,
-		"[::1]:443": false, "[::]:443": false, "[fe80::1%25eth0]:443": false, "[fe80::1%eth0]:443": false, "[fc00::1]:443": false, "[fd12::1]:443": false, "[ff02::1]:443": false,
-		"[::127.0.0.1]:443": false, "[::10.0.0.1]:443": false, "[::ffff:0:10.0.0.1]:443": false, "[64:ff9b:1::a00:1]:443": false, "[100::1]:443": false, "[fec0::1]:443": false,
-		"[2001::1]:443": false, "[2001:10::1]:443": false, "[2001:db8::1]:443": false, "[3fff::1]:443": false, "[5f00::1]:443": false, "192.88.99.1:443": false,
-		"[::ffff:127.0.0.1]:443": false, "[::ffff:10.0.0.1]:443": false, "[64:ff9b::7f00:1]:443": false, "[2002:7f00:1::]:443": false,
-		"nonsense": false, "8.8.8.8:443": true, "172.32.0.1:443": true, "100.128.0.1:443": true, "[2001:4860:4860::8888]:443": true, "[::ffff:8.8.8.8]:443": true,
+		"127.0.0.1:443": false, "127.8.9.1:443": false, "10.1.2.3:443": false, "172.16.0.1:80": false,
+		"172.31.255.255:80": false, "192.168.1.1:443": false,
+		"169.254.169.254:80": false, "168.63.129.16:80": false, "100.64.0.1:443": false, "100.127.255.255:443": false,
+		"0.0.0.0:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false,
+		"[::1]:443": false, "[::]:443": false, "[fe80::1%25eth0]:443": false, "[fe80::1%eth0]:443": false,
+		"[fc00::1]:443": false, "[fd12::1]:443": false, "[ff02::1]:443": false,
+		"[::127.0.0.1]:443": false, "[::10.0.0.1]:443": false, "[::ffff:0:10.0.0.1]:443": false,
+		"[64:ff9b:1::a00:1]:443": false, "[100::1]:443": false, "[fec0::1]:443": false,
+		"[2001::1]:443": false, "[2001:10::1]:443": false, "[2001:db8::1]:443": false, "[3fff::1]:443": false,
+		"[5f00::1]:443": false, "192.88.99.1:443": false,
+		"[::ffff:127.0.0.1]:443": false, "[::ffff:10.0.0.1]:443": false, "[64:ff9b::7f00:1]:443": false,
+		"[2002:7f00:1::]:443": false,
+		"nonsense":            false, "8.8.8.8:443": true, "172.32.0.1:443": true, "100.128.0.1:443": true,
+		"[2001:4860:4860::8888]:443": true, "[::ffff:8.8.8.8]:443": true,
 		"[2600::1]:443": true, "[2a00::1]:443": true, "[2001:200::1]:443": true,
 	} {
 		if err := notify.Public(address); (err == nil) != ok {
@@ -137,7 +151,8 @@ func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
 			resp.Body.Close()
 		}
 		transport.CloseIdleConnections()
-		if asked.Load() != want || (err == nil) != private || err != nil && !strings.Contains(err.Error(), "not a public address") {
+		if asked.Load() != want || (err == nil) != private ||
+			err != nil && !strings.Contains(err.Error(), "not a public address") {
 			t.Errorf("private addresses allowed %v: asked %d times, %v", private, asked.Load(), err)
 		}
 	}
@@ -169,9 +184,12 @@ func TestSender_DialsNoPrivateAddress(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		w, told := newWorld(t), make(notified, 10)
 		address := "https://localhost:" + port + "/"
-		s := notify.New(notify.Config{Store: w.store, Leases: w.account.Leases(), Now: time.Now, Log: quietLog, Observer: told,
-			Callbacks: notify.Callbacks{AllowedHosts: []string{"localhost:" + port}, AllowPrivate: private, Secret: secretOf(t, knownSecret)},
-			Receivers: []notify.Receiver{{URL: address + "ops", Secret: secretOf(t, knownSecret), Events: notify.Events, AllowPrivate: private}}})
+		s := notify.New(notify.Config{Store: w.store, Leases: w.account.Leases(), Now: time.Now, Log: quietLog,
+			Observer: told,
+			Callbacks: notify.Callbacks{AllowedHosts: []string{"localhost:" + port}, AllowPrivate: private,
+				Secret: secretOf(t, knownSecret)},
+			Receivers: []notify.Receiver{{URL: address + "ops", Secret: secretOf(t, knownSecret),
+				Events: notify.Events, AllowPrivate: private}}})
 		w.store.Mailer = s
 		connections.Store(0)
 		w.end(weir.Dead, w.file(address))

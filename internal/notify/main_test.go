@@ -55,7 +55,8 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := told{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"), sign: req.Header.Get("webhook-signature"),
+	got := told{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"),
+		sign:    req.Header.Get("webhook-signature"),
 		seconds: req.Header.Get("webhook-timestamp"), body: body}
 	if err := json.Unmarshal(body, &got.event); err != nil {
 		return nil, err
@@ -76,7 +77,8 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("thanks")), Request: req}, nil
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("thanks")),
+		Request: req}, nil
 }
 
 func (r *receiver) set(answer func(*http.Request) (int, http.Header, error)) {
@@ -175,9 +177,11 @@ func (w *world) start(change ...func(*notify.Config)) *sender {
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
 	cfg := notify.Config{
-		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Now: time.Now, Log: quietLog, Transport: w.receiver, Observer: w.seen,
-		Rand:      func() float64 { return 0 },
-		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.slow.example.com"}, Secret: secretOf(w.t, knownSecret)},
+		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Now: time.Now, Log: quietLog,
+		Transport: w.receiver, Observer: w.seen,
+		Rand: func() float64 { return 0 },
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.slow.example.com"},
+			Secret: secretOf(w.t, knownSecret)},
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -196,7 +200,8 @@ func (w *world) start(change ...func(*notify.Config)) *sender {
 // file files a message.
 func (w *world) file(callback string) weir.ID {
 	w.t.Helper()
-	r, err := w.append.Append(w.t.Context(), weir.Message{Contract: "article", Key: "/a", ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback}, "")
+	r, err := w.append.Append(w.t.Context(), weir.Message{Contract: "article", Key: "/a",
+		ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback}, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -251,7 +256,7 @@ func (w *world) commit(b *lane.Batch) {
 	}
 }
 
-// rows counts what stands in the outbox, and says whether the note does.
+// rows returns the number of rows in the outbox, and whether its marker exists.
 func (w *world) rows() (n int, noted bool) {
 	w.t.Helper()
 	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0", From: "n_", To: "n_~"})

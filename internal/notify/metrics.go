@@ -2,22 +2,23 @@ package notify
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics count what becomes of events. They are an Observer.
+// Metrics counts the tries to send events. It is an Observer.
 type Metrics struct{ tries *prometheus.CounterVec }
 
-// NewMetrics adds its collectors to a registry. waiting tells how many events wait. Every
-// outcome of every event stands there with zero: who asks whether none was told must get an
-// answer where none ever was.
+// NewMetrics registers its collectors. waiting returns the number of waiting events. Every pair of
+// event and outcome starts at zero, so that an alert on a rate works before the first event.
 func NewMetrics(registry prometheus.Registerer, waiting func() int) *Metrics {
 	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_notifications_total",
-		Help: "Tries to tell receivers of events, by what came of them: told, retry, gone, given_up or dropped."}, []string{"event", "outcome"})}
+		Help: "Tries to tell receivers of events, by what came of them: told, retry, gone, " +
+			"given_up or dropped."}, []string{"event", "outcome"})}
 	for _, event := range allEvents {
 		for _, outcome := range Outcomes {
 			m.tries.WithLabelValues(event, outcome)
 		}
 	}
 	registry.MustRegister(m.tries, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_notifications_waiting",
-		Help: "Events in the outboxes that this instance looks after, at least: of each it counts the first few hundred."},
+		Help: "Events in the outboxes that this instance looks after, at least: " +
+			"of each it counts the first few hundred."},
 		func() float64 { return float64(waiting()) }))
 	return m
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// What receivers may be told of, beside the ends of messages with a callback.
+// Events that receivers can get, besides the callbacks at the end of a message.
 const (
 	MessageDead    = "message.dead"
 	LanePaused     = "lane.paused"
@@ -21,53 +21,54 @@ const (
 	ReplayFinished = "replay.finished"
 )
 
-// Events are those that a receiver can choose. Who is told that a lane is paused or behind
-// is told of the end of it, too.
+// Events are those that a receiver can choose. A receiver of lane.paused or lane.behind also gets
+// the event of its end.
 var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
 
-// allEvents are all there are.
 var allEvents = []string{
-	MessageDead, "message." + string(weir.Delivered), "message." + string(weir.Cancelled), "message." + string(weir.Superseded),
+	MessageDead, "message." + string(weir.Delivered), "message." + string(weir.Cancelled), "message." +
+		string(weir.Superseded),
 	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ReplayFinished,
 }
 
-// Receiver is somebody the settings name.
+// Receiver is a webhook receiver of the settings.
 type Receiver struct {
 	URL          string
 	Secret       Secret
 	Events       []string
-	Contracts    []string      // of message.dead; nil = all
-	PausedFor    time.Duration // how long a lane must be paused
-	BehindBy     time.Duration // how old the oldest of what waits must be
-	AllowPrivate bool          // private addresses, and http
+	Contracts    []string      // for message.dead; nil = all
+	PausedFor    time.Duration // shortest pause of a lane to report
+	BehindBy     time.Duration // age of the oldest waiting message to report
+	AllowPrivate bool          // allow private addresses, and http
 }
 
-// maxReceivers bounds what a death adds to a transaction.
+// maxReceivers bounds the rows that a dead message adds to a transaction.
 const maxReceivers = 10
 
-// name tells receivers apart in rows. It is made of the address, so that mail keeps its
-// receiver where the settings change around it.
-func (r Receiver) name() string {
+// rowName returns the receiver's name in rows. It is a hash of the address, so that waiting events
+// keep their receiver when other settings change.
+func (r Receiver) rowName() string {
 	sum := sha256.Sum256([]byte(r.URL))
 	return hex.EncodeToString(sum[:6])
 }
 
-func (r Receiver) wants(event string) bool { return slices.Contains(r.Events, event) }
+func (r Receiver) wantsEvent(event string) bool { return slices.Contains(r.Events, event) }
 
 func (r Receiver) wantsContract(name string) bool {
 	return len(r.Contracts) == 0 || slices.Contains(r.Contracts, name)
 }
 
-// Check gives every problem of receivers and callbacks but those of secrets, which
-// ParseSecret finds. contracts are those that there are.
+// Check returns every problem of receivers and callbacks, except those of secrets, which
+// ParseSecret returns. contracts are the names of the existing contracts.
 func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
-	problems := c.problems()
+	problems := c.findProblems()
 	if len(receivers) > maxReceivers {
-		problems = append(problems, fmt.Errorf("notify has %d receivers, and may have %d", len(receivers), maxReceivers))
+		problems = append(problems, fmt.Errorf("notify has %d receivers; the most are %d", len(receivers),
+			maxReceivers))
 	}
 	seen := map[string]bool{}
 	for i, r := range receivers {
-		for _, err := range r.problems(contracts) {
+		for _, err := range r.findProblems(contracts) {
 			problems = append(problems, fmt.Errorf("notify[%d].%w", i, err))
 		}
 		if seen[r.URL] {
@@ -78,17 +79,17 @@ func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
 	return problems
 }
 
-func (r Receiver) problems(contracts []string) []error {
+func (r Receiver) findProblems(contracts []string) []error {
 	var problems []error
 	if _, err := parseAddress(r.URL, r.AllowPrivate); err != nil {
 		problems = append(problems, fmt.Errorf("url: %w", err))
 	}
 	if len(r.Events) == 0 {
-		problems = append(problems, fmt.Errorf("events is empty: choose of %v", Events))
+		problems = append(problems, fmt.Errorf("events is empty: choose from %v", Events))
 	}
 	for _, e := range r.Events {
 		if !slices.Contains(Events, e) {
-			problems = append(problems, fmt.Errorf("events: there is no event %q; choose of %v", e, Events))
+			problems = append(problems, fmt.Errorf("events: there is no event %q; choose from %v", e, Events))
 		}
 	}
 	for _, name := range r.Contracts {

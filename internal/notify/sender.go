@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// perHost, perLane and perProcess bound what is on its way at a time.
-	perHost    = 2
-	perLane    = 8
-	perProcess = 32
-	// leaseLength is that of the lease under which an outbox is emptied.
+	// maxPerHost, maxPerLane and maxPerProcess bound the requests in flight.
+	maxPerHost    = 2
+	maxPerLane    = 8
+	maxPerProcess = 32
+	// leaseLength is the length of an outbox's lease.
 	leaseLength = 30 * time.Second
 )
 
-// Observer is told what becomes of events, for metrics. It must return at once.
+// Observer records tries, for metrics. Its method must return at once.
 type Observer interface {
-	// Notified tells of a try, or of an event that was given up: its type, and one of
-	// Outcomes.
+	// Notified records a try, or an event that was given up: its type, and one of Outcomes.
 	Notified(event, outcome string)
 }
 
-// Outcomes are what Observer is told.
+// Outcomes are the values that Observer gets.
 var Outcomes = []string{outcomeTold, outcomeRetry, outcomeGone, outcomeGivenUp, outcomeDropped}
 
 const (
@@ -37,15 +36,14 @@ const (
 	outcomeRetry   = "retry"
 	outcomeGone    = "gone"     // the receiver answered 410
 	outcomeGivenUp = "given_up" // it was tried for too long
-	outcomeDropped = "dropped"  // there is no such receiver any more, or no such message
+	outcomeDropped = "dropped"  // the receiver is no longer in the settings, or the message was removed
 )
 
-type unobserved struct{}
+type discardObserver struct{}
 
-func (unobserved) Notified(string, string) {}
+func (discardObserver) Notified(string, string) {}
 
-// Config is what a Sender works with. All fields are needed, but for Rand, Observer and
-// Transport.
+// Config configures a Sender. All fields are required, except Rand, Observer and Transport.
 type Config struct {
 	Store     *lane.Store
 	Leases    storage.Leases
@@ -54,95 +52,96 @@ type Config struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 	Rand      func() float64    // 0 to 1, called concurrently; nil = math/rand
-	Observer  Observer          // nil = nobody looks on
-	Transport http.RoundTripper // nil = the network's, guarded where it has to be
+	Observer  Observer          // nil = none
+	Transport http.RoundTripper // nil = the network, with private addresses refused where the settings say so
 }
 
-// Sender empties the outboxes of all lanes, as far as this process has heard of mail in
-// them. Safe for concurrent use.
+// Sender empties the outboxes of all lanes in which this process knows of events. Safe for
+// concurrent use.
 type Sender struct {
 	Config
-	byName  map[string]Receiver
-	guarded *http.Client // to public addresses only
-	free    *http.Client
-	hosts   hosts
-	slots   chan struct{}
-	ctx     context.Context // of all that is sent
-	cancel  context.CancelFunc
-	open    context.Context // ends first: nothing new is begun
-	shut    context.CancelFunc
+	receiverByName map[string]Receiver
+	publicClient   *http.Client // refuses private addresses
+	anyClient      *http.Client
+	backoffs       hostBackoffs
+	slots          chan struct{}
+	ctx            context.Context // of all requests
+	cancel         context.CancelFunc
+	startCtx       context.Context // ends first: no new request starts after it
+	stopStarting   context.CancelFunc
 
-	mu      sync.Mutex
-	closed  bool
-	desks   map[place]*desk
-	changed chan struct{} // closed and replaced when a desk comes to rest
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	isClosed bool
+	workers  map[outboxID]*outboxWorker
+	changed  chan struct{} // closed and replaced when a worker comes to rest
+	wg       sync.WaitGroup
 }
 
-// place names an outbox.
-type place struct{ epoch, lane int }
+// outboxID identifies an outbox.
+type outboxID struct{ epoch, lane int }
 
-// New makes a Sender. Close it.
+// New returns a Sender. The caller must Close it.
 func New(cfg Config) *Sender {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = unobserved{}
+		cfg.Observer = discardObserver{}
 	}
-	s := &Sender{Config: cfg, byName: map[string]Receiver{}, slots: make(chan struct{}, perProcess), desks: map[place]*desk{}, changed: make(chan struct{})}
+	s := &Sender{Config: cfg, receiverByName: map[string]Receiver{}, slots: make(chan struct{}, maxPerProcess),
+		workers: map[outboxID]*outboxWorker{}, changed: make(chan struct{})}
 	for _, r := range cfg.Receivers {
-		s.byName[r.name()] = r
+		s.receiverByName[r.rowName()] = r
 	}
 	if cfg.Transport != nil {
-		s.guarded, s.free = newClient(cfg.Transport), newClient(cfg.Transport)
+		s.publicClient, s.anyClient = newClient(cfg.Transport), newClient(cfg.Transport)
 	} else {
-		s.guarded, s.free = newClient(newTransport(false)), newClient(newTransport(true))
+		s.publicClient, s.anyClient = newClient(newTransport(false)), newClient(newTransport(true))
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.open, s.shut = context.WithCancel(s.ctx)
+	s.startCtx, s.stopStarting = context.WithCancel(s.ctx)
 	return s
 }
 
-// Dead implements lane.Mailer.
+// Dead implements lane.Mailer: it returns the names of the receivers of message.dead.
 func (s *Sender) Dead(contract string) []string {
 	var names []string
 	for _, r := range s.Receivers {
-		if r.wants(MessageDead) && r.wantsContract(contract) {
-			names = append(names, r.name())
+		if r.wantsEvent(MessageDead) && r.wantsContract(contract) {
+			names = append(names, r.rowName())
 		}
 	}
 	return names
 }
 
-// Nudge implements lane.Mailer.
-func (s *Sender) Nudge(number int) { s.nudge(place{s.Store.Epoch, number}) }
+// Nudge implements lane.Mailer: it wakes the worker of a lane's outbox.
+func (s *Sender) Nudge(number int) { s.wakeWorker(outboxID{s.Store.Epoch, number}) }
 
-func (s *Sender) nudge(at place) {
+func (s *Sender) wakeWorker(at outboxID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed {
 		return
 	}
-	d := s.desks[at]
+	d := s.workers[at]
 	if d == nil {
-		d = &desk{s: s, at: at, store: s.Store, wake: make(chan struct{}, 1)}
+		d = &outboxWorker{sender: s, outbox: at, store: s.Store, wake: make(chan struct{}, 1)}
 		if at.epoch != s.Store.Epoch {
 			d.store = s.Store.In(lane.Epoch{Epoch: at.epoch})
 		}
-		s.desks[at] = d
-		s.wg.Go(d.work)
+		s.workers[at] = d
+		s.wg.Go(d.run)
 	}
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
-	d.resting = false
+	d.isResting = false
 }
 
-// Recall looks once for mail that was left in earlier epochs. Nobody writes there any more
-// but senders, so nothing comes later.
-func (s *Sender) Recall(ctx context.Context) error {
+// ScanEarlierEpochs reads once which outboxes of earlier epochs have events left. Only senders
+// write there, so no later scan is needed.
+func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	var failed error
 	for _, e := range s.Store.Earlier {
 		err := lane.Each(e.Lanes, func(number int) error {
@@ -151,7 +150,7 @@ func (s *Sender) Recall(ctx context.Context) error {
 				return nil
 			}
 			if c.Mail() != "" {
-				s.nudge(place{e.Epoch, number})
+				s.wakeWorker(outboxID{e.Epoch, number})
 			}
 			return err
 		})
@@ -162,50 +161,50 @@ func (s *Sender) Recall(ctx context.Context) error {
 	return failed
 }
 
-// target is where a mail goes; false when its receiver is not there any more, or may not be
-// told any more.
-func (s *Sender) target(m lane.Mail) (target, bool) {
-	t, private := target{url: m.URL, secret: s.Callbacks.Secret}, s.Callbacks.AllowPrivate
+// resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have
+// the receiver, or no longer allow the address.
+func (s *Sender) resolveEndpoint(m lane.Mail) (endpoint, bool) {
+	t, private := endpoint{url: m.URL, secret: s.Callbacks.Secret}, s.Callbacks.AllowPrivate
 	if m.To == lane.CallbackTo {
 		if s.Callbacks.Check(m.URL) != nil {
-			return target{}, false
+			return endpoint{}, false
 		}
 	} else {
-		r, known := s.byName[m.To]
+		r, known := s.receiverByName[m.To]
 		if !known {
-			return target{}, false
+			return endpoint{}, false
 		}
 		t.url, t.secret, private = r.URL, r.Secret, r.AllowPrivate
 	}
 	u, err := url.Parse(t.url)
 	if err != nil {
-		return target{}, false
+		return endpoint{}, false
 	}
-	t.host, t.client = hostPort(u), s.guarded
+	t.host, t.client = hostPort(u), s.publicClient
 	if private {
-		t.client = s.free
+		t.client = s.anyClient
 	}
 	return t, true
 }
 
-// Waiting is about how many events wait in the outboxes that this process looks after.
+// Waiting returns about how many events wait in the outboxes that this process empties.
 func (s *Sender) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for _, d := range s.desks {
-		n += d.waiting
+	for _, d := range s.workers {
+		n += d.rowsSeen
 	}
 	return n
 }
 
-// Settle waits until everything that is due has been tried, or ctx ends.
-func (s *Sender) Settle(ctx context.Context) {
+// WaitIdle waits until all due events have been tried, or ctx ends.
+func (s *Sender) WaitIdle(ctx context.Context) {
 	for {
 		s.mu.Lock()
 		changed, busy := s.changed, false
-		for _, d := range s.desks {
-			busy = busy || !d.resting
+		for _, d := range s.workers {
+			busy = busy || !d.isResting
 		}
 		s.mu.Unlock()
 		if !busy {
@@ -219,16 +218,16 @@ func (s *Sender) Settle(ctx context.Context) {
 	}
 }
 
-// Close ends all sending: nothing new is begun, what is on its way may come to its end and is
-// written down, for up to half of ctx's time. What is left stays in the outboxes.
+// Close stops sending: no new request starts; those in flight may end and their results are saved,
+// for up to half of ctx's time. All other events stay in the outboxes.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
-	s.closed = true
+	s.isClosed = true
 	s.mu.Unlock()
-	s.shut()
+	s.stopStarting()
 	defer s.cancel()
-	defer s.guarded.CloseIdleConnections()
-	defer s.free.CloseIdleConnections()
+	defer s.publicClient.CloseIdleConnections()
+	defer s.anyClient.CloseIdleConnections()
 	if deadline, ok := ctx.Deadline(); ok {
 		defer time.AfterFunc(time.Until(deadline)/2, s.cancel).Stop()
 	}

@@ -29,15 +29,18 @@ func TestSender_CallsBack(t *testing.T) {
 					t.Fatalf("called back %d times", len(all))
 				}
 				got, data := all[0], all[0].event.Data
-				if got.url != hook || got.event.Type != "message."+string(stage) || data["id"] != id.String() || data["stage"] != string(stage) ||
-					data["key"] != "/a" || data["contract"] != "article" || data["attempts"] != 1.0 || strings.Contains(string(got.body), "secret body") {
+				if got.url != hook || got.event.Type != "message."+string(stage) || data["id"] != id.String() ||
+					data["stage"] != string(stage) ||
+					data["key"] != "/a" || data["contract"] != "article" || data["attempts"] != 1.0 ||
+					strings.Contains(string(got.body), "secret body") {
 					t.Errorf("%s %s", got.url, got.body)
 				}
 				if wants := stage == weir.Dead; wants != (data["reason"] == "400 no such path") {
 					t.Errorf("reason %v", data["reason"])
 				}
 				seconds, _ := strconv.ParseInt(got.seconds, 10, 64)
-				if want := secretOf(t, knownSecret).Sign(got.id, time.Unix(seconds, 0), got.body); got.sign != want || seconds != got.at.Unix() {
+				if want := secretOf(t, knownSecret).Sign(got.id, time.Unix(seconds, 0), got.body); got.sign != want ||
+					seconds != got.at.Unix() {
 					t.Errorf("signed %s at %d, want %s", got.sign, seconds, want)
 				}
 				sleep(time.Minute)
@@ -71,7 +74,8 @@ func TestSender_CostsSixTransactions(t *testing.T) {
 		})
 		w.end(weir.Delivered, w.file(hook))
 		sleep(time.Hour)
-		want := []string{"table Range", "leases Acquire", "table Range", "table Get", "table Transact", "leases Release"}
+		want := []string{"table Range", "leases Acquire", "table Range", "table Get", "table Transact",
+			"leases Release"}
 		if w.empty(); !slices.Equal(calls, want) {
 			t.Errorf("%v", calls)
 		}
@@ -95,7 +99,8 @@ func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 				waits = append(waits, e.at.Sub(all[i-1].at).Round(time.Second))
 			}
 		}
-		want := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}
+		want := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
+			30 * time.Minute, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}
 		if len(waits) < 9 || !slices.Equal(waits[:9], want[:9]) {
 			t.Errorf("waits %v", waits)
 		}
@@ -214,7 +219,8 @@ func TestSender_ASlowReceiverKeepsNobodyWaiting(t *testing.T) {
 			w.end(weir.Delivered, id)
 			sleep(time.Second)
 			all := w.receiver.all()
-			if i := slices.IndexFunc(all, func(e told) bool { return e.event.Data["id"] == id.String() }); i < 0 || all[i].at.Sub(began) > time.Second {
+			if i := slices.IndexFunc(all, func(e told) bool { return e.event.Data["id"] == id.String() }); i < 0 ||
+				all[i].at.Sub(began) > time.Second {
 				t.Fatalf("message %d waited behind the slow receiver", n)
 			}
 			sleep(3 * time.Second)
@@ -251,7 +257,7 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					second.Look(0, c)
+					second.ObserveLane(0, c)
 					sleep(time.Minute)
 				}
 				for _, id := range ids {
@@ -276,10 +282,15 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(3 * time.Second); return 200, nil, nil })
+		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+			time.Sleep(3 * time.Second)
+			return 200, nil,
+				nil
+		})
 		w.end(weir.Delivered, w.file(hook))
 		sleep(time.Second)
-		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "n_" }, storagetest.Fault{Kind: storagetest.FailBefore})
+		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "n_" },
+			storagetest.Fault{Kind: storagetest.FailBefore})
 		w.end(weir.Delivered, w.file(hook))
 		sleep(3 * time.Second)
 		if n, noted := w.rows(); n != 1 || !noted {
@@ -299,7 +310,8 @@ func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 		p := w.start()
 		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(time.Second); return 200, nil, nil })
 		ids := []weir.ID{w.file(hook), w.file(hook)}
-		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.Place(ids[0].Seq) }, storagetest.Fault{Kind: storagetest.FailBefore})
+		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.Place(ids[0].Seq) },
+			storagetest.Fault{Kind: storagetest.FailBefore})
 		w.end(weir.Delivered, ids...)
 		sleep(1500 * time.Millisecond)
 		if n, noted := w.rows(); n != 1 || !noted {
@@ -337,8 +349,10 @@ func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
 		w.start(func(c *notify.Config) {
 			c.Receivers = []notify.Receiver{
 				{URL: "https://ops.example.com/all", Secret: key, Events: []string{notify.MessageDead}},
-				{URL: "https://ops.example.com/articles", Secret: key, Events: []string{notify.MessageDead}, Contracts: []string{"article"}},
-				{URL: "https://ops.example.com/others", Secret: key, Events: []string{notify.MessageDead}, Contracts: []string{"other"}},
+				{URL: "https://ops.example.com/articles", Secret: key, Events: []string{notify.MessageDead},
+					Contracts: []string{"article"}},
+				{URL: "https://ops.example.com/others", Secret: key, Events: []string{notify.MessageDead},
+					Contracts: []string{"other"}},
 				{URL: "https://ops.example.com/lanes", Secret: key, Events: []string{notify.LanePaused}},
 			}
 		})
@@ -351,7 +365,8 @@ func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
 			urls, ids[e.id] = append(urls, e.url), true
 		}
 		slices.Sort(urls)
-		if want := []string{hook, "https://ops.example.com/all", "https://ops.example.com/articles"}; !slices.Equal(urls, want) || len(ids) != 1 {
+		if want := []string{hook, "https://ops.example.com/all",
+			"https://ops.example.com/articles"}; !slices.Equal(urls, want) || len(ids) != 1 {
 			t.Errorf("%v, %v", urls, ids)
 		}
 		sleep(time.Minute)
@@ -374,16 +389,20 @@ func TestSender_DropsWhatNobodyIsToHear(t *testing.T) {
 func TestSender_Settle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		s := w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(2 * time.Second); return 200, nil, nil })
+		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+			time.Sleep(2 * time.Second)
+			return 200, nil,
+				nil
+		})
 		w.end(weir.Delivered, w.file(hook), w.file(hook), w.file(hook), w.file(hook), w.file(hook))
-		s.Settle(t.Context())
+		s.WaitIdle(t.Context())
 		if w.empty(); len(w.receiver.all()) != 5 {
 			t.Errorf("%d told", len(w.receiver.all()))
 		}
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		w.end(weir.Delivered, w.file(hook))
-		if s.Settle(limited); limited.Err() == nil {
+		if s.WaitIdle(limited); limited.Err() == nil {
 			t.Error("Settle came back before the receiver had answered")
 		}
 		sleep(10 * time.Second)

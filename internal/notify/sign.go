@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// Secret is what events for one receiver are signed with, by the scheme of Standard Webhooks
-// (https://www.standardwebhooks.com). It has several keys while one is exchanged for another:
-// each signs.
+// Secret signs the events of one receiver as Standard Webhooks defines it
+// (https://www.standardwebhooks.com). It has several keys while one replaces another: each signs.
 type Secret struct{ keys [][]byte }
 
-// Bounds of a key, by the specification.
-const minKey, maxKey = 24, 64
+// Bounds of a key's size in bytes, from the specification.
+const minKeySize, maxKeySize = 24, 64
 
-// ParseSecret reads keys of the form whsec_<base64>, with spaces between them.
+// ParseSecret parses keys of the form whsec_<base64>, separated by spaces.
 func ParseSecret(text string) (Secret, error) {
 	var s Secret
 	for _, part := range strings.Fields(text) {
@@ -31,18 +30,18 @@ func ParseSecret(text string) (Secret, error) {
 		if err != nil {
 			return Secret{}, errors.New("what follows whsec_ must be base64")
 		}
-		if len(key) < minKey || len(key) > maxKey {
-			return Secret{}, fmt.Errorf("what follows whsec_ must be %d to %d bytes in base64", minKey, maxKey)
+		if len(key) < minKeySize || len(key) > maxKeySize {
+			return Secret{}, fmt.Errorf("what follows whsec_ must be %d to %d bytes in base64", minKeySize, maxKeySize)
 		}
 		s.keys = append(s.keys, key)
 	}
 	if len(s.keys) == 0 {
-		return Secret{}, errors.New("it is missing: whsec_ and 24 to 64 random bytes in base64")
+		return Secret{}, errors.New("it is empty; write whsec_ and 24 to 64 random bytes in base64")
 	}
 	return s, nil
 }
 
-// Sign gives the header webhook-signature of a request.
+// Sign returns the header webhook-signature of a request.
 func (s Secret) Sign(id string, at time.Time, body []byte) string {
 	signatures := make([]string, len(s.keys))
 	for i, key := range s.keys {
@@ -54,8 +53,8 @@ func (s Secret) Sign(id string, at time.Time, body []byte) string {
 	return strings.Join(signatures, " ")
 }
 
-// String does not tell it.
+// String hides the keys.
 func (Secret) String() string { return "(secret)" }
 
-// GoString does not either.
+// GoString hides the keys.
 func (Secret) GoString() string { return "(secret)" }

@@ -19,7 +19,8 @@ func TestSecret_SignsAsTheSchemeHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-	if got := s.Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); got != want {
+	if got := s.Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0),
+		[]byte(`{"test": 2432232314}`)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "49") || !strings.Contains(text, "(secret)") {

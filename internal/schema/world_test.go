@@ -182,8 +182,8 @@ func (w *world) sweep() {
 		w.must(err)
 		oldest, err := w.store.Oldest(w.Context(), number, c)
 		w.must(err)
-		w.sender.Look(number, c)
-		w.sender.State(w.Context(), number, c, oldest)
+		w.sender.ObserveLane(number, c)
+		w.sender.ReportLane(w.Context(), number, c, oldest)
 		if number == 0 {
 			w.replays.Look(c)
 		}

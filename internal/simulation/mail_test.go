@@ -63,7 +63,7 @@ type mailLook struct {
 func (l mailLook) Control(ctx context.Context, number int) (lane.Control, error) {
 	c, err := l.Store.Control(ctx, number)
 	if err == nil {
-		l.sender.Look(number, c)
+		l.sender.ObserveLane(number, c)
 	}
 	return c, err
 }

@@ -86,7 +86,7 @@ var mutants = []mutant{
 	{"what supersedes it forgets the callback of a held message", "lane/held.go", `Callback: v.string("Callback"), `, "", "untold", ""},
 	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: storage.AnyETag})", "untold", ""},
 	{"a page that is not full taken for the end", "lane/standing.go", "more && len(rows) < limit; {", "more && len(rows) == 0; {", "rows|repeat|superseded|stuck", ""},
-	{"an event dropped at its first failure", "notify/fate.go", "if now.Sub(is.Tried) >= giveUpAfter {", "if true {", "untold", ""},
+	{"an event dropped at its first failure", "notify/result.go", "if now.Sub(next.Tried) >= giveUpAfter {", "if true {", "untold", ""},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
 	{"idempotency keys left behind", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
 	{"a row that storage keeps stops the walk", "lane/retention_remove.go", "t.refused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},

@@ -14,7 +14,8 @@ import (
 // watcher is a receiver that wants to know of lanes.
 func watcher(t *testing.T) func(*notify.Config) {
 	return func(c *notify.Config) {
-		c.Receivers = []notify.Receiver{{URL: "https://ops.example.com/", Secret: secretOf(t, knownSecret), Events: notify.Events, PausedFor: 10 * time.Minute, BehindBy: 15 * time.Minute}}
+		c.Receivers = []notify.Receiver{{URL: "https://ops.example.com/", Secret: secretOf(t, knownSecret),
+			Events: notify.Events, PausedFor: 10 * time.Minute, BehindBy: 15 * time.Minute}}
 	}
 }
 
@@ -31,8 +32,8 @@ func (w *world) sweep(d time.Duration, processes ...*sender) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			p.Look(0, c)
-			p.State(w.t.Context(), 0, c, oldest)
+			p.ObserveLane(0, c)
+			p.ReportLane(w.t.Context(), 0, c, oldest)
 		}
 		sleep(time.Minute)
 	}
@@ -65,7 +66,8 @@ func TestLook_TellsOfAPauseOnce(t *testing.T) {
 			t.Fatalf("told: %q", w.heard())
 		}
 		got := w.receiver.all()[0]
-		if d := got.event.Data; d["by"] != "operator" || d["reason"] != "the CMS is moved" || d["lane"] != 0.0 || d["since"] != began.UTC().Format(time.RFC3339Nano) || at(got, began) != "10m0s" {
+		if d := got.event.Data; d["by"] != "operator" || d["reason"] != "the CMS is moved" || d["lane"] != 0.0 ||
+			d["since"] != began.UTC().Format(time.RFC3339Nano) || at(got, began) != "10m0s" {
 			t.Errorf("%s after %s", got.body, at(got, began))
 		}
 		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
@@ -166,7 +168,8 @@ func TestReplayFinished(t *testing.T) {
 		p := w.start(watcher(t))
 		at := time.Now()
 		for range 2 {
-			if err := p.ReplayFinished(t.Context(), "job-1", at, map[string]any{"id": "job-1", "state": "done"}); err != nil {
+			if err := p.ReplayFinished(t.Context(), "job-1", at,
+				map[string]any{"id": "job-1", "state": "done"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -186,10 +189,12 @@ func TestReplayFinished(t *testing.T) {
 }
 
 // What was left in the lanes of an earlier epoch is found when a process starts.
-func TestRecall(t *testing.T) {
+func TestSender_ScanEarlierEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		first := w.start()
-		first.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+		first.faults.Set(func(storagetest.Call) storagetest.Fault {
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
 		id := w.file(hook)
 		w.end(weir.Delivered, id)
 		sleep(time.Second)
@@ -203,7 +208,7 @@ func TestRecall(t *testing.T) {
 			*c.Store = later
 			c.Store.Table = table
 		})
-		if err := p.Recall(t.Context()); err != nil {
+		if err := p.ScanEarlierEpochs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if sleep(time.Minute); len(w.receiver.all()) != 1 || w.receiver.all()[0].event.Data["id"] != id.String() {

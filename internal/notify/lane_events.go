@@ -1,0 +1,211 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// pauseData is the data of lane.paused and lane.resumed.
+type pauseData struct {
+	Lane   int        `json:"lane"`
+	By     string     `json:"by,omitempty"` // operator or cms
+	Reason string     `json:"reason,omitempty"`
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until,omitempty"` // when the pause ends, or the CMS is tried again
+}
+
+// backlogData is the data of lane.behind and lane.caught_up.
+type backlogData struct {
+	Lane       int        `json:"lane"`
+	Waiting    int64      `json:"waiting"`
+	OldestAt   *time.Time `json:"oldestWaitingAt,omitempty"`
+	AgeSeconds int64      `json:"oldestWaitingSeconds"`
+}
+
+// ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the
+// outbox has events that this process has not seen.
+func (s *Sender) ObserveLane(number int, c lane.Control) {
+	if tag := c.Mail(); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
+		s.Nudge(number)
+	}
+}
+
+// ReportLane enqueues the events about a lane's own state, from the control rows that a sweep has
+// read. oldest is the time at which the oldest waiting message could have been delivered; zero
+// means that no message waits.
+func (s *Sender) ReportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) {
+	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.Sealed {
+		return
+	}
+	if err := s.reportLane(ctx, number, c, oldest); err != nil && ctx.Err() == nil {
+		s.Log.Warn("notify: lane events not enqueued", "lane", number, "err", err)
+	}
+}
+
+func (s *Sender) hasSubscriber(event string) bool {
+	return slices.ContainsFunc(s.Receivers, func(r Receiver) bool { return r.wantsEvent(event) })
+}
+
+// hasSeenMarker reports whether a worker has read the outbox since the marker got this ETag. Then
+// it reads it again without being woken.
+func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.workers[at]
+	return d != nil && d.knownMarker == tag
+}
+
+// reportLane enqueues an event for each receiver whose threshold for a paused lane or a backlog is
+// passed, and for the end of such a state.
+func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
+	now := s.Now().UTC().Truncate(time.Microsecond)
+	told := c.Told()
+	next := lane.Told{ETag: told.ETag}
+	pausedMail, err := s.newPauseMail(number, c, told, &next, now)
+	if err != nil {
+		return err
+	}
+	behindMail, err := s.newBacklogMail(number, c, oldest, told, &next, now)
+	if err != nil || isSameState(told, next) {
+		return err
+	}
+	mail := slices.Concat(pausedMail, behindMail)
+	ours, err := s.Store.Tell(ctx, number, next, mail)
+	if ours && len(mail) > 0 {
+		s.Nudge(number)
+	}
+	return err
+}
+
+func isSameState(a, b lane.Told) bool {
+	return a.Paused.Equal(b.Paused) && slices.Equal(a.PausedTo, b.PausedTo) && slices.Equal(a.BehindTo, b.BehindTo)
+}
+
+// findPause returns the pause of a lane, and whether there is one. A CMS that is unavailable is
+// tried again and again; its pause lasts until the CMS has answered for a message, or no message
+// waits.
+func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
+	if o, by := c.Paused(now); by {
+		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
+		if !o.Until.IsZero() {
+			p.Until = &o.Until
+		}
+		return p, true
+	}
+	if c.Tail.Pauses > 0 && c.Waiting() > 0 {
+		until := c.Tail.PausedUntil
+		return pauseData{Lane: number, By: "cms", Reason: c.Tail.PauseReason, Since: now, Until: &until}, true
+	}
+	return pauseData{}, false
+}
+
+// newPauseMail returns the events of a pause's begin or end, and sets the pause in next.
+func (s *Sender) newPauseMail(number int, c lane.Control, told lane.Told, next *lane.Told,
+	now time.Time) ([]lane.Mail, error) {
+	p, is := findPause(number, c, now)
+	if !is {
+		return s.newMails(number, told.PausedTo, LaneResumed, told.Paused, now,
+			pauseData{Lane: number, Since: told.Paused})
+	}
+	if !s.hasSubscriber(LanePaused) {
+		return nil, nil
+	}
+	// A pause of another kind that follows without a gap counts as the same pause, because
+	// receivers see one interruption.
+	if next.Paused = told.Paused; next.Paused.IsZero() {
+		next.Paused = p.Since.UTC().Truncate(time.Microsecond)
+	}
+	p.Since, next.PausedTo = next.Paused, told.PausedTo
+	var to []string
+	for _, r := range s.Receivers {
+		if r.wantsEvent(LanePaused) && !slices.Contains(told.PausedTo, r.rowName()) && now.Sub(p.Since) >= r.PausedFor {
+			to = append(to, r.rowName())
+		}
+	}
+	next.PausedTo = append(slices.Clone(told.PausedTo), to...)
+	return s.newMails(number, to, LanePaused, p.Since, now, p)
+}
+
+// newBacklogMail returns the events of a backlog's begin or end, and sets the backlog in next.
+func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.Told, next *lane.Told,
+	now time.Time) ([]lane.Mail, error) {
+	if !s.hasSubscriber(LaneBehind) && len(told.BehindTo) == 0 {
+		return nil, nil
+	}
+	data := backlogData{Lane: number, Waiting: c.Waiting()}
+	var age time.Duration
+	if !oldest.IsZero() {
+		age = now.Sub(oldest)
+		data.OldestAt, data.AgeSeconds = &oldest, int64(age.Seconds())
+	}
+	var is, was []string
+	for _, r := range s.Receivers {
+		knows := slices.Contains(told.BehindTo, r.rowName())
+		switch {
+		case r.wantsEvent(LaneBehind) && !knows && age >= r.BehindBy:
+			is = append(is, r.rowName())
+		case knows && age < r.BehindBy/2: // half the threshold, so that the events do not alternate
+			was = append(was, r.rowName())
+		case knows:
+			next.BehindTo = append(next.BehindTo, r.rowName())
+		}
+	}
+	next.BehindTo = append(next.BehindTo, is...)
+	mail, err := s.newMails(number, is, LaneBehind, now, now, data)
+	if err != nil {
+		return nil, err
+	}
+	over, err := s.newMails(number, was, LaneCaughtUp, now, now, data)
+	return append(mail, over...), err
+}
+
+// newMails returns one event for several receivers. since distinguishes its occurrence from others.
+func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]lane.Mail, error) {
+	if len(to) == 0 {
+		return nil, nil
+	}
+	body, err := encodeEvent(kind, now, data)
+	if err != nil {
+		return nil, err
+	}
+	event := fmt.Sprint(s.Store.MailLease(number), since.UnixMicro())
+	var mail []lane.Mail
+	for _, name := range to {
+		if _, known := s.receiverByName[name]; known {
+			mail = append(mail, lane.NewMail(kind, event, now, name, body))
+		}
+	}
+	return mail, nil
+}
+
+// ReplayFinished enqueues the event that a bulk replay has ended. A repeated call produces the same
+// webhook-id.
+func (s *Sender) ReplayFinished(ctx context.Context, id string, at time.Time, data any) error {
+	var to []string
+	for _, r := range s.Receivers {
+		if r.wantsEvent(ReplayFinished) {
+			to = append(to, r.rowName())
+		}
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	body, err := encodeEvent(ReplayFinished, at, data)
+	if err != nil {
+		return err
+	}
+	var mail []lane.Mail
+	for _, name := range to {
+		mail = append(mail, lane.NewMail(ReplayFinished, id, at, name, body))
+	}
+	if err := s.Store.Post(ctx, 0, mail); err != nil {
+		return err
+	}
+	s.Nudge(0)
+	return nil
+}

@@ -1,0 +1,305 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+const (
+	// maxQueuedPerHost limits the events held in memory for one host. Further due events of a slow
+	// host are rescheduled by minPostpone to twice minPostpone.
+	maxQueuedPerHost = 50
+	minPostpone      = 30 * time.Second
+	// readLimit is the number of rows of one read. While requests are in flight, reads are
+	// readInterval apart.
+	readLimit    = 200
+	readInterval = 500 * time.Millisecond
+	// lingerTime is how long a session keeps an empty outbox, because more events follow while
+	// messages are delivered.
+	lingerTime = 2 * time.Second
+)
+
+// outboxSession is one process's time with an outbox, under its lease. Its methods are for one
+// goroutine; only sendMail runs in others.
+type outboxSession struct {
+	*outboxWorker
+	ctx           context.Context // ends with the lease
+	marker        storage.ETag    // before the last read; empty = the outbox was empty
+	markerIsFresh bool            // marker was read just now
+	mayHaveUnseen bool            // there may be rows that were not read
+	hasUnsent     bool            // some events were read, not sent, and stay
+	hasMoreDue    bool            // there are due rows that were not read
+	nextDueAt     time.Time       // when the next row falls due that is not due yet
+	lastReadAt    time.Time
+
+	queues         map[string][]queuedMail // by host
+	inProgress     map[string]bool         // rows read, and their results not saved
+	inFlightByHost map[string]int          // requests in flight
+	lastServed     map[string]int          // requestCount at the last request to a host that has a queue
+	requestCount   int
+	inFlight       int
+	results        chan sendResult
+
+	finished    []lane.Mail   // to be removed by saveResults
+	rescheduled []lane.PutOff // to be written by saveResults
+}
+
+// queuedMail is an event with its endpoint.
+type queuedMail struct {
+	lane.Mail
+	endpoint endpoint
+}
+
+// sendResult is the response to a request, or the failure before it.
+type sendResult struct {
+	queuedMail
+	response
+	err error // of storage: no request was sent
+}
+
+// mailKey returns the key of an event within its outbox.
+func mailKey(m lane.Mail) string { return m.Event + " " + m.To }
+
+// deliverAll sends until no event is due. It returns when the next one falls due.
+func (t *outboxSession) deliverAll() (time.Time, error) {
+	err := t.sendDue()
+	for t.inFlight > 0 { // after an error, or at the end of the process
+		t.handleResult(<-t.results)
+	}
+	if err == nil || len(t.finished)+len(t.rescheduled) > 0 {
+		err = errors.Join(err, t.saveResults())
+	}
+	return t.nextDueAt, err
+}
+
+func (t *outboxSession) sendDue() error {
+	for t.ctx.Err() == nil && t.sender.startCtx.Err() == nil {
+		if left := t.untilNextRead(); left == 0 {
+			if err := t.readDue(); err != nil {
+				return err
+			}
+		}
+		t.startRequests()
+		if err := t.saveResults(); err != nil {
+			return err
+		}
+		if t.inFlight > 0 {
+			if err := t.awaitResult(); err != nil {
+				return err
+			}
+			continue
+		}
+		if t.mayHaveUnseen || t.hasMoreDue || t.countQueued() > 0 {
+			continue
+		}
+		if over, err := t.waitIdle(); over || err != nil {
+			return err
+		}
+	}
+	return context.Cause(t.ctx)
+}
+
+// untilNextRead returns the time until the next read; below 0 = none is needed.
+func (t *outboxSession) untilNextRead() time.Duration {
+	if !t.mayHaveUnseen && !(t.hasMoreDue && t.countQueued() < readLimit) {
+		return -1
+	}
+	if t.inFlight == 0 {
+		return 0
+	}
+	return max(0, readInterval-t.sender.Now().Sub(t.lastReadAt))
+}
+
+func (t *outboxSession) countQueued() int {
+	n := 0
+	for _, q := range t.queues {
+		n += len(q)
+	}
+	return n
+}
+
+// readDue reads the due events and adds them to the hosts' queues.
+func (t *outboxSession) readDue() error {
+	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // until the read has succeeded
+	if !t.markerIsFresh {
+		control, err := t.store.Control(t.ctx, t.outbox.lane)
+		if err != nil {
+			return err
+		}
+		t.marker = control.Mail()
+	}
+	t.markerIsFresh = false
+	if t.marker == "" {
+		t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, false, time.Time{}
+		t.outboxWorker.recordMarker("", 0)
+		return nil
+	}
+	box, err := t.store.Outbox(t.ctx, t.outbox.lane, t.sender.Now(), min(readLimit+len(t.inProgress), 1000))
+	if err != nil {
+		return err
+	}
+	t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, box.More, box.Next
+	t.outboxWorker.recordMarker(t.marker, box.Seen)
+	for _, m := range box.Due {
+		if !t.inProgress[mailKey(m)] {
+			t.inProgress[mailKey(m)] = true
+			t.enqueueMail(m)
+		}
+	}
+	if t.hasMoreDue && len(t.rescheduled) > 0 {
+		t.lastReadAt = time.Time{} // rescheduled rows make room in the next read, which need not wait
+	}
+	return nil
+}
+
+// enqueueMail adds an event to its host's queue, or reschedules it if the queue is full.
+func (t *outboxSession) enqueueMail(m lane.Mail) {
+	to, ok := t.sender.resolveEndpoint(m)
+	if !ok {
+		t.sender.Log.Warn("notify: event dropped, its receiver is no longer in the settings", "lane", t.outbox.lane,
+			"seq", m.Seq, "stage", string(m.Stage))
+		t.finishMail(m, outcomeDropped)
+		return
+	}
+	if q := t.queues[to.host]; len(q) < maxQueuedPerHost {
+		t.queues[to.host] = append(q, queuedMail{m, to})
+		return
+	}
+	next := m
+	next.Next = t.timeFromNow(minPostpone + time.Duration(t.sender.Rand()*float64(minPostpone)))
+	t.rescheduled = append(t.rescheduled, lane.PutOff{Was: m, Is: next})
+}
+
+// timeFromNow returns a time with the precision of stored rows.
+func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
+	return t.sender.Now().Add(in).UTC().Truncate(time.Microsecond)
+}
+
+// startRequests starts the requests that the limits allow. Events of a host that is backed off
+// count as tried. The host that was served longest ago comes first, so that slow hosts leave room
+// for others.
+func (t *outboxSession) startRequests() {
+	byLastServed := func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
+			cmp.Compare(a, b))
+	}
+	for _, host := range slices.SortedFunc(maps.Keys(t.queues), byLastServed) {
+		atOnce := t.sender.backoffs.allowedAtOnce(host, t.sender.Now())
+		q := t.queues[host]
+		for ; atOnce == 0 && len(q) > 0; q = q[1:] {
+			t.handleFailure(q[0].Mail, response{reason: "the receiver's host did not answer the last request"})
+		}
+		for ; len(q) > 0 && t.inFlightByHost[host] < atOnce && t.inFlight < maxPerLane; q = q[1:] {
+			if t.sender.backoffs.allowedAtOnce(q[0].endpoint.url, t.sender.Now()) == 0 {
+				t.handleFailure(q[0].Mail, response{reason: "the receiver asked for a pause"})
+				continue
+			}
+			t.inFlightByHost[host]++
+			t.inFlight++
+			t.requestCount++
+			t.lastServed[host] = t.requestCount
+			go t.sendMail(q[0])
+		}
+		if t.queues[host] = q; len(q) == 0 {
+			delete(t.queues, host)
+			delete(t.lastServed, host)
+		}
+	}
+}
+
+// sendMail makes one request, in its own goroutine.
+func (t *outboxSession) sendMail(i queuedMail) {
+	a := sendResult{queuedMail: i}
+	defer func() { t.results <- a }()
+	select {
+	case t.sender.slots <- struct{}{}:
+		defer func() { <-t.sender.slots }()
+	case <-t.ctx.Done():
+		a.isCancelled = true
+		return
+	}
+	if a.Body == nil {
+		st, err := t.store.About(t.ctx, t.outbox.lane, a.Mail)
+		if err == nil {
+			a.ID, a.Body, err = encodeMessageEvent(a.Mail, st)
+		}
+		if a.err = err; err != nil {
+			return
+		}
+	}
+	a.response = a.endpoint.postEvent(t.ctx, a.ID, a.Body, t.sender.Now())
+	if !a.isCancelled {
+		t.sender.backoffs.recordResponse(a.endpoint, a.response, t.sender.Now())
+	}
+}
+
+// awaitResult waits for a result or for the next read, and handles all results that have arrived.
+func (t *outboxSession) awaitResult() error {
+	var look <-chan time.Time
+	if left := t.untilNextRead(); left >= 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		look = timer.C
+	}
+	select {
+	case <-look:
+	case a := <-t.results:
+		if err := t.handleResult(a); err != nil {
+			return err
+		}
+	case <-t.wake:
+		t.mayHaveUnseen = true
+	case <-t.ctx.Done():
+	case <-t.sender.startCtx.Done():
+	}
+	for {
+		select {
+		case a := <-t.results:
+			if err := t.handleResult(a); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// waitIdle is called when no event is due. It removes the marker of an empty outbox, lingers, and
+// reports whether the session is over.
+func (t *outboxSession) waitIdle() (over bool, err error) {
+	if t.nextDueAt.IsZero() && t.marker != "" {
+		isEmpty, err := t.store.NoMail(t.ctx, t.outbox.lane, t.marker)
+		if err != nil {
+			return true, err
+		}
+		if t.mayHaveUnseen = !isEmpty; t.mayHaveUnseen {
+			return false, nil
+		}
+		t.marker = ""
+		t.outboxWorker.recordMarker("", 0)
+	}
+	wait, dueSoon := lingerTime, false
+	if left := t.nextDueAt.Sub(t.sender.Now()); !t.nextDueAt.IsZero() && left <= lingerTime {
+		wait, dueSoon = left, true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		t.mayHaveUnseen = dueSoon
+		return !dueSoon, nil
+	case <-t.wake:
+		t.mayHaveUnseen = true
+		return false, nil
+	case <-t.ctx.Done():
+	case <-t.sender.startCtx.Done():
+	}
+	return true, nil
+}

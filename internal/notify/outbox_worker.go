@@ -1,0 +1,139 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/storage"
+)
+
+const (
+	// While another process empties the outbox, the worker tries the lease again after
+	// minBusyRetry, then after twice as long each time, up to maxBusyRetry.
+	minBusyRetry = 2 * time.Second
+	maxBusyRetry = 30 * time.Second
+	// storageRetryDelay is the shortest pause after a failure of storage.
+	storageRetryDelay = 5 * time.Second
+	releaseTimeout    = 5 * time.Second
+)
+
+// outboxWorker empties one outbox in this process. It starts when the process learns of an event
+// there, and ends when the outbox is empty. Between two sessions it holds no lease.
+type outboxWorker struct {
+	sender *Sender
+	outbox outboxID
+	store  *lane.Store // of the outbox's epoch
+	wake   chan struct{}
+
+	// Under the Sender's lock.
+	knownMarker storage.ETag // ETag of the marker when last read
+	rowsSeen    int          // rows counted when last read
+	isResting   bool         // no event is due, or none can be sent
+}
+
+// run is the worker's goroutine.
+func (d *outboxWorker) run() {
+	for busy := 0; d.sender.startCtx.Err() == nil; {
+		next, err := d.deliverDue()
+		switch {
+		case errors.Is(err, lease.ErrBusy):
+			d.waitForWake(min(minBusyRetry<<min(busy, 10), maxBusyRetry), nil)
+			busy++
+			continue
+		case err != nil && d.sender.startCtx.Err() == nil:
+			d.sender.Log.Warn("notify: outbox left for now", "lane", d.outbox.lane, "err", err)
+			d.waitForWake(storageRetryDelay+time.Duration(d.sender.Rand()*float64(storageRetryDelay)), nil)
+		case err == nil && next.IsZero():
+			if d.tryStop() {
+				return
+			}
+		case err == nil:
+			d.waitForWake(next.Sub(d.sender.Now()), d.wake)
+		}
+		busy = 0
+	}
+}
+
+// tryStop removes the worker, unless it was woken since it read the outbox. It reports whether the
+// worker has stopped.
+func (d *outboxWorker) tryStop() bool {
+	d.sender.mu.Lock()
+	defer d.sender.mu.Unlock()
+	if len(d.wake) > 0 {
+		return false
+	}
+	delete(d.sender.workers, d.outbox)
+	d.sender.signalChange()
+	return true
+}
+
+// signalChange wakes WaitIdle. The caller holds mu.
+func (s *Sender) signalChange() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// waitForWake returns after the time given, when wake receives, or when the Sender closes.
+func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
+	d.sender.mu.Lock()
+	d.isResting = len(wake) == 0
+	d.sender.signalChange()
+	d.sender.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-d.sender.startCtx.Done():
+	}
+	d.sender.mu.Lock()
+	d.isResting = false
+	d.sender.mu.Unlock()
+}
+
+// recordMarker stores the marker and the number of rows as last read.
+func (d *outboxWorker) recordMarker(tag storage.ETag, rows int) {
+	d.sender.mu.Lock()
+	defer d.sender.mu.Unlock()
+	d.knownMarker, d.rowsSeen = tag, rows
+}
+
+// deliverDue sends the due events under the outbox's lease. It returns when the next event falls
+// due; zero means that the outbox is empty. It returns lease.ErrBusy if another process has the
+// lease.
+func (d *outboxWorker) deliverDue() (time.Time, error) {
+	select {
+	case <-d.wake:
+	default:
+	}
+	control, err := d.store.Control(d.sender.ctx, d.outbox.lane)
+	if storage.Is(err, storage.NotFound) {
+		return time.Time{}, nil // retention has removed this earlier epoch
+	}
+	if err != nil || control.Mail() == "" {
+		return time.Time{}, err
+	}
+	l, err := lease.Acquire(d.sender.ctx, lease.Config{Leases: d.sender.Leases, Length: leaseLength,
+		Now: d.sender.Now, Log: d.sender.Log}, d.store.MailLease(d.outbox.lane))
+	if err != nil {
+		return time.Time{}, err
+	}
+	next, err := d.newSession(l.Context(), control.Mail()).deliverAll()
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.sender.ctx), releaseTimeout)
+	defer cancel()
+	if releaseErr := l.Release(releasing); releaseErr != nil {
+		d.sender.Log.Warn("notify: lease not released", "lane", d.outbox.lane, "err", releaseErr)
+	}
+	return next, err
+}
+
+func (d *outboxWorker) newSession(ctx context.Context, marker storage.ETag) *outboxSession {
+	return &outboxSession{
+		outboxWorker: d, ctx: ctx, marker: marker, markerIsFresh: true, mayHaveUnseen: true,
+		queues: map[string][]queuedMail{}, inFlightByHost: map[string]int{}, lastServed: map[string]int{},
+		inProgress: map[string]bool{}, results: make(chan sendResult, maxPerLane),
+	}
+}
