@@ -21,7 +21,8 @@ import (
 // conditions, large messages, and several processes at one occurrence.
 func TestRunner_OnAzurite(t *testing.T) {
 	t.Parallel()
-	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("recur%d", time.Now().UnixNano())})
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
+		Prefix: fmt.Sprintf("recur%d", time.Now().UnixNano())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +64,16 @@ func TestRunner_OnAzurite(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := a.Get(t.Context(), "large")
-	if err != nil || string(got.Message) != string(large.Message) || !got.Start.Equal(large.Start) || !got.End.Equal(large.End) || got.Overlap != recur.Skip || !got.NextAt.Equal(first.NextAt) || got.Version != first.Version {
+	if err != nil || string(got.Message) != string(large.Message) || !got.Start.Equal(large.Start) ||
+		!got.End.Equal(large.End) || got.Overlap != recur.Skip || !got.NextAt.Equal(first.NextAt) ||
+		got.Version != first.Version {
 		t.Errorf("%+v, %v", got.State, err)
 	}
 	if _, err := put("large", definition("@daily"), recur.Condition{NotExists: true}); weir.KindOf(err) != weir.Stale {
 		t.Errorf("put where one is: %v", err)
 	}
-	if _, err := put("every", definition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }), recur.Condition{}); err != nil {
+	if _, err := put("every", definition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }),
+		recur.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	a.Close(t.Context())

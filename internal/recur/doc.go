@@ -1,12 +1,12 @@
-// Package recur files recurring messages: a schedule says when and what, and each of its
-// occurrences becomes one ordinary message.
+// Package recur files recurring messages. A schedule is a cron expression with a message; each of
+// its occurrences becomes one ordinary message.
 //
 // # State
 //
-// A schedule is one row of the partition "schedules", under its name: the definition as
-// its user put it, the message's text (compressed; a large one in a blob), and the state:
-// when the next occurrence is due, the number it will have, and what became of the others.
-// Every change of a row is conditional on the row as it was read.
+// A schedule is one row of the partition "schedules", under its name. The row holds the definition
+// as its user put it, the message's text (compressed; a large one in a blob), and the state: when
+// the next occurrence is due, its number, and counters of the earlier occurrences. Every change of
+// a row is conditional on the row as it was read.
 //
 // # An occurrence
 //
@@ -21,30 +21,32 @@
 //	   ▼
 //	append the message under the idempotency key <name>@<due>, then move the row on
 //
-// Due means: within a second, where nothing has to be known of the last one. The message is
-// filed as one that is due at the moment, and goes out then.
+// An occurrence counts as due one second early, except with overlap: skip, which has to know
+// whether the last message is final. Its message is filed with the occurrence's due time and
+// delivered then.
 //
 // # Invariants
 //
 //   - At most one message per occurrence, however many processes fire it at once: they
-//     append the same body under the same idempotency key, because body and key depend on
-//     nothing but the row that named the occurrence.
-//   - An occurrence is settled (filed, skipped, missed or refused) before the row moves on,
+//     append the same body under the same idempotency key, because body and key depend only on
+//     the row that named the occurrence.
+//   - An occurrence is processed (filed, skipped, missed or refused) before the row moves on,
 //     and the row moves in the order of the due times.
-//   - The number an occurrence gets is in the row before it is due, so that a crash or
+//   - The number of an occurrence is in the row before it is due, so that a crash or
 //     another process cannot give it another.
 //
 // # Failure
 //
-// A crash between the append and the move leaves the row where it was: whoever comes next
-// appends again, finds the message there, and moves on. A new definition never takes over
-// an occurrence that the old one may have filed already: what is due within the
-// difference clocks may have is filed by the old one first, as a message due at that time.
+// After a crash between the append and the move the row still names the occurrence: the next
+// process appends again, finds the message there, and moves on. A new definition never takes over
+// an occurrence that the old one may have filed already. Occurrences that are due within the
+// possible difference of clocks are filed by the old definition first, as messages due at that
+// time.
 //
 // # Local time
 //
-// The cron fields name local times. Where clocks are set forward, the local times that do
-// not exist are left out. Where they are set back, a local time that comes twice counts
-// once, the first time; but a schedule for every hour ("*" as its hour) is one of
-// intervals and runs in both. @every counts elapsed time and knows no local time.
+// The cron fields name local times. If clocks are set forward, the local times that do not exist
+// are left out. If they are set back, a local time that occurs twice counts once, the first time.
+// But a schedule for every hour ("*" as its hour) counts intervals, and runs in both hours. @every
+// counts elapsed time and ignores local time.
 package recur

@@ -111,7 +111,8 @@ var key = regexp.MustCompile(`^<a key="([^"]*)"`)
 func (contracts) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
 	m := key.FindSubmatch(body)
 	if m == nil || strings.Contains(string(body), "!") {
-		return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "breaks a rule", Problems: []weir.Problem{{Path: "/", Message: "not an a"}}}
+		return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "breaks a rule",
+			Problems: []weir.Problem{{Path: "/", Message: "not an a"}}}
 	}
 	return weir.Message{Contract: "a", Key: string(m[1]), ContentType: contentType, Body: body, Size: len(body)}, nil
 }

@@ -10,30 +10,30 @@ import (
 	"weir/internal/weir"
 )
 
-// lastYear is the last year in which something can be due.
+// lastYear is the last year in which an occurrence can be due.
 const lastYear = 9999
 
-// Plan says when a schedule is due.
+// Plan computes the due times of a schedule.
 //
-// The cron library is asked in UTC only, where no hour is skipped or doubled: it finds the
-// next local time as a clock on the wall would show it, and here that is turned into a
-// moment. Asked in a zone of its own, it runs a fixed time twice when clocks are set back
-// (30 2 * * * in Berlin), and does not tell which local times were left out.
+// The cron library is asked in UTC only, where no hour is skipped or doubled: it finds the next
+// local time as a wall clock would show it, and Plan turns that into an instant. Asked in the
+// schedule's zone, the library runs a fixed time twice when clocks are set back (30 2 * * * in
+// Berlin), and does not report which local times were left out.
 type Plan struct {
 	spec       *cron.SpecSchedule // nil for @every
 	every      int64              // seconds
-	anchor     time.Time          // of every
-	everyHour  bool               // intervals: a doubled hour counts twice
+	anchor     time.Time          // start of the intervals of every
+	isInterval bool               // a doubled hour counts twice
 	zone       *time.Location
 	start, end time.Time
 }
 
-// parser reads what a user may write.
-var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+var cronParser = cron.NewParser(
+	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 const everyPrefix = "@every "
 
-// NewPlan makes the plan of a definition; anchor is what @every counts from when the
+// NewPlan returns the plan of a definition. anchor is the time from which @every counts if the
 // definition has no start. The error is Invalid and names every problem.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}
@@ -41,34 +41,36 @@ func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 		p.anchor = d.Start.Truncate(time.Second)
 	}
 	var problems []weir.Problem
-	if err := p.parse(strings.TrimSpace(d.Cron)); err != nil {
+	if err := p.parseCron(strings.TrimSpace(d.Cron)); err != nil {
 		problems = append(problems, weir.Problem{Path: "cron", Rule: "cron", Message: err.Error()})
 	}
 	zone, err := time.LoadLocation(d.TimeZone)
 	if err != nil || d.TimeZone == "Local" {
-		problems = append(problems, weir.Problem{Path: "timeZone", Rule: "timeZone", Message: "this is not the name of a time zone, as Europe/Berlin is"})
+		problems = append(problems, weir.Problem{Path: "timeZone", Rule: "timeZone",
+			Message: "this is not the name of a time zone such as Europe/Berlin"})
 	} else {
 		p.zone = zone
 	}
 	if !d.Start.IsZero() && !d.End.IsZero() && !d.End.After(d.Start) {
-		problems = append(problems, weir.Problem{Path: "end", Rule: "after", Message: "the end must be after the start"})
+		problems = append(problems, weir.Problem{Path: "end", Rule: "after",
+			Message: "the end must be after the start"})
 	}
 	if len(problems) > 0 {
-		return nil, invalid("the schedule cannot be read", problems...)
+		return nil, newInvalidError("the schedule cannot be read", problems...)
 	}
 	return p, nil
 }
 
-func invalid(message string, problems ...weir.Problem) error {
+func newInvalidError(message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedule", Message: message, Problems: problems}
 }
 
-// maxCron is the length of a definition's fields: more than anyone needs, and it fits a row.
-const maxCron = 256
+// maxCronLength bounds the cron expression in bytes, so that it fits a row.
+const maxCronLength = 256
 
-func (p *Plan) parse(text string) error {
-	if len(text) > maxCron {
-		return fmt.Errorf("the fields have %d characters and may have %d", len(text), maxCron)
+func (p *Plan) parseCron(text string) error {
+	if len(text) > maxCronLength {
+		return fmt.Errorf("the fields have %d characters and may have %d", len(text), maxCronLength)
 	}
 	if every, ok := strings.CutPrefix(text, everyPrefix); ok {
 		return p.parseEvery(strings.TrimSpace(every))
@@ -76,7 +78,7 @@ func (p *Plan) parse(text string) error {
 	if strings.Contains(text, "TZ=") {
 		return fmt.Errorf("the time zone has a field of its own: timeZone")
 	}
-	parsed, err := parser.Parse(text)
+	parsed, err := cronParser.Parse(text)
 	if err != nil {
 		return err
 	}
@@ -92,14 +94,14 @@ func (p *Plan) parse(text string) error {
 		}
 	}
 	const hours = 1<<24 - 1
-	p.everyHour = spec.Hour&hours == hours
+	p.isInterval = spec.Hour&hours == hours
 	if p.nextWall(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return fmt.Errorf("this day never comes")
+		return fmt.Errorf("no such day exists")
 	}
 	return nil
 }
 
-// parseEvery takes whole seconds only: the library would round without a word.
+// parseEvery accepts whole seconds only, because the library rounds silently.
 func (p *Plan) parseEvery(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -108,23 +110,23 @@ func (p *Plan) parseEvery(text string) error {
 	if d < time.Second || d%time.Second != 0 {
 		return fmt.Errorf("@every takes whole seconds, at least one")
 	}
-	p.every, p.everyHour = int64(d/time.Second), true
+	p.every, p.isInterval = int64(d/time.Second), true
 	return nil
 }
 
-// Next gives the first occurrence after the moment given; zero when there is none.
+// Next returns the first occurrence after a time; zero if there is none.
 func (p *Plan) Next(after time.Time) time.Time {
 	if !p.start.IsZero() && after.Before(p.start) {
 		after = p.start.Add(-1)
 	}
-	next := p.next(after)
+	next := p.nextOccurrence(after)
 	if next.IsZero() || next.Year() > lastYear || (!p.end.IsZero() && !next.Before(p.end)) {
 		return time.Time{}
 	}
 	return next.UTC()
 }
 
-func (p *Plan) next(after time.Time) time.Time {
+func (p *Plan) nextOccurrence(after time.Time) time.Time {
 	if p.every > 0 {
 		passed := after.Unix() - p.anchor.Unix()
 		if passed < 0 {
@@ -135,21 +137,21 @@ func (p *Plan) next(after time.Time) time.Time {
 	return p.nextLocal(after)
 }
 
-// nextLocal goes from one change of the zone's offset to the next: between two of them,
-// local times and moments follow each other in the same order.
+// nextLocal steps over the changes of the zone's offset. Between two of them, local times and
+// instants have the same order.
 func (p *Plan) nextLocal(after time.Time) time.Time {
-	at := after.In(p.zone) // in the stretch that is looked at
+	at := after.In(p.zone) // between two changes of the offset
 	for {
-		offset, end := offsetAt(at), stretchEnd(at)
+		offset, change := offsetAt(at), nextOffsetChange(at)
 		wall := p.nextWall(after.UTC().Add(offset))
 		if wall.IsZero() {
 			return time.Time{}
 		}
 		found := wall.Add(-offset).In(p.zone)
 		switch {
-		case !end.IsZero() && !found.Before(end):
-			after, at = end.Add(-1), end
-		case p.everyHour || !repeats(found):
+		case !change.IsZero() && !found.Before(change):
+			after, at = change.Add(-1), change
+		case p.isInterval || !isRepeated(found):
 			return found
 		default:
 			after, at = found, found
@@ -157,8 +159,8 @@ func (p *Plan) nextLocal(after time.Time) time.Time {
 	}
 }
 
-// nextWall finds the next local time that the fields name, written as if it were UTC. The
-// library looks five years ahead; from one 29 February to the next it can be eight.
+// nextWall returns the next local time that the fields name, written as if it were UTC. The library
+// searches five years; from one 29 February to the next it can be eight.
 func (p *Plan) nextWall(after time.Time) time.Time {
 	for range 3 {
 		if after.Year() > lastYear {
@@ -172,9 +174,8 @@ func (p *Plan) nextWall(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// repeats says whether the moment's local time has come once already, before the clocks
-// were set back.
-func repeats(at time.Time) bool {
+// isRepeated reports whether a local time occurs for the second time, because clocks were set back.
+func isRepeated(at time.Time) bool {
 	start, _ := at.ZoneBounds()
 	if start.IsZero() {
 		return false
@@ -186,24 +187,22 @@ func repeats(at time.Time) bool {
 	return back > 0 && earlier.Before(start) && (since.IsZero() || !earlier.Before(since))
 }
 
-// willRepeat says whether the moment's local time comes once more, after the clocks are
-// set back.
+// willRepeat reports whether a local time will occur again, because clocks will be set back.
 func willRepeat(at time.Time) bool {
-	end := stretchEnd(at)
+	end := nextOffsetChange(at)
 	if end.IsZero() {
 		return false
 	}
 	back := offsetAt(at) - offsetAt(end)
 	again := at.Add(back)
-	until := stretchEnd(end)
+	until := nextOffsetChange(end)
 	return back > 0 && !again.Before(end) && (until.IsZero() || again.Before(until))
 }
 
-// stretchEnd gives a moment behind t up to which the zone's offset stays what it is at t,
-// in the zone; zero = for ever. It need not be one at which the offset changes. Years
-// behind the end of the tables end after 365 days in ZoneBounds, even leap years: on their
-// last day it gives an end that has passed.
-func stretchEnd(t time.Time) time.Time {
+// nextOffsetChange returns a time after t up to which the zone's offset stays the same; zero = for
+// ever. The offset need not change at it. After the end of the zone's tables ZoneBounds ends each
+// year after 365 days, even leap years, so on their last day it returns an end that has passed.
+func nextOffsetChange(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
 		return t.Add(time.Hour)
@@ -216,12 +215,12 @@ func offsetAt(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// countLimit bounds how many missed occurrences are counted one by one.
+// countLimit is the number of missed occurrences up to which they are counted one by one.
 const countLimit = 10_000
 
-// latest gives the last occurrence up to now and how many there are from the first one
-// on, both included; where they are very many, the count stops.
-func (p *Plan) latest(first, now time.Time) (time.Time, int64) {
+// countMissed returns the last occurrence up to now and the number of occurrences from first to it,
+// both included. The count stops at countLimit.
+func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	if !p.end.IsZero() && !now.Before(p.end) {
 		now = p.end.Add(-1)
 	}
@@ -233,26 +232,26 @@ func (p *Plan) latest(first, now time.Time) (time.Time, int64) {
 	for next := p.Next(last); !next.IsZero() && !next.After(now); next = p.Next(last) {
 		last = next
 		if count++; count == countLimit {
-			return p.near(last, now), count
+			return p.lastBefore(last, now), count
 		}
 	}
 	return last, count
 }
 
-// near gives the last occurrence up to now when there are too many to walk over: it looks
-// back further and further, until it finds one.
-func (p *Plan) near(known, now time.Time) time.Time {
+// lastBefore returns the last occurrence up to now when there are too many to visit each: it starts
+// further and further back until it finds one.
+func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	for _, back := range []time.Duration{time.Minute, time.Hour, 48 * time.Hour, 32 * 24 * time.Hour} {
-		from := later(known, now.Add(-back))
-		if last := p.walk(from, now); last.After(from) {
+		from := laterOf(known, now.Add(-back))
+		if last := p.scanUntil(from, now); last.After(from) {
 			return last
 		}
 	}
-	return p.walk(known, now)
+	return p.scanUntil(known, now)
 }
 
-// walk goes from one occurrence to the next, up to now.
-func (p *Plan) walk(last, now time.Time) time.Time {
+// scanUntil returns the last occurrence up to now, visiting each after last.
+func (p *Plan) scanUntil(last, now time.Time) time.Time {
 	for next := p.Next(last); !next.IsZero() && !next.After(now); next = p.Next(next) {
 		last = next
 	}

@@ -53,7 +53,8 @@ func TestPlan_Next(t *testing.T) {
 		"Africa/Casablanca ramadan": {"2026-02-13", "2026-02-17"},
 		"America/Havana spring":     {"2026-03-06", "2026-03-10"}, // midnight to 01:00
 	}
-	exprs := []string{"30 2 * * *", "*/15 * * * *", "0 * * * *", "0 0 * * *", "@daily", "*/20 2 * * *", "15 */2 * * *", "45 1,23 * * *", "59 23 * * sun", "10 0-23 * * *"}
+	exprs := []string{"30 2 * * *", "*/15 * * * *", "0 * * * *", "0 0 * * *", "@daily", "*/20 2 * * *",
+		"15 */2 * * *", "45 1,23 * * *", "59 23 * * sun", "10 0-23 * * *"}
 	for name, s := range stretches {
 		zone, _, _ := strings.Cut(name, " ")
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
@@ -112,19 +113,31 @@ func TestPlan_NextEdges(t *testing.T) {
 		d           recur.Definition
 		after, want string // want empty: none
 	}{
-		"SixFields":            {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"}, "2026-01-01T00:00:00Z", "2026-01-01T02:30:15Z"},
-		"AfterIsExclusive":     {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC"}, "2026-01-01T12:00:00Z", "2026-01-02T12:00:00Z"},
-		"StartIsInclusive":     {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC", Start: at("2027-01-01T12:00:00Z")}, "2026-01-01T12:00:00Z", "2027-01-01T12:00:00Z"},
-		"EndIsExclusive":       {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC", End: at("2026-01-02T12:00:00Z")}, "2026-01-01T12:00:00Z", ""},
-		"EveryFromAnchor":      {recur.Definition{Cron: "@every 90m", TimeZone: "UTC"}, "2000-01-01T02:00:00Z", "2000-01-01T03:00:00Z"},
-		"EveryFromStart":       {recur.Definition{Cron: "@every 7s", TimeZone: "UTC", Start: at("2026-01-01T00:00:03Z")}, "2025-01-01T00:00:00Z", "2026-01-01T00:00:03Z"},
-		"EveryKeepsItsPace":    {recur.Definition{Cron: "@every 7s", TimeZone: "UTC"}, "2000-01-01T00:00:13.999Z", "2000-01-01T00:00:14Z"},
-		"EveryLongAfter":       {recur.Definition{Cron: "@every 24h", TimeZone: "UTC"}, "2700-05-05T05:00:00Z", "2700-05-06T00:00:00Z"},
-		"LeapDayOverACentury":  {recur.Definition{Cron: "0 0 29 2 *", TimeZone: "Europe/Berlin"}, "2096-03-01T00:00:00Z", "2104-02-28T23:00:00Z"},
-		"DayOfMonthOrWeek":     {recur.Definition{Cron: "0 0 13 * fri", TimeZone: "UTC"}, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"},
-		"TheLastYear":          {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9998-06-01T00:00:00Z", "9999-01-01T00:00:00Z"},
-		"NothingAfterTheLast":  {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9999-06-01T00:00:00Z", ""},
-		"ANewYearInItsOwnZone": {recur.Definition{Cron: "@yearly", TimeZone: "Asia/Tokyo"}, "2026-06-01T00:00:00Z", "2026-12-31T15:00:00Z"},
+		"SixFields": {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
+			"2026-01-01T02:30:15Z"},
+		"AfterIsExclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC"}, "2026-01-01T12:00:00Z",
+			"2026-01-02T12:00:00Z"},
+		"StartIsInclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC",
+			Start: at("2027-01-01T12:00:00Z")}, "2026-01-01T12:00:00Z", "2027-01-01T12:00:00Z"},
+		"EndIsExclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC",
+			End: at("2026-01-02T12:00:00Z")}, "2026-01-01T12:00:00Z", ""},
+		"EveryFromAnchor": {recur.Definition{Cron: "@every 90m", TimeZone: "UTC"}, "2000-01-01T02:00:00Z",
+			"2000-01-01T03:00:00Z"},
+		"EveryFromStart": {recur.Definition{Cron: "@every 7s", TimeZone: "UTC",
+			Start: at("2026-01-01T00:00:03Z")}, "2025-01-01T00:00:00Z", "2026-01-01T00:00:03Z"},
+		"EveryKeepsItsPace": {recur.Definition{Cron: "@every 7s", TimeZone: "UTC"}, "2000-01-01T00:00:13.999Z",
+			"2000-01-01T00:00:14Z"},
+		"EveryLongAfter": {recur.Definition{Cron: "@every 24h", TimeZone: "UTC"}, "2700-05-05T05:00:00Z",
+			"2700-05-06T00:00:00Z"},
+		"LeapDayOverACentury": {recur.Definition{Cron: "0 0 29 2 *", TimeZone: "Europe/Berlin"},
+			"2096-03-01T00:00:00Z", "2104-02-28T23:00:00Z"},
+		"DayOfMonthOrWeek": {recur.Definition{Cron: "0 0 13 * fri", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
+			"2026-01-02T00:00:00Z"},
+		"TheLastYear": {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9998-06-01T00:00:00Z",
+			"9999-01-01T00:00:00Z"},
+		"NothingAfterTheLast": {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9999-06-01T00:00:00Z", ""},
+		"ANewYearInItsOwnZone": {recur.Definition{Cron: "@yearly", TimeZone: "Asia/Tokyo"}, "2026-06-01T00:00:00Z",
+			"2026-12-31T15:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,12 +192,18 @@ func TestPlan_Preview(t *testing.T) {
 		runs             string // local times
 		skipped, doubled string
 	}{
-		"AFixedTimeInSpring":     {"30 2 * * *", "Europe/Berlin", "2026-03-27", "27T02:30+01:00 28T02:30+01:00 30T02:30+02:00", "29T02:30", ""},
-		"AFixedTimeInAutumn":     {"30 2 * * *", "Europe/Berlin", "2026-10-24", "24T02:30+02:00 25T02:30+02:00first 26T02:30+01:00", "", "25T02:30x1"},
-		"IntervalsInSpring":      {"*/30 * * * *", "Europe/Berlin", "2026-03-29", "29T01:00+01:00 29T01:30+01:00 29T03:00+02:00", "29T02:00 29T02:30", ""},
-		"IntervalsInAutumn":      {"0 * * * *", "America/New_York", "2026-11-01", "31T20:00-04:00 31T21:00-04:00 31T22:00-04:00 31T23:00-04:00 01T00:00-04:00 01T01:00-04:00first 01T01:00-05:00second 01T02:00-05:00", "", "01T01:00x2"},
-		"AMidnightThatIsMissing": {"@daily", "America/Sao_Paulo", "2018-11-03", "03T00:00-03:00 05T00:00-02:00", "04T00:00", ""},
-		"EveryHasNoLocalTimes":   {"@every 1h", "Europe/Berlin", "2026-03-29", "29T01:00+01:00 29T03:00+02:00", "", ""},
+		"AFixedTimeInSpring": {"30 2 * * *", "Europe/Berlin", "2026-03-27",
+			"27T02:30+01:00 28T02:30+01:00 30T02:30+02:00", "29T02:30", ""},
+		"AFixedTimeInAutumn": {"30 2 * * *", "Europe/Berlin", "2026-10-24",
+			"24T02:30+02:00 25T02:30+02:00first 26T02:30+01:00", "", "25T02:30x1"},
+		"IntervalsInSpring": {"*/30 * * * *", "Europe/Berlin", "2026-03-29",
+			"29T01:00+01:00 29T01:30+01:00 29T03:00+02:00", "29T02:00 29T02:30", ""},
+		"IntervalsInAutumn": {"0 * * * *", "America/New_York", "2026-11-01",
+			"31T20:00-04:00 31T21:00-04:00 31T22:00-04:00 31T23:00-04:00 01T00:00-04:00 01T01:00-04:00first " +
+				"01T01:00-05:00second 01T02:00-05:00", "", "01T01:00x2"},
+		"AMidnightThatIsMissing": {"@daily", "America/Sao_Paulo", "2018-11-03", "03T00:00-03:00 05T00:00-02:00",
+			"04T00:00", ""},
+		"EveryHasNoLocalTimes": {"@every 1h", "Europe/Berlin", "2026-03-29", "29T01:00+01:00 29T03:00+02:00", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +219,8 @@ func TestPlan_Preview(t *testing.T) {
 			for _, d := range got.Doubled {
 				doubled = append(doubled, fmt.Sprintf("%sx%d", d.Local.Format("02T15:04"), d.Runs))
 			}
-			if strings.Join(runs, " ") != strings.Join(want, " ") || strings.Join(skipped, " ") != c.skipped || strings.Join(doubled, " ") != c.doubled {
+			if strings.Join(runs, " ") != strings.Join(want, " ") || strings.Join(skipped, " ") != c.skipped ||
+				strings.Join(doubled, " ") != c.doubled {
 				t.Errorf("runs %v, skipped %v, doubled %v", runs, skipped, doubled)
 			}
 		})

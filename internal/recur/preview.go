@@ -2,42 +2,40 @@ package recur
 
 import "time"
 
-// MaxPreview is how many runs a preview shows at most.
+// MaxPreview is the largest number of runs of a preview.
 const MaxPreview = 200
 
-// Doubled says which of two equal local times a run has.
+// Doubled tells apart the runs at a local time that occurs twice.
 type Doubled string
 
-// A local time that comes twice, when clocks are set back, comes first and second.
+// The first and the second time, if clocks are set back.
 const (
 	First  Doubled = "first"
 	Second Doubled = "second"
 )
 
-// Run is an occurrence as it will be.
+// Run is a future occurrence.
 type Run struct {
 	DueAt   time.Time // UTC
 	Local   time.Time // the same in the schedule's zone
-	Doubled Doubled   // empty where the local time comes once
+	Doubled Doubled   // empty if the local time occurs once
 }
 
-// Change is a local time that the fields name and that a change of clocks leaves out or
-// repeats.
+// Change is a local time that the fields name and that a change of clocks leaves out or repeats.
 type Change struct {
-	Local time.Time // as the clock on the wall would show it, written in UTC
+	Local time.Time // as a wall clock would show it, written in UTC
 	At    time.Time // when the clocks change
-	Runs  int       // how often it runs: 0 where skipped, 1 or 2 where doubled
+	Runs  int       // number of runs: 0 if skipped, 1 or 2 if doubled
 }
 
-// Preview tells the next runs.
+// Preview lists the next runs, and the changes of clocks that affect them.
 type Preview struct {
 	Runs    []Run
 	Skipped []Change
 	Doubled []Change
 }
 
-// Preview gives the next n runs after the moment given, and the changes of clocks that
-// touch them.
+// Preview returns the next n runs after a time.
 func (p *Plan) Preview(after time.Time, n int) Preview {
 	var out Preview
 	last := after
@@ -48,39 +46,39 @@ func (p *Plan) Preview(after time.Time, n int) Preview {
 		}
 		run := Run{DueAt: next, Local: next.In(p.zone)}
 		switch {
-		case repeats(run.Local):
+		case isRepeated(run.Local):
 			run.Doubled = Second
 		case willRepeat(run.Local):
 			run.Doubled = First
-			out.Doubled = append(out.Doubled, p.doubled(run.Local))
+			out.Doubled = append(out.Doubled, p.newDoubled(run.Local))
 		}
 		out.Runs = append(out.Runs, run)
 		last = next
 	}
 	if len(out.Runs) > 0 && p.every == 0 {
-		out.Skipped = p.skipped(after, last, n)
+		out.Skipped = p.findSkipped(after, last, n)
 	}
 	return out
 }
 
-func (p *Plan) doubled(local time.Time) Change {
-	end := stretchEnd(local)
-	c := Change{Local: wallOf(local), At: end.UTC(), Runs: 1}
-	if p.everyHour {
+func (p *Plan) newDoubled(local time.Time) Change {
+	end := nextOffsetChange(local)
+	c := Change{Local: wallTime(local), At: end.UTC(), Runs: 1}
+	if p.isInterval {
 		c.Runs = 2
 	}
 	return c
 }
 
-// skipped lists up to n local times that the fields name and that do not exist, between
-// two moments.
-func (p *Plan) skipped(from, to time.Time, n int) []Change {
+// findSkipped returns up to n local times that the fields name and that do not exist, between two
+// times.
+func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	var out []Change
 	if !p.start.IsZero() {
-		from = later(from, p.start)
+		from = laterOf(from, p.start)
 	}
 	for at := from.In(p.zone); ; {
-		change := stretchEnd(at)
+		change := nextOffsetChange(at)
 		if change.IsZero() || change.After(to) {
 			return out
 		}
@@ -95,5 +93,5 @@ func (p *Plan) skipped(from, to time.Time, n int) []Change {
 	}
 }
 
-// wallOf writes a moment's local time as if it were UTC.
-func wallOf(local time.Time) time.Time { return local.UTC().Add(offsetAt(local)) }
+// wallTime returns a local time written as if it were UTC.
+func wallTime(local time.Time) time.Time { return local.UTC().Add(offsetAt(local)) }

@@ -15,25 +15,27 @@ import (
 // After a failure a schedule is tried again, at first soon and then less often; the sweep
 // does too.
 const (
-	firstRetry = 500 * time.Millisecond
-	maxRetry   = 30 * time.Second
+	// A failed schedule is tried again after minRetry, then after twice as long each time, up to
+	// maxRetry. The sweep tries it, too.
+	minRetry = 500 * time.Millisecond
+	maxRetry = 30 * time.Second
 )
 
-// Log files messages and tells what became of them.
+// Log appends messages and returns their status.
 type Log interface {
 	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Accepter takes a body through its contract.
+// Accepter turns a body into a message by its contract.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Bell rings a lane through the queue, without keeping the caller waiting.
+// Bell enqueues a ticket for a lane, without making the caller wait.
 type Bell interface{ RingSoon(lane int) }
 
-// Config is what a runner needs; all fields but Rand.
+// Config configures a Runner. All fields are required, except Rand.
 type Config struct {
 	Store     *Store
 	Log       Log
@@ -44,144 +46,143 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
-// Runner runs the schedules in this process: it keeps a timer for each, and changes them
-// for users. Any number of runners may share a table.
+// Runner runs the schedules in this process: it keeps a timer for each, and changes schedules for
+// users. Any number of runners may share a table.
 type Runner struct {
 	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
-	timers   map[string]*timer
-	settings int64 // how often a timer was set
-	closed   bool
-	firing   sync.WaitGroup
+	timers   map[string]*scheduleTimer
+	revision int64 // number of timer settings so far
+	isClosed bool
+	inFlight sync.WaitGroup
 }
 
-// timer is one schedule's next moment in this process.
-type timer struct {
-	t        *time.Timer
-	at       time.Time
-	turn     rank
-	set      int64         // which of all settings it was
-	firing   chan struct{} // one firing at a time; no mutex, which virtual time does not see
-	failures int           // in a row; by the one that fires
+// scheduleTimer fires at the next occurrence of one schedule in this process.
+type scheduleTimer struct {
+	timer      *time.Timer
+	fireAt     time.Time
+	order      firingOrder
+	revision   int64         // Runner.revision when it was set
+	firingLock chan struct{} // held while firing; not a mutex, because virtual time does not advance past one
+	failures   int           // in a row; owned by the holder of firingLock
 }
 
-// rank says when a process looks. The one that filed the last occurrence looks at the due
-// moment; the others a little later, and then mostly find it filed: so an occurrence costs
-// each of them one read. None waits for another.
-type rank bool
+// firingOrder says when a process fires. The process that filed the last occurrence fires at its
+// due time; all others fire a little later and mostly find it filed. So an occurrence costs each of
+// them one read, and none waits for another.
+type firingOrder bool
 
 const (
-	leads   rank = true
-	follows rank = false
+	firesFirst firingOrder = true
+	firesLater firingOrder = false
 )
 
-// followDelay is how much later the others look, and up to as much again, drawn anew each
-// time.
-const followDelay = 50 * time.Millisecond
+// laterDelay is how much later the other processes fire; up to as much again is added at random.
+const laterDelay = 50 * time.Millisecond
 
-// longestWait leaves room to add to it: what is due in centuries is as far off as a
-// time.Duration can say, and would be past with a moment more.
-const longestWait = 100 * 365 * 24 * time.Hour
+// maxWait bounds a timer's wait, so that adding to it cannot overflow a time.Duration.
+const maxWait = 100 * 365 * 24 * time.Hour
 
-// New makes a runner. It has no timers until Load.
+// New returns a Runner. It has no timers before Load.
 func New(cfg Config) *Runner {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*timer{}}
+	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*scheduleTimer{}}
 }
 
-// Load reads when all schedules are due next, and sets their timers. It is called at
-// start and by each sweep, so that a schedule whose process is gone is taken over.
+// Load reads the next due time of all schedules, and sets their timers. It is called at start and
+// by each sweep, so that a schedule whose process has died is taken over.
 func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Lock()
-	asked := r.settings
+	readRevision := r.revision
 	r.mu.Unlock()
 	schedules, err := r.cfg.Store.List(ctx)
 	for _, s := range schedules {
-		r.set(s.Name, s.lookAt(), asked, follows)
+		r.resetTimer(s.Name, s.wakeAt(), readRevision, firesLater)
 	}
 	return err
 }
 
-// newest as what was asked: what is said is newer than all that was read.
-const newest = math.MaxInt64
+// alwaysNewer is passed to resetTimer when the caller has just written the row, so its time wins
+// over any earlier read.
+const alwaysNewer = math.MaxInt64
 
-// set sets a schedule's timer; with a zero time it is taken away. Asked names the moment
-// at which the row was read: where the timer was set since, this is older news.
-func (r *Runner) set(name string, at time.Time, asked int64, turn rank) {
+// resetTimer sets a schedule's timer; a zero time removes it. readRevision is Runner.revision
+// before the row was read: a timer that was set since then is newer, and stays.
+func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order firingOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.timers[name]
-	if r.closed || t != nil && t.set > asked {
+	if r.isClosed || t != nil && t.revision > readRevision {
 		return
 	}
 	if at.IsZero() {
 		if t != nil {
-			t.t.Stop()
+			t.timer.Stop()
 			delete(r.timers, name)
 		}
 		return
 	}
 	if t == nil {
-		t = &timer{firing: make(chan struct{}, 1)}
-		t.t = time.AfterFunc(math.MaxInt64, func() { r.fire(name, t) })
+		t = &scheduleTimer{firingLock: make(chan struct{}, 1)}
+		t.timer = time.AfterFunc(math.MaxInt64, func() { r.fireTimer(name, t) })
 		r.timers[name] = t
-	} else if t.at.Equal(at) {
-		turn = turn || t.turn // a sweep does not take the turn away
+	} else if t.fireAt.Equal(at) {
+		order = order || t.order // a sweep does not make this process fire later
 	}
-	wait := min(at.Sub(r.cfg.Now()), longestWait)
-	if turn == follows {
-		wait += followDelay + time.Duration(r.cfg.Rand()*float64(followDelay))
+	wait := min(at.Sub(r.cfg.Now()), maxWait)
+	if order == firesLater {
+		wait += laterDelay + time.Duration(r.cfg.Rand()*float64(laterDelay))
 	}
-	r.settings++
-	t.at, t.turn, t.set = at, turn, r.settings
-	t.t.Reset(wait)
+	r.revision++
+	t.fireAt, t.order, t.revision = at, order, r.revision
+	t.timer.Reset(wait)
 }
 
-// fire settles what is due, and sets the timer for what comes next. The timer only says
-// when to look: what is due, the row says.
-func (r *Runner) fire(name string, t *timer) {
-	t.firing <- struct{}{}
-	defer func() { <-t.firing }()
+// fireTimer processes due occurrences, and sets the timer for the next one. The row decides whether
+// an occurrence is due, not the timer.
+func (r *Runner) fireTimer(name string, t *scheduleTimer) {
+	t.firingLock <- struct{}{}
+	defer func() { <-t.firingLock }()
 	r.mu.Lock()
-	asked := r.settings
-	if r.closed {
+	readRevision := r.revision
+	if r.isClosed {
 		r.mu.Unlock()
 		return
 	}
-	r.firing.Add(1)
+	r.inFlight.Add(1)
 	r.mu.Unlock()
-	defer r.firing.Done()
-	s, moved, err := r.settle(r.ctx, name, 0)
+	defer r.inFlight.Done()
+	s, moved, err := r.processDue(r.ctx, name, 0)
 	switch {
 	case err == nil:
 		t.failures = 0
-		r.set(name, s.lookAt(), asked, rank(moved))
+		r.resetTimer(name, s.wakeAt(), readRevision, firingOrder(moved))
 	case weir.KindOf(err) == weir.NotFound:
-		r.set(name, time.Time{}, asked, follows)
+		r.resetTimer(name, time.Time{}, readRevision, firesLater)
 	default:
-		delay := min(firstRetry<<min(t.failures, 10), maxRetry)
+		delay := min(minRetry<<min(t.failures, 10), maxRetry)
 		t.failures++
-		r.cfg.Logger.Warn("recur: schedule not run, trying again", "delay", delay, "err", err)
-		r.set(name, r.cfg.Now().Add(delay), asked, leads)
+		r.cfg.Logger.Warn("recur: schedule not run, will retry", "delay", delay, "err", err)
+		r.resetTimer(name, r.cfg.Now().Add(delay), readRevision, firesFirst)
 	}
 }
 
-// Close stops the timers and waits, as long as ctx lasts, for what is being filed.
+// Close stops the timers and waits until running occurrences are filed, or ctx ends.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
-	r.closed = true
+	r.isClosed = true
 	for _, t := range r.timers {
-		t.t.Stop()
+		t.timer.Stop()
 	}
 	r.mu.Unlock()
 	done := make(chan struct{})
-	go func() { r.firing.Wait(); close(done) }()
+	go func() { r.inFlight.Wait(); close(done) }()
 	defer r.cancel()
 	select {
 	case <-done:

@@ -22,7 +22,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			pass(199*time.Second + 500*time.Millisecond)
 			w.everySecond(200)
 			for _, f := range w.messages() {
-				if ahead := due(t, f).Sub(f.At); ahead < 950*time.Millisecond || ahead > time.Second || !f.DueAt.Equal(due(t, f)) {
+				if ahead := due(t, f).Sub(f.At); ahead < 950*time.Millisecond || ahead > time.Second ||
+					!f.DueAt.Equal(due(t, f)) {
 					t.Errorf("%s was filed %s before it was due, for %s", f.Due, ahead, f.DueAt)
 				}
 			}
@@ -65,7 +66,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			for i, most := range []time.Duration{0, 100 * time.Millisecond, 25 * time.Millisecond} {
-				if late := got[i].At.Add(time.Second).Sub(due(t, got[i])); late < 0 || late > most || !got[i].DueAt.Equal(due(t, got[i])) {
+				if late := got[i].At.Add(time.Second).Sub(due(t, got[i])); late < 0 || late > most ||
+					!got[i].DueAt.Equal(due(t, got[i])) {
 					t.Errorf("message %d was filed %s late", i, late)
 				}
 			}
@@ -73,7 +75,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 	})
 	t.Run("WhatIsDueInCenturiesIsLeftAlone", func(t *testing.T) { // a time.Duration holds 292 years
 		simulate(t, func(t *testing.T, w *world) {
-			w.put(w.process("a", 0), "s", definition("@daily", func(d *recur.Definition) { d.Start = time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC) }))
+			w.put(w.process("a", 0), "s", definition("@daily",
+				func(d *recur.Definition) { d.Start = time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC) }))
 			looks := 0
 			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if c.Actor != "b" || c.Op != "Get" {
@@ -107,7 +110,8 @@ func (w *world) badStorage(seed uint64) {
 		if dice.IntN(10) > 0 {
 			return storagetest.Fault{}
 		}
-		return storagetest.Fault{Kind: []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}[dice.IntN(3)], Delay: time.Duration(dice.IntN(3000)) * time.Millisecond}
+		return storagetest.Fault{Kind: []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+			storagetest.Late}[dice.IntN(3)], Delay: time.Duration(dice.IntN(3000)) * time.Millisecond}
 	})
 	for i, actor := range []string{"b", "c", "d"} {
 		// The sweep makes good for a first look that failed.
@@ -170,7 +174,8 @@ func due(t *testing.T, f filed) time.Time {
 }
 
 func TestRunner_CrashBetweenAppendAndMove(t *testing.T) {
-	for name, kind := range map[string]storagetest.FaultKind{"TheMoveIsLost": storagetest.FailBefore, "TheMoveWasDone": storagetest.FailAfter, "TheMoveArrivesLate": storagetest.Late} {
+	for name, kind := range map[string]storagetest.FaultKind{"TheMoveIsLost": storagetest.FailBefore,
+		"TheMoveWasDone": storagetest.FailAfter, "TheMoveArrivesLate": storagetest.Late} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				w.put(w.process("a", 0), "s", definition("@every 1h"))
@@ -194,7 +199,8 @@ func TestRunner_CrashBetweenAppendAndMove(t *testing.T) {
 				pass(2 * time.Second)
 				w.started("b")
 				pass(time.Hour)
-				if s := w.get("s"); w.dues() != "01:00:00Z 02:00:00Z" || s.Filed != 2 || s.Last.Run != 2 || s.Last.MessageID == "" {
+				if s := w.get("s"); w.dues() != "01:00:00Z 02:00:00Z" || s.Filed != 2 || s.Last.Run != 2 ||
+					s.Last.MessageID == "" {
 					t.Errorf("filed %s, %+v", w.dues(), s.State)
 				}
 			})
@@ -209,7 +215,8 @@ func TestRunner_Missed(t *testing.T) {
 		dues   string
 		lost   int64
 	}{
-		"One":            {recur.One, 140 * time.Minute, "00:30:00Z 02:30:00Z 03:30:00Z", 1}, // 01:30 is made up for by 02:30's
+		"One": {recur.One, 140 * time.Minute, "00:30:00Z 02:30:00Z 03:30:00Z",
+			1}, // 01:30 is made up for by 02:30's
 		"All":            {recur.All, 140 * time.Minute, "00:30:00Z 01:30:00Z 02:30:00Z 03:30:00Z", 0},
 		"None":           {recur.None, 140 * time.Minute, "00:30:00Z 03:30:00Z", 2},
 		"OneOfOne":       {recur.One, 45 * time.Minute, "00:30:00Z 01:30:00Z 02:30:00Z 03:30:00Z", 0},
@@ -294,7 +301,8 @@ func TestRunner_Overlap(t *testing.T) {
 			w.put(w.process("a", 0), "s", definition("@every 1h", skip))
 			w.started("b")
 			pass(3 * time.Hour)
-			if s := w.get("s"); w.dues() != "01:00:00Z" || s.Skipped != 2 || s.SkippedAt.Format("15:04") != "03:00" || s.NextRun != 2 {
+			if s := w.get("s"); w.dues() != "01:00:00Z" || s.Skipped != 2 || s.SkippedAt.Format("15:04") != "03:00" ||
+				s.NextRun != 2 {
 				t.Errorf("filed %s, %+v", w.dues(), s.State)
 			}
 			w.final.Store(true)
@@ -314,7 +322,8 @@ func TestRunner_Overlap(t *testing.T) {
 			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if !done && isMove(c) { // b has filed the second one
 					done = true
-					w.put(other, "s", definition("@every 1h", skip, func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))
+					w.put(other, "s", definition("@every 1h", skip,
+						func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))
 					if s := w.get("s"); s.Skipped != 1 {
 						t.Errorf("%+v", s.State)
 					}
@@ -322,7 +331,8 @@ func TestRunner_Overlap(t *testing.T) {
 				return storagetest.Fault{}
 			})
 			pass(time.Hour)
-			if s := w.get("s"); s.Filed != 2 || s.Skipped != 0 || s.Last.DueAt.Format("15:04") != "02:00" || s.NextRun != 3 {
+			if s := w.get("s"); s.Filed != 2 || s.Skipped != 0 || s.Last.DueAt.Format("15:04") != "02:00" ||
+				s.NextRun != 3 {
 				t.Errorf("%+v", s.State)
 			}
 		})

@@ -11,8 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Overlap says what happens to an occurrence while the message of the last one is not
-// final.
+// Overlap decides about an occurrence that is due while the message of the last one is not final.
 type Overlap string
 
 // The ways to treat an overlap.
@@ -21,17 +20,17 @@ const (
 	Skip  Overlap = "skip"  // it is left out, and counted
 )
 
-// Missed says what happens to the occurrences that were due while nothing ran.
+// Missed decides about the occurrences that were due while no process ran.
 type Missed string
 
-// The ways to make up for what was missed.
+// The ways to make up for missed occurrences.
 const (
 	One  Missed = "one"  // one message, for the last of them
 	All  Missed = "all"  // one message for each
 	None Missed = "none" // nothing
 )
 
-// Definition is what a user says about a schedule.
+// Definition is the part of a schedule that a user writes.
 type Definition struct {
 	Cron        string    // five or six fields, a descriptor, or @every
 	TimeZone    string    // IANA name
@@ -40,12 +39,11 @@ type Definition struct {
 	CopiedFrom  string    `json:"-"` // id of the stored message it was taken from; empty = given
 	Overlap     Overlap   // empty = Queue
 	Missed      Missed    // empty = One
-	Paused      bool      // nothing is due
+	Paused      bool      // no occurrence is due
 	Start       time.Time // no occurrence before it; zero = none
 	End         time.Time // no occurrence at it or later; zero = none
 }
 
-// withDefaults fills in what the user left out.
 func (d Definition) withDefaults() Definition {
 	if d.TimeZone == "" {
 		d.TimeZone = "UTC"
@@ -59,12 +57,13 @@ func (d Definition) withDefaults() Definition {
 	if d.Missed == "" {
 		d.Missed = One
 	}
-	d.Start, d.End = utc(d.Start), utc(d.End)
+	d.Start, d.End = toUTC(d.Start), toUTC(d.End)
 	return d
 }
 
-// version names a definition by its content: the same one again is no change.
-func (d Definition) version() string {
+// hashVersion returns the version of a definition: a hash of its content, so the same content again
+// is no change.
+func (d Definition) hashVersion() string {
 	data, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // strings, times up to 9999 and bytes always encode
@@ -77,29 +76,29 @@ func (d Definition) version() string {
 type Filed struct {
 	DueAt     time.Time
 	Run       int64
-	MessageID string // empty where it was filed with an earlier text
+	MessageID string // empty if it was filed with an earlier message text
 	At        time.Time
 }
 
-// State is what a schedule has come to.
+// State is the progress of a schedule.
 type State struct {
 	NextAt    time.Time // of the next occurrence; zero = paused, or over
 	NextRun   int64     // its number
-	Runs      int64     // numbers given out, the next one's included
-	Anchor    time.Time // what @every counts from
-	SettledAt time.Time // due time of the last occurrence that was settled
+	Runs      int64     // numbers assigned so far, including NextRun
+	Anchor    time.Time // time from which @every counts
+	SettledAt time.Time // due time of the last occurrence that was processed
 	CatchUp   bool      // the next occurrence stands for all that were missed
 	Last      Filed     // the last occurrence that became a message
-	SkippedAt time.Time // due time of the last one that was skipped
+	SkippedAt time.Time // due time of the last occurrence that was skipped
 
 	Filed   int64  // occurrences that became a message
 	Skipped int64  // left out because of an overlap
-	Missed  int64  // due while nothing ran, and not made up for
-	Refused int64  // whose message broke a rule of its contract
-	Refusal string // why the last refused one was
+	Missed  int64  // due while no process ran, and not made up for
+	Refused int64  // occurrences whose message broke a rule of its contract
+	Refusal string // reason of the last refusal
 }
 
-// Schedule is a definition and what has come of it.
+// Schedule is a definition with its state.
 type Schedule struct {
 	Name string
 	Definition
@@ -114,22 +113,23 @@ type Schedule struct {
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 
-// CheckName says whether a schedule may have this name.
+// CheckName returns an error if no schedule may have this name.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) || name == "." || name == ".." {
-		return &weir.Error{Kind: weir.Malformed, Op: "schedule", Message: "a schedule's name has 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen"}
+		return &weir.Error{Kind: weir.Malformed, Op: "schedule",
+			Message: "a schedule's name has 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen"}
 	}
 	return nil
 }
 
-// Condition is what must hold for a schedule to be changed; zero = nothing.
+// Condition must hold for a schedule to be changed; zero = no condition.
 type Condition struct {
-	Versions  []string // its version is one of these; "*" = any
-	NotExists bool     // there is none of this name yet
+	Versions  []string // the version is one of these; "*" = any
+	NotExists bool     // no schedule has this name yet
 }
 
-// check compares with the version there is; empty = there is no such schedule.
-func (c Condition) check(version string) error {
+// checkVersion compares c with the present version; empty = there is no schedule.
+func (c Condition) checkVersion(version string) error {
 	refuse := func(message string) error {
 		return &weir.Error{Kind: weir.Stale, Op: "schedule", Message: message}
 	}
@@ -147,14 +147,14 @@ func (c Condition) check(version string) error {
 	return refuse("the schedule is not the one that If-Match names: read it again")
 }
 
-func utc(t time.Time) time.Time {
+func toUTC(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
 	return t.UTC()
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

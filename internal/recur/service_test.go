@@ -25,9 +25,13 @@ func TestRunner_Put(t *testing.T) {
 			r := w.process("a", 0)
 			first := w.put(r, "s", definition("@every 1h"))
 			pass(90 * time.Minute)
-			d := definition("@every 1h", func(d *recur.Definition) { d.CopiedFrom, d.TimeZone, d.Missed = "m1", "UTC", recur.One })
+			d := definition("@every 1h", func(d *recur.Definition) {
+				d.CopiedFrom, d.TimeZone, d.Missed = "m1", "UTC",
+					recur.One
+			})
 			again, created, err := r.Put(t.Context(), "s", d, recur.Condition{})
-			if err != nil || created || again.Version != first.Version || !again.ChangedAt.Equal(first.ChangedAt) || again.NextAt.Format("15:04") != "02:00" {
+			if err != nil || created || again.Version != first.Version || !again.ChangedAt.Equal(first.ChangedAt) ||
+				again.NextAt.Format("15:04") != "02:00" {
 				t.Errorf("%+v, created %v, %v", again, created, err)
 			}
 		})
@@ -123,19 +127,26 @@ func TestRunner_PutShortBeforeADueTime(t *testing.T) {
 
 func TestRunner_PutRefuses(t *testing.T) {
 	for name, d := range map[string]recur.Definition{
-		"ABadCron":       definition("every day"),
-		"ABadOverlap":    definition("@daily", func(d *recur.Definition) { d.Overlap = "wait" }),
-		"ABadMissed":     definition("@daily", func(d *recur.Definition) { d.Missed = "some" }),
-		"AYearTooFar":    definition("@daily", func(d *recur.Definition) { d.Start = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }),
-		"AnUnknownField": definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Name}}"/>`) }),
-		"ACall":          definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{printf "%d" .Run}}"/>`) }),
-		"APipe":          definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Run | .DueAt}}"/>`) }),
-		"AnIf":           definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{if .Run}}x{{end}}"/>`) }),
-		"AVariable":      definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{$x := .Run}}"/>`) }),
-		"ADefinition":    definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="1"/>{{define "x"}}y{{end}}`) }),
-		"AnOpenBrace":    definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Run"/>`) }),
-		"ABrokenRule":    definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<b/>`) }),
-		"NoMessage":      definition("@daily", func(d *recur.Definition) { d.Message = nil }),
+		"ABadCron":    definition("every day"),
+		"ABadOverlap": definition("@daily", func(d *recur.Definition) { d.Overlap = "wait" }),
+		"ABadMissed":  definition("@daily", func(d *recur.Definition) { d.Missed = "some" }),
+		"AYearTooFar": definition("@daily",
+			func(d *recur.Definition) { d.Start = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }),
+		"AnUnknownField": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Name}}"/>`) }),
+		"ACall": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="{{printf "%d" .Run}}"/>`) }),
+		"APipe": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Run | .DueAt}}"/>`) }),
+		"AnIf": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="{{if .Run}}x{{end}}"/>`) }),
+		"AVariable": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="{{$x := .Run}}"/>`) }),
+		"ADefinition": definition("@daily",
+			func(d *recur.Definition) { d.Message = []byte(`<a key="1"/>{{define "x"}}y{{end}}`) }),
+		"AnOpenBrace": definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<a key="{{.Run"/>`) }),
+		"ABrokenRule": definition("@daily", func(d *recur.Definition) { d.Message = []byte(`<b/>`) }),
+		"NoMessage":   definition("@daily", func(d *recur.Definition) { d.Message = nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -214,8 +225,9 @@ func TestRunner_Conditions(t *testing.T) {
 		try("If-None-Match on something", hourly, recur.Condition{NotExists: true}, refused)
 		second := try("If-Match with its version", daily, recur.Condition{Versions: []string{"x", first.Version}}, nil)
 		try("If-Match with an older version", hourly, recur.Condition{Versions: []string{first.Version}}, refused)
-		if err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{first.Version}}); weir.KindOf(err) != weir.Stale {
-			t.Errorf("delete with an older version: %v", err)
+		err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{first.Version}})
+		if weir.KindOf(err) != weir.Stale {
+			t.Errorf("delete with an older version: got %v, want kind %v", err, weir.Stale)
 		}
 		pass(25 * time.Hour) // a run is no change of the definition
 		if err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{second.Version}}); err != nil {
@@ -239,7 +251,8 @@ func TestRunner_LostUpdate(t *testing.T) {
 		answers := make(chan error, 2)
 		for i, r := range []*recur.Runner{a, b} {
 			go func() {
-				_, _, err := r.Put(context.Background(), "s", definition(fmt.Sprintf("%d * * * *", i+1)), recur.Condition{Versions: []string{first.Version}})
+				_, _, err := r.Put(context.Background(), "s", definition(fmt.Sprintf("%d * * * *", i+1)),
+					recur.Condition{Versions: []string{first.Version}})
 				answers <- err
 			}()
 		}
@@ -374,7 +387,8 @@ func TestRunner_Refused(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(2 * time.Hour)
-		if s := w.get("s"); s.Refused != 2 || s.Refusal != "no: never" || s.NextAt.Format("15:04") != "03:00" || s.NextRun != 1 {
+		if s := w.get("s"); s.Refused != 2 || s.Refusal != "no: never" || s.NextAt.Format("15:04") != "03:00" ||
+			s.NextRun != 1 {
 			t.Errorf("%+v", s.State)
 		}
 	})
@@ -383,7 +397,8 @@ func TestRunner_Refused(t *testing.T) {
 type refusing struct{}
 
 func (refusing) Accept(context.Context, string, []byte) (weir.Message, error) {
-	return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "no", Problems: []weir.Problem{{Message: "never"}}}
+	return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "no",
+		Problems: []weir.Problem{{Message: "never"}}}
 }
 
 func TestCheckName(t *testing.T) {

@@ -15,20 +15,22 @@ import (
 // A message's text stands in its schedule's row, compressed, up to this size; a larger one
 // in a blob. A row's property holds 64 KiB.
 const (
+	// A message is stored in its schedule's row, compressed, up to inlineLimit; a larger one in a
+	// blob. A row's property holds 64 KiB.
 	inlineLimit  = 60 << 10
 	inlineColumn = "Text"
 	blobColumn   = "Blob"
 )
 
-// forgottenAfter is the age at which a blob that no schedule names is removed: a younger
-// one may belong to a definition that is just being stored.
-const forgottenAfter = 24 * time.Hour
+// orphanAge is the age at which a blob that no schedule names is removed. A younger one may belong
+// to a definition that is being stored.
+const orphanAge = 24 * time.Hour
 
 func blobPrefix(name string) string { return partition + "/" + name + "/" }
 
-// storeText gives the columns that keep a text. A blob is new each time, so that no run
-// ever reads another text than the one its row names.
-func (s *Store) storeText(ctx context.Context, name string, text []byte) (map[string]any, error) {
+// storeMessage returns the columns that hold a message. The name of a blob is new each time, so
+// that a run always reads the text that its row names.
+func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map[string]any, error) {
 	var b bytes.Buffer
 	w, err := flate.NewWriter(&b, flate.DefaultCompression)
 	if err != nil {
@@ -45,18 +47,18 @@ func (s *Store) storeText(ctx context.Context, name string, text []byte) (map[st
 	}
 	blob := blobPrefix(name) + rand.Text()
 	if err := s.Bodies.Put(ctx, blob, b.Bytes()); err != nil {
-		return nil, unavailable("schedule: store message", err)
+		return nil, apiError("schedule: store message", err)
 	}
 	return map[string]any{blobColumn: blob}, nil
 }
 
-// loadText fills in the message. NotFound means that the schedule was changed meanwhile.
-func (s *Store) loadText(ctx context.Context, schedule *Schedule) error {
+// loadMessage fills in the message. NotFound means that the schedule was changed since it was read.
+func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	packed, _ := schedule.columns[inlineColumn].([]byte)
 	if blob, _ := schedule.columns[blobColumn].(string); blob != "" {
 		var err error
 		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
-			return unavailable("schedule: read message", err)
+			return apiError("schedule: read message", err)
 		}
 	}
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
@@ -67,9 +69,9 @@ func (s *Store) loadText(ctx context.Context, schedule *Schedule) error {
 	return nil
 }
 
-// dropText removes the blob that a schedule no longer names, and what earlier changes of
-// it left behind. A failure costs room and nothing else: the next change tries again.
-func (s *Store) dropText(ctx context.Context, before, now Schedule) error {
+// removeMessage removes the blob that a schedule no longer names, and blobs left by failed changes.
+// A failure is harmless: the next change tries again.
+func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)
 	if old == "" || old == kept {
@@ -84,7 +86,7 @@ func (s *Store) dropText(ctx context.Context, before, now Schedule) error {
 			return err
 		}
 		for _, info := range page.Infos {
-			if info.Name == kept || s.Now().Sub(info.ModifiedAt) < forgottenAfter {
+			if info.Name == kept || s.Now().Sub(info.ModifiedAt) < orphanAge {
 				continue
 			}
 			if err := s.Bodies.Delete(ctx, info.Name); err != nil && !storage.Is(err, storage.NotFound) {

@@ -1,0 +1,254 @@
+package recur
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Get returns a schedule with its message. It returns a NotFound error if there is none.
+func (r *Runner) Get(ctx context.Context, name string) (Schedule, error) {
+	return r.cfg.Store.Get(ctx, name)
+}
+
+// List returns all schedules, in the order of their names, without their messages.
+func (r *Runner) List(ctx context.Context) ([]Schedule, error) { return r.cfg.Store.List(ctx) }
+
+// Put stores a definition under a name, and reports whether the schedule is new. If the definition
+// is unchanged, Put writes nothing. Errors: Invalid with every problem, the contract's error about
+// the message, Precondition if cond does not hold.
+func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
+	d = d.withDefaults()
+	if err := r.checkDefinition(ctx, d); err != nil {
+		return Schedule{}, false, err
+	}
+	for range maxConflicts {
+		s, created, err := r.putOnce(ctx, name, d, cond)
+		if isChanged(err) {
+			continue
+		}
+		if err == nil {
+			r.resetTimer(name, s.wakeAt(), alwaysNewer, firesFirst)
+		}
+		return s, created, err
+	}
+	return Schedule{}, false, errTooBusy()
+}
+
+func errTooBusy() error {
+	return &weir.Error{Kind: weir.Unavailable, Op: "schedule",
+		Message: "the schedule is being changed all the time; try again", RetryAfter: time.Second}
+}
+
+// checkDefinition validates a definition, and takes its message through its contract as the next
+// run would.
+func (r *Runner) checkDefinition(ctx context.Context, d Definition) error {
+	if err := d.checkFields(); err != nil {
+		return err
+	}
+	now := r.cfg.Now()
+	plan, err := NewPlan(d, now)
+	if err != nil {
+		return err
+	}
+	sample := plan.Next(now)
+	if sample.IsZero() {
+		sample = now
+	}
+	_, err = r.buildMessage(ctx, d, sample, 1)
+	return err
+}
+
+func (d Definition) checkFields() error {
+	var problems []weir.Problem
+	if d.Overlap != Queue && d.Overlap != Skip {
+		problems = append(problems, weir.Problem{Path: "overlap", Rule: "oneof", Message: "overlap is queue or skip"})
+	}
+	if d.Missed != One && d.Missed != All && d.Missed != None {
+		problems = append(problems, weir.Problem{Path: "missed", Rule: "oneof", Message: "missed is one, all or none"})
+	}
+	for path, t := range map[string]time.Time{"start": d.Start, "end": d.End} {
+		if !t.IsZero() && (t.Year() < 1971 || t.Year() > lastYear) {
+			problems = append(problems, weir.Problem{Path: path, Rule: "year",
+				Message: "the year must be 1971 to 9999"})
+		}
+	}
+	if len(problems) > 0 {
+		return newInvalidError("the schedule cannot be read", problems...)
+	}
+	return nil
+}
+
+func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
+	old, found, err := r.findSchedule(ctx, name)
+	if err != nil {
+		return Schedule{}, false, err
+	}
+	if err := cond.checkVersion(old.Version); err != nil {
+		return Schedule{}, false, err
+	}
+	if found && old.Version == d.hashVersion() {
+		return old, false, nil
+	}
+	if found {
+		// Due occurrences belong to the old definition, and so do those that a process with
+		// another clock may just have filed.
+		ahead := clockSkew
+		if d.Paused {
+			ahead = 0
+		}
+		checked := old.Version
+		if old, _, err = r.processDue(ctx, name, ahead); err != nil {
+			return Schedule{}, false, err
+		}
+		if old.Version != checked {
+			return Schedule{}, false, &storage.Error{Op: "schedule: write", Kind: storage.Precondition, Index: -1}
+		}
+	}
+	next, err := r.nextRevision(ctx, name, old, d)
+	if err != nil {
+		return Schedule{}, false, err
+	}
+	if err := r.writeSchedule(ctx, &next); err != nil {
+		if isChanged(err) { // for certain; otherwise it may still arrive
+			r.removeOldMessage(ctx, next, old)
+		}
+		return Schedule{}, false, err
+	}
+	r.removeOldMessage(ctx, old, next)
+	return next, !found, nil
+}
+
+func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool, error) {
+	s, err := r.cfg.Store.Get(ctx, name)
+	if weir.KindOf(err) == weir.NotFound && err != nil {
+		return Schedule{Name: name}, false, nil
+	}
+	return s, err == nil, err
+}
+
+// nextRevision returns the schedule that replaces old, which may be empty.
+func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d Definition) (Schedule, error) {
+	now := r.cfg.Now().UTC().Truncate(time.Microsecond)
+	next := Schedule{Name: name, Definition: d, State: old.State, Version: d.hashVersion(), CreatedAt: old.CreatedAt,
+		ChangedAt: now, etag: old.etag}
+	if old.etag == "" {
+		next.CreatedAt, next.NextRun, next.Runs = now, 1, 1
+	}
+	if old.etag == "" || old.Cron != d.Cron || !old.Start.Equal(d.Start) {
+		next.Anchor = now.Truncate(time.Second)
+	}
+	next.NextAt, next.CatchUp = time.Time{}, false
+	if !d.Paused {
+		plan, err := next.newPlan()
+		if err != nil {
+			return Schedule{}, err
+		}
+		next.NextAt = plan.Next(laterOf(now, next.SettledAt))
+	}
+	var err error
+	next.columns, err = r.cfg.Store.storeMessage(ctx, name, d.Message)
+	return next, err
+}
+
+// writeSchedule stores s. If the answer is lost, it reads the row to find out.
+func (r *Runner) writeSchedule(ctx context.Context, s *Schedule) error {
+	err := r.cfg.Store.writeRow(ctx, s)
+	if !storage.Is(err, storage.Ambiguous) {
+		return err
+	}
+	there, readErr := r.cfg.Store.readRow(ctx, s.Name)
+	if readErr == nil && there.Version == s.Version && there.ChangedAt.Equal(s.ChangedAt) {
+		*s = there
+		return nil
+	}
+	return err
+}
+
+// removeOldMessage removes the message of a definition that was replaced or not stored.
+func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
+	if err := r.cfg.Store.removeMessage(ctx, old, kept); err != nil {
+		r.cfg.Logger.Warn("recur: old message not removed", "err", err)
+	}
+}
+
+// Delete removes a schedule. Messages that it has filed stay. Errors: NotFound, Precondition.
+func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error {
+	for range maxConflicts {
+		s, err := r.cfg.Store.readRow(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := cond.checkVersion(s.Version); err != nil {
+			return err
+		}
+		err = r.cfg.Store.deleteRow(ctx, s)
+		if isChanged(err) {
+			continue
+		}
+		if err == nil {
+			r.resetTimer(name, time.Time{}, alwaysNewer, firesFirst)
+			r.removeOldMessage(ctx, s, Schedule{})
+		}
+		return err
+	}
+	return errTooBusy()
+}
+
+// Run files a message of the schedule now, even if it is paused. The message counts as no
+// occurrence, and the next occurrence stays as it is.
+func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
+	for range maxConflicts {
+		s, err := r.cfg.Store.Get(ctx, name)
+		if err != nil {
+			return lane.Receipt{}, 0, err
+		}
+		s.Runs++ // reserve the number before a message is filed under it
+		run := s.Runs
+		err = r.cfg.Store.writeState(ctx, &s)
+		if isChanged(err) {
+			continue
+		}
+		if err != nil {
+			return lane.Receipt{}, 0, err
+		}
+		m, err := r.buildMessage(ctx, s.Definition, r.cfg.Now(), run)
+		if err != nil {
+			return lane.Receipt{}, 0, err
+		}
+		receipt, err := r.appendMessage(ctx, m, fmt.Sprintf("%s@run-%d", name, run))
+		return receipt, run, err
+	}
+	return lane.Receipt{}, 0, errTooBusy()
+}
+
+// Preview returns the next n runs of a schedule, as if it were not paused.
+func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, error) {
+	s, err := r.cfg.Store.readRow(ctx, name)
+	if err != nil {
+		return Preview{}, err
+	}
+	plan, err := s.newPlan()
+	if err != nil {
+		return Preview{}, err
+	}
+	return plan.Preview(laterOf(r.cfg.Now(), s.SettledAt), n), nil
+}
+
+// Try checks a definition as Put does, and returns its next n runs. It stores nothing.
+func (r *Runner) Try(ctx context.Context, d Definition, n int) (Preview, error) {
+	d = d.withDefaults()
+	if err := r.checkDefinition(ctx, d); err != nil {
+		return Preview{}, err
+	}
+	now := r.cfg.Now()
+	plan, err := NewPlan(d, now)
+	if err != nil {
+		return Preview{}, err
+	}
+	return plan.Preview(now, n), nil
+}
