@@ -14,20 +14,21 @@ import (
 	"weir/internal/weir"
 )
 
-// The encodings accepted, under one name each.
+// Canonical names of the accepted encodings.
 const (
 	ascii       = "us-ascii"
 	utf8Name    = "utf-8"
 	utf16LE     = "utf-16le"
 	utf16BE     = "utf-16be"
-	utf16Name   = "utf-16" // which of the two, the byte order mark says
+	utf16Name   = "utf-16" // the byte order mark decides between the two
 	latin1      = "iso-8859-1"
 	windows1252 = "windows-1252"
 )
 
 var aliases = map[string]string{
 	"utf-8": utf8Name, "utf8": utf8Name, "us-ascii": ascii, "ascii": ascii, "utf-16": utf16Name, "utf16": utf16Name,
-	"utf-16le": utf16LE, "utf-16be": utf16BE, "iso-8859-1": latin1, "iso8859-1": latin1, "iso_8859-1": latin1, "latin1": latin1, "latin-1": latin1,
+	"utf-16le": utf16LE, "utf-16be": utf16BE, "iso-8859-1": latin1, "iso8859-1": latin1, "iso_8859-1": latin1,
+	"latin1": latin1, "latin-1": latin1,
 	"windows-1252": windows1252, "cp1252": windows1252, "cp-1252": windows1252,
 }
 
@@ -36,55 +37,57 @@ var byteOrderMarks = []struct {
 	name string
 }{{[]byte{0xEF, 0xBB, 0xBF}, utf8Name}, {[]byte{0xFF, 0xFE}, utf16LE}, {[]byte{0xFE, 0xFF}, utf16BE}}
 
-// declaration is the XML declaration, in groups by quoting: version, then encoding. It
-// matches ASCII only, so that its length is the same in every encoding we turn into UTF-8.
+// declaration matches the XML declaration. Its groups are version and encoding, each once for
+// either quote. It matches ASCII only, so its length is the same in each encoding that we convert.
 var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*(?:"([\w.:-]*)"|'([\w.:-]*)')` +
 	`(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*(?:"([A-Za-z][\w.-]*)"|'([A-Za-z][\w.-]*)'))?` +
 	`(?:[ \t\r\n]+standalone[ \t\r\n]*=[ \t\r\n]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\r\n]*\?>`)
 
-// begunDeclaration is what must go on as a declaration; <?xml-stylesheet is none.
-var begunDeclaration = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
+// declarationStart matches text that must be a declaration; <?xml-stylesheet is none.
+var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 
-// decode settles the encoding by byte order mark, charset parameter and declaration, and
-// gives the text in UTF-8, without mark and with the declaration blanked. Where two of
-// them differ the body is refused: whoever guesses guesses wrong once.
-func decode(body []byte, charset string) (string, error) {
-	marked, rest := byteOrderMark(body)
-	param, err := known(charset, "charset parameter")
+// decodeBody determines the encoding from byte order mark, charset parameter and declaration, and
+// returns the text in UTF-8, without the mark and with a blanked declaration. If two of them differ
+// the body is refused: a guess would garble some message silently.
+func decodeBody(body []byte, charset string) (string, error) {
+	marked, rest := cutByteOrderMark(body)
+	param, err := canonicalEncoding(charset, "charset parameter")
 	if err != nil {
 		return "", err
 	}
-	chosen, err := agree(marked, "byte order mark", param, "charset parameter")
+	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
 	if err != nil {
 		return "", err
 	}
-	if marked == "" && (wide(chosen) || bytes.HasPrefix(rest, []byte("<\x00")) || bytes.HasPrefix(rest, []byte("\x00<"))) {
-		return "", undecodable("UTF-16 needs a byte order mark")
+	if marked == "" && (isUTF16(chosen) || bytes.HasPrefix(rest, []byte("<\x00")) ||
+		bytes.HasPrefix(rest, []byte("\x00<"))) {
+		return "", encodingError("UTF-16 needs a byte order mark")
 	}
 	head := rest
-	if wide(chosen) { // the others write the declaration in the same bytes as ASCII
-		text, _ := convert(rest, chosen)
+	if isUTF16(chosen) { // in all other encodings the declaration has the bytes of ASCII
+		text, _ := convertToUTF8(rest, chosen)
 		head = []byte(text)
 	}
 	declared, length, err := readDeclaration(head)
 	if err != nil {
 		return "", err
 	}
-	if chosen, err = agree(chosen, "byte order mark or charset parameter", declared, "XML declaration"); err != nil {
+	if chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared,
+		"XML declaration"); err != nil {
 		return "", err
 	}
-	if marked == "" && wide(chosen) {
-		return "", undecodable("UTF-16 needs a byte order mark")
+	if marked == "" && isUTF16(chosen) {
+		return "", encodingError("UTF-16 needs a byte order mark")
 	}
-	chosen = firstOf(chosen, utf8Name)
-	text, ok := convert(rest, chosen)
+	chosen = firstNonEmpty(chosen, utf8Name)
+	text, ok := convertToUTF8(rest, chosen)
 	if !ok {
-		return "", malformedAt("encoding", fmt.Sprintf("the body is not valid %s", strings.ToUpper(chosen)), text)
+		return "", malformedErrorAt("encoding", fmt.Sprintf("the body is not valid %s", strings.ToUpper(chosen)), text)
 	}
-	return blank(text[:length]) + text[length:], nil
+	return blankDeclaration(text[:length]) + text[length:], nil
 }
 
-func byteOrderMark(body []byte) (name string, rest []byte) {
+func cutByteOrderMark(body []byte) (name string, rest []byte) {
 	for _, m := range byteOrderMarks {
 		if bytes.HasPrefix(body, m.mark) {
 			return m.name, body[len(m.mark):]
@@ -93,10 +96,11 @@ func byteOrderMark(body []byte) (name string, rest []byte) {
 	return "", body
 }
 
-func wide(name string) bool { return name == utf16Name || name == utf16LE || name == utf16BE }
+func isUTF16(name string) bool { return name == utf16Name || name == utf16LE || name == utf16BE }
 
-// blank wipes the declaration: the text is UTF-8 now, whatever it said. Lines and columns stay.
-func blank(decl string) string {
+// blankDeclaration replaces the declaration by spaces, because its encoding no longer holds. Lines
+// and columns stay.
+func blankDeclaration(decl string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
 			return r
@@ -105,54 +109,59 @@ func blank(decl string) string {
 	}, decl)
 }
 
-// readDeclaration gives the encoding the XML declaration names, if any, and the
-// declaration's length; 0 when there is none.
+// readDeclaration returns the encoding that the XML declaration names, if any, and the
+// declaration's length; 0 if there is none.
 func readDeclaration(head []byte) (encoding string, length int, err error) {
-	if !begunDeclaration.Match(head) {
+	if !declarationStart.Match(head) {
 		return "", 0, nil
 	}
 	m := declaration.FindSubmatch(head)
 	if m == nil {
-		return "", 0, malformedAt("xml", "the XML declaration is not well-formed", "")
+		return "", 0, malformedErrorAt("xml", "the XML declaration is not well-formed", "")
 	}
 	if version := string(m[1]) + string(m[2]); version != "1.0" {
-		return "", 0, malformedAt("xml", fmt.Sprintf("XML version %q is not accepted, 1.0 is", short(version)), "")
+		return "", 0, malformedErrorAt("xml", fmt.Sprintf("XML version %q is not accepted, 1.0 is", truncate(version)),
+			"")
 	}
-	encoding, err = known(strings.ToLower(string(m[3])+string(m[4])), "XML declaration")
+	encoding, err = canonicalEncoding(strings.ToLower(string(m[3])+string(m[4])), "XML declaration")
 	return encoding, len(m[0]), err
 }
 
-func known(name, where string) (string, error) {
+// canonicalEncoding returns the canonical name of an encoding. An empty name stays empty.
+func canonicalEncoding(name, where string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
 	if canonical, ok := aliases[name]; ok {
 		return canonical, nil
 	}
-	return "", unsupported(fmt.Sprintf("the encoding %q of the %s is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are", short(name), where))
+	return "", unsupportedError(fmt.Sprintf(
+		"the encoding %q of the %s is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are",
+		truncate(name), where))
 }
 
-// agree gives the encoding both name, or the one that one of them names. UTF-16 fits what a
-// byte order mark, which always comes first, has found.
-func agree(a, whereA, b, whereB string) (string, error) {
+// reconcileEncodings returns the encoding that both sources name, or the only one named. "utf-16"
+// agrees with the byte order of a byte order mark, which is always source a.
+func reconcileEncodings(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
-		return firstOf(a, b), nil
-	case b == utf16Name && wide(a):
+		return firstNonEmpty(a, b), nil
+	case b == utf16Name && isUTF16(a):
 		return a, nil
 	}
-	return "", undecodable(fmt.Sprintf("the %s says %s and the %s says %s", whereA, a, whereB, b))
+	return "", encodingError(fmt.Sprintf("the %s says %s and the %s says %s", whereA, a, whereB, b))
 }
 
-func firstOf(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
 	return b
 }
 
-// convert turns a body into UTF-8. Where bytes mean nothing it gives the text before them, and false.
-func convert(body []byte, name string) (text string, ok bool) {
+// convertToUTF8 returns the body in UTF-8. At the first invalid byte it returns the text before it,
+// and false.
+func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	if name == utf8Name && utf8.Valid(body) {
 		return string(body), true
 	}
@@ -170,7 +179,8 @@ func convert(body []byte, name string) (text string, ok bool) {
 	return b.String(), true
 }
 
-// decoders give the first character of what is not empty, and its size in bytes; 0 = it is none.
+// decoders return the first character of a non-empty slice, and its size in bytes; 0 if it is
+// invalid.
 var decoders = map[string]func([]byte) (rune, int){
 	utf8Name: func(b []byte) (rune, int) {
 		r, size := utf8.DecodeRune(b)
@@ -209,29 +219,29 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 		return 0, 0
 	}
 	r = utf16.DecodeRune(r, rune(order.Uint16(b[2:])))
-	if r == utf8.RuneError { // no pair of surrogates stands for this one
+	if r == utf8.RuneError { // not a pair of surrogates
 		return 0, 0
 	}
 	return r, 4
 }
 
-// undecodable refuses an encoding; its rule tells it from what is wrong with the XML.
-func undecodable(message string) error {
-	return malformed(message, weir.Problem{Rule: "encoding", Message: message})
+// encodingError refuses an encoding. Its rule distinguishes it from problems of the XML.
+func encodingError(message string) error {
+	return malformedError(message, weir.Problem{Rule: "encoding", Message: message})
 }
 
-// malformedAt names the place: where the text before it ends.
-func malformedAt(rule, message, before string) error {
-	line, column := place(before)
-	return malformed(fmt.Sprintf("line %d, column %d: %s", line, column, message),
+// malformedErrorAt adds line and column of the end of the text before the problem.
+func malformedErrorAt(rule, message, before string) error {
+	line, column := lineColumn(before)
+	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),
 		weir.Problem{Rule: rule, Message: message, Line: line, Column: column})
 }
 
-// Text gives a body as UTF-8, without byte order mark and with its XML declaration blanked.
+// Text returns a body as UTF-8, without byte order mark and with a blanked XML declaration.
 func Text(contentType string, body []byte) (string, error) {
-	charset, err := mediaType(contentType)
+	charset, err := parseContentType(contentType)
 	if err != nil {
 		return "", err
 	}
-	return decode(body, charset)
+	return decodeBody(body, charset)
 }

@@ -1,15 +1,18 @@
-// Package contract decides what is accepted: XML in, a weir.Message out, or every problem
-// found. A body goes through three gates, each bounded: its encoding is settled and it is
-// turned into UTF-8 (charset.go); it is checked as a stream, so that depth, size and
-// doctypes are refused before a tree exists (scan.go, wellformed.go); then its contract's
-// rules are applied to the tree (definition.go, path.go, rules.go). The message keeps the
-// body as it came.
+// Package contract turns an XML body into a weir.Message, or reports every problem of the body.
+// A body passes three checks, each with bounded cost:
 //
-// Where the standards leave a choice: a missing Content-Type is taken for application/xml;
-// an encoding we do not know is Unsupported, two sources that name different ones are
-// Malformed; UTF-16 needs a byte order mark; a value is an element's own text or an
-// attribute, without the space around it; a path's step without prefix fits elements of
-// any, an attribute without prefix only one without.
+//  1. Its encoding is determined, and it is converted to UTF-8 (charset.go).
+//  2. It is checked as a stream of tokens, so that depth, size and document types are refused
+//     before a tree exists (scan.go, wellformed.go).
+//  3. The rules of its contract are applied to the tree (definition.go, path.go, rules.go).
+//
+// The message keeps the body unchanged.
+//
+// If the standards leave a choice: a missing Content-Type means application/xml; an unknown
+// encoding is Unsupported, two sources that name different ones are Malformed; UTF-16 needs a byte
+// order mark; a value is an element's own text or an attribute, without surrounding space; a step
+// of a path without a prefix matches elements with any prefix, an attribute without a prefix only
+// attributes without one.
 package contract
 
 import (
@@ -27,26 +30,28 @@ import (
 	"weir/internal/weir"
 )
 
-// Limits bound what parsing one body, and all at once, may cost.
+// Limits bound the cost of parsing one body, and of all bodies parsed at the same time.
 type Limits struct {
 	MaxBody    int64 // bytes
 	Depth      int   // nested elements; 0 = 256
 	Elements   int   // in all; 0 = 100,000
 	Attributes int   // of one element; 0 = 100,000
-	Memory     int64 // bytes that all bodies being parsed at once may take; a body that weighs more is parsed alone; 0 = 64 MiB
+	// bytes that all bodies being parsed at once may take; a body that weighs more is parsed alone;
+	// 0 = 64 MiB
+	Memory int64
 }
 
-// Set is the contracts in force. Safe for concurrent use.
+// Set holds all contracts. It is safe for concurrent use.
 type Set struct {
-	contracts []*compiled
+	contracts []*compiledContract
 	limits    Limits
-	parsing   *semaphore.Weighted
+	memory    *semaphore.Weighted
 }
 
-// New compiles the definitions. The error names every problem, one a line.
+// New compiles the definitions. The error has one line for each problem.
 func New(defs []Definition, limits Limits) (*Set, error) {
 	s := &Set{limits: limits.orDefaults()}
-	s.parsing = semaphore.NewWeighted(s.limits.Memory)
+	s.memory = semaphore.NewWeighted(s.limits.Memory)
 	var problems []error
 	if limits.MaxBody <= 0 || min(limits.Depth, limits.Elements, limits.Attributes) < 0 || limits.Memory < 0 {
 		problems = append(problems, errors.New("limits: none may be negative, and the largest body must be above 0"))
@@ -56,7 +61,7 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 	}
 	names, roots := map[string]bool{}, map[string]bool{}
 	for i, def := range defs {
-		c, found := compile(def)
+		c, found := compileDefinition(def)
 		if def.Name != "" && names[def.Name] {
 			found = append(found, "the name is taken by an earlier contract")
 		}
@@ -91,7 +96,8 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// SuccessRules gives, by contract name, what the body of a successful answer must match.
+// SuccessRules returns, by contract name, the expression that the body of a successful answer must
+// match.
 func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	rules := map[string]*regexp.Regexp{}
 	for _, c := range s.contracts {
@@ -117,29 +123,31 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	return answers
 }
 
-// Accept reads a body, which the message then holds: it must not be changed any more. The
-// error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems
-// found, or Unavailable when ctx ends while it waits its turn.
+// Accept parses a body. The message keeps the slice, so the caller must not change it any more.
+// The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems found, or
+// Unavailable if ctx ends while the call waits for memory.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	if len(body) == 0 {
-		return weir.Message{}, malformed("the body is empty")
+		return weir.Message{}, malformedError("the body is empty")
 	}
 	if size := int64(len(body)); size > s.limits.MaxBody {
-		return weir.Message{}, refuse(weir.TooLarge, fmt.Sprintf("the body has %d bytes and may have %d", size, s.limits.MaxBody))
+		return weir.Message{}, newError(weir.TooLarge,
+			fmt.Sprintf("the body has %d bytes and may have %d", size, s.limits.MaxBody))
 	}
 	if contentType == "" {
 		contentType = "application/xml"
 	}
-	charset, err := mediaType(contentType)
+	charset, err := parseContentType(contentType)
 	if err != nil {
 		return weir.Message{}, err
 	}
-	weight := min(weigh(body), s.limits.Memory)
-	if err := s.parsing.Acquire(ctx, weight); err != nil {
-		return weir.Message{}, &weir.Error{Kind: weir.Unavailable, Op: "accept", Message: "too much is being read at the moment", RetryAfter: time.Second, Err: err}
+	weight := min(estimateMemory(body), s.limits.Memory)
+	if err := s.memory.Acquire(ctx, weight); err != nil {
+		return weir.Message{}, &weir.Error{Kind: weir.Unavailable, Op: "accept",
+			Message: "too much is being read at the moment", RetryAfter: time.Second, Err: err}
 	}
-	defer s.parsing.Release(weight)
-	m, err := s.parse(charset, body)
+	defer s.memory.Release(weight)
+	m, err := s.parseBody(charset, body)
 	if err != nil {
 		return weir.Message{}, err
 	}
@@ -147,15 +155,15 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	return m, nil
 }
 
-// parse takes the body through the three gates.
-func (s *Set) parse(charset string, body []byte) (weir.Message, error) {
-	text, err := decode(body, charset)
+// parseBody runs the three checks.
+func (s *Set) parseBody(charset string, body []byte) (weir.Message, error) {
+	text, err := decodeBody(body, charset)
 	if err != nil {
 		return weir.Message{}, err
 	}
-	var c *compiled
-	root, doc, err := scan(text, s.limits, func(root name) needs {
-		if c = s.match(root); c == nil {
+	var c *compiledContract
+	root, doc, err := scanDocument(text, s.limits, func(root qualifiedName) needs {
+		if c = s.findContract(root); c == nil {
 			return needs{}
 		}
 		return c.needs
@@ -164,18 +172,20 @@ func (s *Set) parse(charset string, body []byte) (weir.Message, error) {
 		return weir.Message{}, err
 	}
 	if c == nil {
-		return weir.Message{}, invalid(weir.Problem{Path: "/", Rule: "contract", Message: fmt.Sprintf("no contract accepts the root element %s", short(root.String()))})
+		return weir.Message{}, invalidError(weir.Problem{Path: "/", Rule: "contract",
+			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(root.String()))})
 	}
-	m, problems := c.apply(doc)
+	m, problems := c.buildMessage(doc)
 	if len(problems) > 0 {
-		return weir.Message{}, invalid(problems...)
+		return weir.Message{}, invalidError(problems...)
 	}
 	return m, nil
 }
 
-// match finds the contract of a root element; one that names the namespace goes first.
-func (s *Set) match(root name) *compiled {
-	var byLocal *compiled
+// findContract returns the contract of a root element, or nil. A contract that names the namespace
+// takes precedence.
+func (s *Set) findContract(root qualifiedName) *compiledContract {
+	var byLocal *compiledContract
 	for _, c := range s.contracts {
 		if c.def.Root == "{"+root.uri+"}"+root.local {
 			return c
@@ -187,37 +197,41 @@ func (s *Set) match(root name) *compiled {
 	return byLocal
 }
 
-// maxContentType is the size of a Content-Type, which is kept in a row and sent on.
+// maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
 const maxContentType = 256
 
-// mediaType checks that a Content-Type is XML and gives its charset, in lower case.
-func mediaType(contentType string) (charset string, err error) {
-	if len(contentType) > maxContentType || strings.ContainsFunc(contentType, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsControl(r) }) {
-		return "", unsupported(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII", maxContentType))
+// parseContentType checks that a Content-Type is XML, and returns its charset in lower case.
+func parseContentType(contentType string) (charset string, err error) {
+	if len(contentType) > maxContentType ||
+		strings.ContainsFunc(contentType, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsControl(r) }) {
+		return "", unsupportedError(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII",
+			maxContentType))
 	}
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return "", unsupported("the Content-Type cannot be read")
+		return "", unsupportedError("the Content-Type cannot be read")
 	}
 	major, minor, _ := strings.Cut(kind, "/")
-	isXML := kind == "application/xml" || kind == "text/xml" || (strings.HasSuffix(minor, "+xml") && minor != "+xml" && major != "")
+	isXML := kind == "application/xml" || kind == "text/xml" ||
+		(strings.HasSuffix(minor, "+xml") && minor != "+xml" && major != "")
 	if !isXML {
-		return "", unsupported(fmt.Sprintf("the Content-Type is %s and must be XML: application/xml, text/xml or one that ends in +xml", kind))
+		return "", unsupportedError(fmt.Sprintf(
+			"the Content-Type is %s and must be XML: application/xml, text/xml or one that ends in +xml", kind))
 	}
 	return strings.ToLower(params["charset"]), nil
 }
 
-func refuse(kind weir.Kind, message string, problems ...weir.Problem) error {
+func newError(kind weir.Kind, message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: kind, Op: "accept", Message: message, Problems: problems}
 }
 
-func malformed(message string, problems ...weir.Problem) error {
-	return refuse(weir.Malformed, message, problems...)
+func malformedError(message string, problems ...weir.Problem) error {
+	return newError(weir.Malformed, message, problems...)
 }
 
-func unsupported(message string) error { return refuse(weir.Unsupported, message) }
+func unsupportedError(message string) error { return newError(weir.Unsupported, message) }
 
-func invalid(problems ...weir.Problem) error {
+func invalidError(problems ...weir.Problem) error {
 	message := "the message breaks a rule of its contract"
 	if len(problems) > 1 {
 		message = fmt.Sprintf("the message breaks %d rules of its contract", len(problems))
@@ -225,5 +239,5 @@ func invalid(problems ...weir.Problem) error {
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = append(problems[:maxProblems:maxProblems], weir.Problem{Message: fmt.Sprintf("and %d more", more)})
 	}
-	return refuse(weir.Invalid, message, problems...)
+	return newError(weir.Invalid, message, problems...)
 }

@@ -14,18 +14,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Definition is one contract as weir.yaml has it.
+// Definition is one contract of weir.yaml.
 type Definition struct {
-	Name      string         `yaml:"name"`
-	Root      string         `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
-	Key       string         `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
-	Version   string         `yaml:"version"`   // path to the version; empty = none
-	DeliverAt string         `yaml:"deliverAt"` // path to the moment before which it is not delivered; empty = none
-	Supersede bool           `yaml:"supersede"` // a newer version replaces older ones of its key that wait; needs key and version
-	OnFailure string         `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
-	Success   string         `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
-	Answers   map[int]string `yaml:"answers"`   // by status: rejected | retry | unavailable, for a CMS that uses the status in its own way
-	Fields    []Field        `yaml:"fields"`
+	Name      string `yaml:"name"`
+	Root      string `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
+	Key       string `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
+	Version   string `yaml:"version"`   // path to the version; empty = none
+	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
+	// a newer version replaces older waiting ones of its key; needs key and version
+	Supersede bool   `yaml:"supersede"`
+	OnFailure string `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
+	Success   string `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
+	// by status: rejected | retry | unavailable, for a CMS that uses the status in its own way
+	Answers map[int]string `yaml:"answers"`
+	Fields  []Field        `yaml:"fields"`
 }
 
 // Field is a rule for the values at a path.
@@ -34,17 +36,17 @@ type Field struct {
 	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one that is not empty
 }
 
-// maxKey is the size of an ordering key in bytes: it goes into a header and a row.
+// maxKey limits the bytes of an ordering key, because it is stored in a row and sent in a header.
 const maxKey = 1 << 10
 
-// maxName is the size of a contract's name, which does too.
+// maxName limits the bytes of a contract's name for the same reason.
 const maxName = 128
 
-// maxProblems is how many problems of one message are named; how many more there are is said.
+// maxProblems limits the problems listed for one message; the others are counted.
 const maxProblems = 100
 
-// compiled is a contract ready for use.
-type compiled struct {
+// compiledContract is a contract ready for use.
+type compiledContract struct {
 	def     Definition
 	key     *path
 	version *path
@@ -57,32 +59,32 @@ type compiled struct {
 
 var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
 
-// compile gives the contract and every problem of its definition.
-func compile(def Definition) (*compiled, []string) {
-	c := &compiled{def: def}
+// compileDefinition returns the contract, and every problem of its definition.
+func compileDefinition(def Definition) (*compiledContract, []string) {
+	c := &compiledContract{def: def}
 	var problems []string
-	note := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	addProblem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	switch {
 	case def.Name == "":
-		note("name is missing")
+		addProblem("name is missing")
 	case len(def.Name) > maxName || strings.ContainsFunc(def.Name, unicode.IsControl):
-		note("name may have %d bytes and no control characters", maxName)
+		addProblem("name may have %d bytes and no control characters", maxName)
 	}
 	if !rootName.MatchString(def.Root) {
-		note("root %q must be a local name or {uri}local", def.Root)
+		addProblem("root %q must be a local name or {uri}local", def.Root)
 	}
 	var err error
 	if c.key, err = compilePath(def.Key); err != nil {
-		note("key: %v", err)
+		addProblem("key: %v", err)
 	}
 	if c.version, err = compilePath(def.Version); err != nil {
-		note("version: %v", err)
+		addProblem("version: %v", err)
 	}
 	if c.due, err = compilePath(def.DeliverAt); err != nil {
-		note("deliverAt: %v", err)
+		addProblem("deliverAt: %v", err)
 	}
 	if def.Supersede && (def.Version == "" || def.Key == "") {
-		note("supersede needs a key and a version to compare")
+		addProblem("supersede needs a key and a version to compare")
 	}
 	switch def.OnFailure {
 	case "":
@@ -90,111 +92,114 @@ func compile(def Definition) (*compiled, []string) {
 	case "block", "skip":
 		c.skip = def.OnFailure == "skip"
 	default:
-		note("onFailure is %q and must be block or skip", def.OnFailure)
+		addProblem("onFailure is %q and must be block or skip", def.OnFailure)
 	}
 	if def.Success != "" {
 		if c.success, err = regexp.Compile(def.Success); err != nil {
-			note("success: %v", err)
+			addProblem("success: %v", err)
 		}
 	}
 	for _, status := range slices.Sorted(maps.Keys(def.Answers)) {
-		if p := answerProblem(status, def.Answers[status]); p != "" {
-			note("answers: %s", p)
+		if p := checkAnswer(status, def.Answers[status]); p != "" {
+			addProblem("answers: %s", p)
 		}
 	}
 	for i, f := range def.Fields {
 		r, err := compileRule(f)
 		if err != nil {
-			note("fields[%d]: %v", i, err)
+			addProblem("fields[%d]: %v", i, err)
 			continue
 		}
 		c.fields = append(c.fields, r)
 	}
-	c.gatherNeeds()
+	c.collectNeeds()
 	return c, problems
 }
 
-func (c *compiled) gatherNeeds() {
+func (c *compiledContract) collectNeeds() {
 	paths := []*path{c.key, c.version, c.due}
 	for _, f := range c.fields {
 		paths = append(paths, f.path)
 	}
 	for _, p := range paths {
 		if p != nil {
-			c.needs.add(p.needs)
+			c.needs.merge(p.needs)
 		}
 	}
 }
 
-// answerProblem returns what is wrong with an answer's meaning; empty = nothing.
-func answerProblem(status int, means string) string {
+// checkAnswer returns the problem of one entry of answers, or an empty string.
+func checkAnswer(status int, means string) string {
 	switch {
 	case status < 300 || status > 599:
 		return fmt.Sprintf("%d is not a status from 300 to 599; for 2xx answers use success", status)
-	case !slices.Contains([]weir.Outcome{weir.OutcomeRejected, weir.OutcomeRetry, weir.OutcomeUnavailable}, weir.Outcome(means)):
+	case !slices.Contains([]weir.Outcome{weir.OutcomeRejected, weir.OutcomeRetry, weir.OutcomeUnavailable},
+		weir.Outcome(means)):
 		return fmt.Sprintf("%d is %q and must be rejected, retry or unavailable", status, means)
 	}
 	return ""
 }
 
-// apply makes the message, or lists every problem.
-func (c *compiled) apply(doc *etree.Document) (weir.Message, []weir.Problem) {
+// buildMessage returns the message, and every problem of the document.
+func (c *compiledContract) buildMessage(doc *etree.Document) (weir.Message, []weir.Problem) {
 	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip}
 	var problems []weir.Problem
 	if c.key != nil {
-		key, p := single(c.key, doc, "ordering key")
+		key, p := readSingleValue(c.key, doc, "ordering key")
 		problems = append(problems, p...)
 		m.Key = key
 	}
 	if c.version != nil {
-		version, p := single(c.version, doc, "version")
+		version, p := readSingleValue(c.version, doc, "version")
 		if len(p) == 0 && c.def.Supersede {
-			p = c.comparable(version)
+			p = c.checkVersion(version)
 		}
 		problems = append(problems, p...)
 		m.Version = version
 	}
-	if c.due != nil && len(c.due.values(doc)) > 0 {
-		due, p := c.moment(doc)
+	if c.due != nil && len(c.due.selectValues(doc)) > 0 {
+		due, p := c.readDueTime(doc)
 		problems = append(problems, p...)
 		m.DueAt = due
 	}
 	for _, r := range c.fields {
-		problems = append(problems, r.problems(r.values(doc))...)
+		problems = append(problems, r.checkValues(r.selectValues(doc))...)
 	}
 	return m, problems
 }
 
-// moment reads when a message is to be delivered. An empty one says nothing.
-func (c *compiled) moment(doc *etree.Document) (time.Time, []weir.Problem) {
-	if values := c.due.values(doc); len(values) == 1 && values[0] == "" {
+// readDueTime returns the due time. An empty value means none.
+func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.Problem) {
+	if values := c.due.selectValues(doc); len(values) == 1 && values[0] == "" {
 		return time.Time{}, nil
 	}
-	text, problems := single(c.due, doc, "due time")
+	text, problems := readSingleValue(c.due, doc, "due time")
 	if len(problems) > 0 {
 		return time.Time{}, problems
 	}
 	due, err := weir.ParseMoment(text)
 	if err != nil {
-		return time.Time{}, []weir.Problem{{Path: c.due.given, Rule: "deliverAt", Message: "the due time " + err.Error()}}
+		return time.Time{}, []weir.Problem{{Path: c.due.given, Rule: "deliverAt",
+			Message: "the due time " + err.Error()}}
 	}
 	return due, nil
 }
 
-// comparable says that a version cannot be compared where messages supersede by it.
-func (c *compiled) comparable(version string) []weir.Problem {
+// checkVersion reports a version that cannot be compared with others.
+func (c *compiledContract) checkVersion(version string) []weir.Problem {
 	if _, err := weir.ParseVersion(version); err != nil {
 		return []weir.Problem{{Path: c.version.given, Rule: "version", Message: "the version " + err.Error()}}
 	}
 	return nil
 }
 
-// single gives the one value of a path: the key of a message must be beyond doubt.
-func single(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
+// readSingleValue returns the only value at a path. Several different values are a problem, because
+// the wrong key would break the order of messages.
+func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
 	problem := func(rule, message string) (string, []weir.Problem) {
 		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}
 	}
-	found := s.values(doc)
+	found := s.selectValues(doc)
 	different := map[string]bool{}
 	for _, v := range found {
 		different[v] = true
@@ -205,7 +210,8 @@ func single(s *path, doc *etree.Document, what string) (string, []weir.Problem) 
 	case len(found) == 0 || found[0] == "":
 		return problem("required", "is missing")
 	case len(found[0]) > maxKey:
-		return problem(fmt.Sprintf("max=%d", maxKey), fmt.Sprintf("has %d bytes and may have %d", len(found[0]), maxKey))
+		return problem(fmt.Sprintf("max=%d", maxKey),
+			fmt.Sprintf("has %d bytes and may have %d", len(found[0]), maxKey))
 	case strings.ContainsFunc(found[0], unicode.IsControl):
 		return problem("printable", "has control characters")
 	}

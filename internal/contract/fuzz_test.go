@@ -21,8 +21,12 @@ func FuzzAccept(f *testing.F) {
 			}
 		}
 	}
-	for _, body := range []string{good, euro, utf16Bytes(euro, true), utf16Bytes(`<?xml version="1.0" encoding="UTF-16"?>`+euro, false), "<ping/>", "<queue><!-- x --><![CDATA[y]]>&#x20;&lt;<?z?></queue>",
-		"<?xml version='1.0' encoding='latin1'?><ping>\xe4</ping>", `<f:entry xmlns:f="urn:feed"><f:id>1</f:id></f:entry>`, `<entry xmlns:f="urn:feed" f:a="1"  a = '2' ><id >1</id ></entry>`} {
+	for _, body := range []string{good, euro, utf16Bytes(euro, true),
+		utf16Bytes(`<?xml version="1.0" encoding="UTF-16"?>`+euro, false), "<ping/>",
+		"<queue><!-- x --><![CDATA[y]]>&#x20;&lt;<?z?></queue>",
+		"<?xml version='1.0' encoding='latin1'?><ping>\xe4</ping>",
+		`<f:entry xmlns:f="urn:feed"><f:id>1</f:id></f:entry>`,
+		`<entry xmlns:f="urn:feed" f:a="1"  a = '2' ><id >1</id ></entry>`} {
 		f.Add(xml, []byte(body))
 		f.Add("", []byte(body))
 		f.Add("text/xml; charset=windows-1252", []byte(body))
@@ -38,7 +42,8 @@ func FuzzAccept(f *testing.F) {
 			t.Fatalf("kept as %+v", m)
 		}
 		keyless := m.Contract == "ping" || m.Contract == "queue"
-		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) || strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
+		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) ||
+			strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
 			t.Fatalf("key %q of %s", m.Key, m.Contract)
 		}
 		if utf8.Valid(body) && !strings.Contains(before, "<?xml") && !strings.Contains(kind, "charset") {
@@ -47,7 +52,7 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// checkRefused holds errors to the kinds httpio answers, and their problems to sentences.
+// checkRefused fails if an error has a kind that httpio does not know, or a problem without a text.
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *weir.Error
@@ -67,7 +72,7 @@ func checkRefused(t *testing.T, err error) {
 	}
 }
 
-// checkReadable reads what was accepted a second time, by the standard decoder as a whole.
+// checkReadable reads an accepted document again with the standard decoder.
 func checkReadable(t *testing.T, text string) {
 	t.Helper()
 	decoder := stdxml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\uFEFF")))

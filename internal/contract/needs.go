@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// needs are the parts of a document that a contract's paths can lead to, or pass on their way.
-// The other parts are checked and not kept: a tree of the whole document takes up to 30 times the
-// body. The zero value needs the root element alone.
+// needs are the parts of a document that a contract's paths can select or traverse. Other parts are
+// checked but not kept, because a tree of the whole document takes up to 30 times the body's
+// memory. The zero value needs only the root element.
 type needs struct {
-	all          bool            // elements, because a path can pass ones it does not name
+	all          bool            // all elements: a path traverses elements that it does not name
 	elements     map[string]bool // by local name
 	attributes   map[string]bool // by local name
 	declarations bool            // of namespaces
 }
 
-func (n *needs) element(local string) bool { return n.all || n.elements[local] }
+func (n *needs) needsElement(local string) bool { return n.all || n.elements[local] }
 
-func (n *needs) attribute(given xml.Name) bool {
+func (n *needs) needsAttribute(given xml.Name) bool {
 	if given.Space == "xmlns" || given.Space == "" && given.Local == "xmlns" {
 		return n.declarations || n.attributes[given.Local]
 	}
 	return n.attributes[given.Local]
 }
 
-// addStep adds a step by its selector. A step that goes through unnamed elements, down or to all
-// children, needs every element.
+// addStep adds a step by its selector. A step that traverses unnamed elements (// or *) needs every
+// element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":
@@ -58,7 +58,7 @@ func (n *needs) addCondition(condition string) {
 	n.all, n.declarations = true, true
 }
 
-func (n *needs) add(more needs) {
+func (n *needs) merge(more needs) {
 	n.all = n.all || more.all
 	n.declarations = n.declarations || more.declarations
 	if n.elements == nil {

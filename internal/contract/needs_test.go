@@ -8,16 +8,19 @@ import (
 	"testing"
 )
 
-func needAll(name) needs {
-	return needs{all: true, declarations: true, attributes: map[string]bool{"a": true, "b": true, "c": true, "xmlns": true}}
+func needAll(qualifiedName) needs {
+	return needs{all: true, declarations: true,
+		attributes: map[string]bool{"a": true, "b": true, "c": true, "xmlns": true}}
 }
 
 // A path must find the same in a tree with only the needed parts.
 func TestNeeds_PathsFindTheSame(t *testing.T) {
 	t.Parallel()
 	var paths []*path
-	for _, given := range []string{"./@a", "/a/@b", "./a", "./a/b", "./p:a/@b", "./a/../@a", "./a[2]/b", "./a[-1]", "./a[@b]/c", "./b[@a='1']", "./.", "/a/a/a",
-		"./*/b", ".//c", ".//b/../@a", "./a[b]", "./a[b='t']", "./a[text()='t']", "./a[local-name()='a']", "./a[namespace-uri()='u']/@c", "./*[2]/@p:b"} {
+	for _, given := range []string{"./@a", "/a/@b", "./a", "./a/b", "./p:a/@b", "./a/../@a", "./a[2]/b", "./a[-1]",
+		"./a[@b]/c", "./b[@a='1']", "./.", "/a/a/a",
+		"./*/b", ".//c", ".//b/../@a", "./a[b]", "./a[b='t']", "./a[text()='t']", "./a[local-name()='a']",
+		"./a[namespace-uri()='u']/@c", "./*[2]/@p:b"} {
 		p, err := compilePath(given)
 		if err != nil {
 			t.Fatal(err)
@@ -27,16 +30,16 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 	random, found := rand.New(rand.NewPCG(1, 2)), 0
 	for range 100 {
 		text := randomXML(random, 0)
-		_, whole, err := scan(text, Limits{}.orDefaults(), needAll)
+		_, whole, err := scanDocument(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 		for _, p := range paths {
-			_, doc, err := scan(text, Limits{}.orDefaults(), func(name) needs { return p.needs })
+			_, doc, err := scanDocument(text, Limits{}.orDefaults(), func(qualifiedName) needs { return p.needs })
 			if err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
-			got, want := p.values(doc), p.values(whole)
+			got, want := p.selectValues(doc), p.selectValues(whole)
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s in %s: got %q, want %q", p.given, text, got, want)
 			}
@@ -83,12 +86,13 @@ func randomXML(random *rand.Rand, depth int) string {
 // A contract whose paths name all their steps keeps only those parts of a document.
 func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	t.Parallel()
-	c, problems := compile(Definition{Name: "r", Root: "r", Key: "./@id", Fields: []Field{{Path: "./title", Rule: "required"}}})
+	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: "./@id",
+		Fields: []Field{{Path: "./title", Rule: "required"}}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	text := `<r id="1" x="2"><title y="3">T<i>u</i></title>` + strings.Repeat("<p>x</p>", 1000) + `</r>`
-	_, doc, err := scan(text, Limits{}.orDefaults(), func(name) needs { return c.needs })
+	_, doc, err := scanDocument(text, Limits{}.orDefaults(), func(qualifiedName) needs { return c.needs })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func busySet(t *testing.T) *Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.parsing.TryAcquire(10) || s.parsing.TryAcquire(1) {
+	if !s.memory.TryAcquire(10) || s.memory.TryAcquire(1) {
 		t.Fatal("there is not room for 10 bytes")
 	}
 	return s
@@ -35,7 +35,8 @@ func TestSet_Accept_UnavailableWhileTooMuchIsRead(t *testing.T) {
 		defer cancel()
 		_, err := s.Accept(ctx, "", []byte("<a/>"))
 		var e *weir.Error
-		if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter <= 0 || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter <= 0 ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%#v", err)
 		}
 	})
@@ -57,7 +58,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		if len(answers) != 0 {
 			t.Fatal("it did not wait")
 		}
-		s.parsing.Release(10)
+		s.memory.Release(10)
 		kinds := map[weir.Kind]int{}
 		for range bodies {
 			if err := <-answers; err != nil {
@@ -67,13 +68,13 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		if kinds[weir.Malformed] != 2 || kinds[weir.Invalid] != 1 || len(kinds) != 2 {
 			t.Errorf("%v", kinds)
 		}
-		if !s.parsing.TryAcquire(10) {
+		if !s.memory.TryAcquire(10) {
 			t.Error("not all was given back")
 		}
 	})
 }
 
-// A value the rule cannot judge is a broken rule, not a pass.
+// A value that the rule cannot check breaks the rule.
 func TestRule_Problems_WhatCannotBeCheckedIsRefused(t *testing.T) {
 	t.Parallel()
 	p, err := compilePath("./a")
@@ -81,7 +82,7 @@ func TestRule_Problems_WhatCannotBeCheckedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rule{path: p, tag: "len=abc"}
-	if found := r.problems([]string{"x"}); len(found) != 1 || found[0].Rule != "len=abc" {
+	if found := r.checkValues([]string{"x"}); len(found) != 1 || found[0].Rule != "len=abc" {
 		t.Errorf("%+v", found)
 	}
 }

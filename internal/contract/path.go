@@ -10,39 +10,39 @@ import (
 	"github.com/beevik/etree"
 )
 
-// path is an etree path, cut into steps. etree walks a whole path without telling apart an
-// element found once from one found a thousand times (for each child a filter matches), so
-// that a hostile body makes it keep billions; here each step gives each element once.
+// path is an etree path, split into steps. etree keeps an element once for each way that leads to
+// it (for each child that a filter matches), so a hostile body makes it keep billions. Here each
+// step selects each element once.
 type path struct {
 	given    string
-	absolute bool // begins at the document, not at the root element
+	absolute bool // starts at the document, not at the root element
 	steps    []step
 	space    string // prefix of attr
-	attr     string // name of the attribute the last step selects; empty = the element's text
+	attr     string // name of the attribute that the last step selects; empty = the element's text
 	needs    needs
 }
 
 type step struct {
-	selector etree.Path
-	descends bool // the empty step of //
-	filters  []filter
+	selector     etree.Path
+	isDescendant bool // the empty step of //
+	filters      []filter
 }
 
-// filter keeps the place-th element, or those of which condition holds where place is 0.
+// filter keeps the element at position, or, if position is 0, the elements that meet condition.
 type filter struct {
-	place     int // from 1, or from -1 backwards
+	position  int // from 1, or from -1 backwards
 	condition etree.Path
 }
 
 var (
-	nextStep   = regexp.MustCompile(`^([^/\[\]]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
-	brackets   = regexp.MustCompile(`\[((?:[^\[\]'"]|'[^']*'|"[^"]*")*)\]`)
-	stepNames  = regexp.MustCompile(`^(|\.|\.\.|\*|[\pL_][\pL\pM\pN._-]*(:[\pL_][\pL\pM\pN._-]*)?)$`)
-	attribute  = regexp.MustCompile(`^@(?:([\pL_][\pL\pM\pN._-]*):)?([\pL_][\pL\pM\pN._-]*)$`)
-	wholePlace = regexp.MustCompile(`^-?[0-9]{1,6}$`)
+	nextStep    = regexp.MustCompile(`^([^/\[\]]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
+	brackets    = regexp.MustCompile(`\[((?:[^\[\]'"]|'[^']*'|"[^"]*")*)\]`)
+	stepNames   = regexp.MustCompile(`^(|\.|\.\.|\*|[\pL_][\pL\pM\pN._-]*(:[\pL_][\pL\pM\pN._-]*)?)$`)
+	attribute   = regexp.MustCompile(`^@(?:([\pL_][\pL\pM\pN._-]*):)?([\pL_][\pL\pM\pN._-]*)$`)
+	wholeNumber = regexp.MustCompile(`^-?[0-9]{1,6}$`)
 )
 
-// compilePath gives nil for an empty path.
+// compilePath returns nil for an empty path.
 func compilePath(given string) (*path, error) {
 	if given == "" {
 		return nil, nil
@@ -56,19 +56,19 @@ func compilePath(given string) (*path, error) {
 			return nil, fmt.Errorf("path %q: brackets or quotes do not match", given)
 		}
 		rest, more = rest[len(m[0]):], m[3] == "/"
-		if err := p.add(m[1], m[2], more); err != nil {
+		if err := p.addStep(m[1], m[2], more); err != nil {
 			return nil, fmt.Errorf("path %q: %w", given, err)
 		}
 	}
 	return p, nil
 }
 
-// add takes one more step; the last may be an attribute.
-func (p *path) add(name, filters string, more bool) error {
+// addStep takes one more step; the last may be an attribute.
+func (p *path) addStep(name, filters string, more bool) error {
 	if a := attribute.FindStringSubmatch(name); a != nil && filters == "" && !more {
 		p.space, p.attr = a[1], a[2]
 		p.needs.addAttribute(p.attr)
-		p.absolute = p.absolute && len(p.steps) > 0 // the document has none: /@a is the root's
+		p.absolute = p.absolute && len(p.steps) > 0 // the document has no attributes: /@a means the root element's
 		return nil
 	}
 	if !stepNames.MatchString(name) {
@@ -78,9 +78,9 @@ func (p *path) add(name, filters string, more bool) error {
 		return errors.New("a step is empty")
 	}
 	p.needs.addStep(name)
-	s := step{descends: name == ""}
+	s := step{isDescendant: name == ""}
 	var err error
-	if !s.descends {
+	if !s.isDescendant {
 		if s.selector, err = etree.CompilePath(name); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (p *path) add(name, filters string, more bool) error {
 		if err != nil {
 			return err
 		}
-		if f.place == 0 {
+		if f.position == 0 {
 			p.needs.addCondition(m[1])
 		}
 		s.filters = append(s.filters, f)
@@ -100,9 +100,9 @@ func (p *path) add(name, filters string, more bool) error {
 }
 
 func compileFilter(given string) (f filter, err error) {
-	if wholePlace.MatchString(given) {
-		f.place, err = strconv.Atoi(given)
-		if err == nil && f.place == 0 {
+	if wholeNumber.MatchString(given) {
+		f.position, err = strconv.Atoi(given)
+		if err == nil && f.position == 0 {
 			err = errors.New("places count from 1")
 		}
 		return f, err
@@ -111,23 +111,23 @@ func compileFilter(given string) (f filter, err error) {
 	return f, err
 }
 
-// values gives what the path selects, trimmed.
-func (p *path) values(doc *etree.Document) []string {
+// selectValues returns the selected values, without surrounding space.
+func (p *path) selectValues(doc *etree.Document) []string {
 	start := doc.Root()
 	if p.absolute {
 		start = &doc.Element
 	}
 	found := []*etree.Element{start}
 	for _, s := range p.steps {
-		found = s.from(found)
+		found = s.selectElements(found)
 	}
 	var out []string
 	for _, e := range found {
 		if p.attr == "" {
-			out = append(out, strings.TrimSpace(text(e)))
+			out = append(out, strings.TrimSpace(ownText(e)))
 			continue
 		}
-		for _, a := range e.Attr { // not SelectAttr, which takes x:path for path
+		for _, a := range e.Attr { // not SelectAttr, for which path also matches x:path
 			if a.Space == p.space && a.Key == p.attr {
 				out = append(out, strings.TrimSpace(a.Value))
 			}
@@ -136,16 +136,16 @@ func (p *path) values(doc *etree.Document) []string {
 	return out
 }
 
-// from gives the elements the step leads to from any of those given, each once.
-func (s *step) from(given []*etree.Element) []*etree.Element {
+// selectElements returns the elements that the step selects from the given ones, each once.
+func (s *step) selectElements(given []*etree.Element) []*etree.Element {
 	var out []*etree.Element
 	seen := map[*etree.Element]bool{}
 	for _, e := range given {
-		if s.descends {
-			out = descend(e, seen, out)
+		if s.isDescendant {
+			out = appendDescendants(e, seen, out)
 			continue
 		}
-		for _, found := range s.filter(e.FindElementsPath(s.selector)) {
+		for _, found := range s.applyFilters(e.FindElementsPath(s.selector)) {
 			if !seen[found] {
 				seen[found] = true
 				out = append(out, found)
@@ -155,18 +155,18 @@ func (s *step) from(given []*etree.Element) []*etree.Element {
 	return out
 }
 
-func (s *step) filter(found []*etree.Element) []*etree.Element {
+func (s *step) applyFilters(found []*etree.Element) []*etree.Element {
 	for _, f := range s.filters {
-		found = f.keep(found)
+		found = f.keepMatching(found)
 	}
 	return found
 }
 
-func (f *filter) keep(found []*etree.Element) []*etree.Element {
-	if f.place != 0 {
-		at := f.place - 1
-		if f.place < 0 {
-			at = len(found) + f.place
+func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
+	if f.position != 0 {
+		at := f.position - 1
+		if f.position < 0 {
+			at = len(found) + f.position
 		}
 		if at < 0 || at >= len(found) {
 			return nil
@@ -182,8 +182,9 @@ func (f *filter) keep(found []*etree.Element) []*etree.Element {
 	return out
 }
 
-// descend adds an element and all below it. What was seen was seen with all below it.
-func descend(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Element) []*etree.Element {
+// appendDescendants appends an element and its descendants. A seen element was appended with all its
+// descendants.
+func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Element) []*etree.Element {
 	if seen[e] {
 		return out
 	}
@@ -191,14 +192,14 @@ func descend(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Elemen
 	out = append(out, e)
 	for _, child := range e.Child {
 		if c, ok := child.(*etree.Element); ok {
-			out = descend(c, seen, out)
+			out = appendDescendants(c, seen, out)
 		}
 	}
 	return out
 }
 
-// text is an element's own text, comments and the like left out.
-func text(e *etree.Element) string {
+// ownText returns the element's own text, without comments and instructions.
+func ownText(e *etree.Element) string {
 	var b strings.Builder
 	for _, child := range e.Child {
 		if data, ok := child.(*etree.CharData); ok {

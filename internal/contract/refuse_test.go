@@ -10,10 +10,11 @@ import (
 	"weir/internal/weir"
 )
 
-// statuses are those of httpio.
-var statuses = map[weir.Kind]int{weir.Malformed: 400, weir.TooLarge: 413, weir.Unsupported: 415, weir.Invalid: 422, weir.Unavailable: 503}
+// statuses are the HTTP statuses of httpio.
+var statuses = map[weir.Kind]int{weir.Malformed: 400, weir.TooLarge: 413, weir.Unsupported: 415, weir.Invalid: 422,
+	weir.Unavailable: 503}
 
-// problemOf gives the first problem, or where there is no list the message.
+// problemOf returns the first problem, or the message if there are no problems.
 func problemOf(t testing.TB, err error) weir.Problem {
 	t.Helper()
 	var e *weir.Error
@@ -37,7 +38,7 @@ type refusal struct {
 	message    string // of the first problem; of the error where there is no list
 }
 
-// article is a good one but for what is put in.
+// article returns a valid article, except for the given attributes and children.
 func article(attributes, rest string) string {
 	return "<article " + attributes + "><title>x</title>" + rest + "</article>"
 }
@@ -68,7 +69,8 @@ var notXML = []refusal{
 	{xml, `<a xmlns:p=""/>`, 400, "", "xml", `the namespace prefix "p" is bound to nothing`},
 	{xml, `<a xmlns:xml="u"/>`, 400, "", "xml", `the namespace prefix "xml" must not be bound to this namespace`},
 	{xml, `<a xmlns:xmlns="u"/>`, 400, "", "xml", `the namespace prefix "xmlns" must not be bound to this namespace`},
-	{xml, `<a xmlns="http://www.w3.org/XML/1998/namespace"/>`, 400, "", "xml", `the namespace prefix "" must not be bound to this namespace`},
+	{xml, `<a xmlns="http://www.w3.org/XML/1998/namespace"/>`, 400, "", "xml",
+		`the namespace prefix "" must not be bound to this namespace`},
 	{xml, "<:a/>", 400, "", "xml", `":a" is not a name`},
 	{xml, `<a b:="1"/>`, 400, "", "xml", `"b:" is not a name`},
 	{xml, `<a xmlns:p="u"><p:1/></a>`, 400, "", "xml", `"p:1" is not a name`},
@@ -84,7 +86,8 @@ var notXML = []refusal{
 	{xml, "<a><?b!c?></a>", 400, "", "xml", "there is no space after the target of a processing instruction"},
 	{xml, "<a><?b:c d?></a>", 400, "", "xml", "the target of a processing instruction has a colon"},
 	{xml, "<!DOCTYPE a><a/>", 400, "", "xml", "document type and entity declarations are not accepted"},
-	{xml, `<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>`, 400, "", "xml", "document type and entity declarations are not accepted"},
+	{xml, `<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>`, 400, "", "xml",
+		"document type and entity declarations are not accepted"},
 	{xml, `<a/><!ENTITY x "y">`, 400, "", "xml", "document type and entity declarations are not accepted"},
 	{xml, `<a/><?xml version="1.0"?>`, 400, "", "xml", "the XML declaration must stand at the very beginning, once"},
 	{xml, ` <?xml version="1.0"?><a/>`, 400, "", "xml", "the XML declaration must stand at the very beginning, once"},
@@ -93,27 +96,38 @@ var notXML = []refusal{
 	{xml, `<?xml encoding="utf-8"?><a/>`, 400, "", "xml", "the XML declaration is not well-formed"},
 	{xml, `<?xml version="1.0" encoding=""?><a/>`, 400, "", "xml", "the XML declaration is not well-formed"},
 	{xml, `<?xml version="1.0"encoding="utf-8"?><a/>`, 400, "", "xml", "the XML declaration is not well-formed"},
-	{xml, strings.Repeat("<a>", 11) + strings.Repeat("</a>", 11), 400, "", "xml", "elements are nested more than 10 deep"},
+	{xml, strings.Repeat("<a>", 11) + strings.Repeat("</a>", 11), 400, "", "xml",
+		"elements are nested more than 10 deep"},
 	{xml, "<a>" + strings.Repeat("<b/>", 100) + "</a>", 400, "", "xml", "there are too many elements"},
 }
 
 var notReadable = []refusal{
 	{xml, "", 400, "", "", "the body is empty"},
 	{xml, "<a>" + strings.Repeat("x", 64<<10) + "</a>", 413, "", "", "the body has 65543 bytes and may have 65536"},
-	{"application/json", good, 415, "", "", "the Content-Type is application/json and must be XML: application/xml, text/xml or one that ends in +xml"},
-	{"text/plain", good, 415, "", "", "the Content-Type is text/plain and must be XML: application/xml, text/xml or one that ends in +xml"},
-	{"x+xml", good, 415, "", "", "the Content-Type is x+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
-	{"x/+xml", good, 415, "", "", "the Content-Type is x/+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
+	{"application/json", good, 415, "", "",
+		"the Content-Type is application/json and must be XML: application/xml, text/xml or one that ends in +xml"},
+	{"text/plain", good, 415, "", "",
+		"the Content-Type is text/plain and must be XML: application/xml, text/xml or one that ends in +xml"},
+	{"x+xml", good, 415, "", "",
+		"the Content-Type is x+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
+	{"x/+xml", good, 415, "", "",
+		"the Content-Type is x/+xml and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"x/", good, 415, "", "", "the Content-Type cannot be read"},
 	{"text/xml; charset=utf-8; charset=latin1", good, 415, "", "", "the Content-Type cannot be read"},
 	{"text/xml; x=\"\x7f\"", good, 415, "", "", "the Content-Type may have 256 characters, of printable ASCII"},
 	{"text/xml; x=" + long, good, 415, "", "", "the Content-Type may have 256 characters, of printable ASCII"},
-	{"text/xml; charset=koi8-r", good, 415, "", "", `the encoding "koi8-r" of the charset parameter is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
-	{xml, `<?xml version="1.0" encoding="Shift_JIS"?><a/>`, 415, "", "", `the encoding "shift_jis" of the XML declaration is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
-	{"text/xml; charset=iso-8859-1", `<?xml version="1.0" encoding="UTF-8"?><a/>`, 400, "", "encoding", "the byte order mark or charset parameter says iso-8859-1 and the XML declaration says utf-8"},
-	{"text/xml; charset=iso-8859-1", "\xEF\xBB\xBF<a/>", 400, "", "encoding", "the byte order mark says utf-8 and the charset parameter says iso-8859-1"},
-	{"text/xml; charset=utf-16be", utf16Bytes(good, false), 400, "", "encoding", "the byte order mark says utf-16le and the charset parameter says utf-16be"},
-	{xml, utf16Bytes(`<?xml version="1.0" encoding="UTF-8"?><a/>`, true), 400, "", "encoding", "the byte order mark or charset parameter says utf-16be and the XML declaration says utf-8"},
+	{"text/xml; charset=koi8-r", good, 415, "", "",
+		`the encoding "koi8-r" of the charset parameter is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
+	{xml, `<?xml version="1.0" encoding="Shift_JIS"?><a/>`, 415, "", "",
+		`the encoding "shift_jis" of the XML declaration is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
+	{"text/xml; charset=iso-8859-1", `<?xml version="1.0" encoding="UTF-8"?><a/>`, 400, "", "encoding",
+		"the byte order mark or charset parameter says iso-8859-1 and the XML declaration says utf-8"},
+	{"text/xml; charset=iso-8859-1", "\xEF\xBB\xBF<a/>", 400, "", "encoding",
+		"the byte order mark says utf-8 and the charset parameter says iso-8859-1"},
+	{"text/xml; charset=utf-16be", utf16Bytes(good, false), 400, "", "encoding",
+		"the byte order mark says utf-16le and the charset parameter says utf-16be"},
+	{xml, utf16Bytes(`<?xml version="1.0" encoding="UTF-8"?><a/>`, true), 400, "", "encoding",
+		"the byte order mark or charset parameter says utf-16be and the XML declaration says utf-8"},
 	{xml, `<?xml version="1.0" encoding="UTF-16"?><a/>`, 400, "", "encoding", "UTF-16 needs a byte order mark"},
 	{xml, utf16Bytes(good, true)[2:], 400, "", "encoding", "UTF-16 needs a byte order mark"},
 	{"text/xml; charset=utf-16le", utf16Bytes(good, false)[2:], 400, "", "encoding", "UTF-16 needs a byte order mark"},
@@ -131,25 +145,38 @@ var notByContract = []refusal{
 	{xml, `<x:other xmlns:x="urn:x"/>`, 422, "/", "contract", "no contract accepts the root element {urn:x}other"},
 	{xml, article(`version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
 	{xml, article(`path=" " version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
-	{xml, article(`xmlns:x="u" x:path="/a" version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
+	{xml, article(`xmlns:x="u" x:path="/a" version="1"`, ""), 422, "./@path", "required",
+		"the ordering key is missing"},
 	{xml, article(`path="/a"`, ""), 422, "./@version", "required", "the version is missing"},
-	{xml, article(`path="`+long+`" version="1"`, ""), 422, "./@path", "max=1024", "the ordering key has 1100 bytes and may have 1024"},
-	{xml, article(`path="a&#10;b" version="1"`, ""), 422, "./@path", "printable", "the ordering key has control characters"},
-	{xml, article("path=\"a\u0085b\" version=\"1\"", ""), 422, "./@path", "printable", "the ordering key has control characters"},
-	{xml, `<entry><id>1</id><id>2</id><id>1</id></entry>`, 422, "./id", "one", "the ordering key has 2 different values and must have one"},
-	{xml, `<entry><id/><id>2</id></entry>`, 422, "./id", "one", "the ordering key has 2 different values and must have one"},
-	{xml, `<article path="/a" version="1"/>`, 422, "./title", "required", "./title is required and is missing or empty"},
-	{xml, `<article path="/a" version="1"><title> </title><title/></article>`, 422, "./title", "required", "./title is required and is missing or empty"},
-	{xml, `<article path="/a" version="1"><title>` + long + `</title></article>`, 422, "./title", "max=20", `./title is "` + long[:80] + `…" and must satisfy max=20`},
-	{xml, article(`path="/a" version="1"`, "<tag>ok</tag><tag>not ok</tag>"), 422, "./tag", "alphanum", `./tag is "not ok" and must satisfy alphanum`},
-	{xml, article(`path="/a" version="1"`, `<link href="nope"/>`), 422, "./link/@href", "url", `./link/@href is "nope" and must satisfy url`},
-	{xml, article(`path="/a" version="1"`, `<mail>nobody</mail>`), 422, "./mail", "email", `./mail is "nobody" and must satisfy email`},
+	{xml, article(`path="`+long+`" version="1"`, ""), 422, "./@path", "max=1024",
+		"the ordering key has 1100 bytes and may have 1024"},
+	{xml, article(`path="a&#10;b" version="1"`, ""), 422, "./@path", "printable",
+		"the ordering key has control characters"},
+	{xml, article("path=\"a\u0085b\" version=\"1\"", ""), 422, "./@path", "printable",
+		"the ordering key has control characters"},
+	{xml, `<entry><id>1</id><id>2</id><id>1</id></entry>`, 422, "./id", "one",
+		"the ordering key has 2 different values and must have one"},
+	{xml, `<entry><id/><id>2</id></entry>`, 422, "./id", "one",
+		"the ordering key has 2 different values and must have one"},
+	{xml, `<article path="/a" version="1"/>`, 422, "./title", "required",
+		"./title is required and is missing or empty"},
+	{xml, `<article path="/a" version="1"><title> </title><title/></article>`, 422, "./title", "required",
+		"./title is required and is missing or empty"},
+	{xml, `<article path="/a" version="1"><title>` + long + `</title></article>`, 422, "./title", "max=20",
+		`./title is "` + long[:80] + `…" and must satisfy max=20`},
+	{xml, article(`path="/a" version="1"`, "<tag>ok</tag><tag>not ok</tag>"), 422, "./tag", "alphanum",
+		`./tag is "not ok" and must satisfy alphanum`},
+	{xml, article(`path="/a" version="1"`, `<link href="nope"/>`), 422, "./link/@href", "url",
+		`./link/@href is "nope" and must satisfy url`},
+	{xml, article(`path="/a" version="1"`, `<mail>nobody</mail>`), 422, "./mail", "email",
+		`./mail is "nobody" and must satisfy email`},
 }
 
 func TestSet_Accept_Refuses(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)
-	for group, cases := range map[string][]refusal{"NotXML": notXML, "NotReadable": notReadable, "NotByContract": notByContract} {
+	for group, cases := range map[string][]refusal{"NotXML": notXML, "NotReadable": notReadable,
+		"NotByContract": notByContract} {
 		for i, c := range cases {
 			t.Run(fmt.Sprintf("%s%02d", group, i), func(t *testing.T) {
 				t.Parallel()
@@ -160,7 +187,8 @@ func TestSet_Accept_Refuses(t *testing.T) {
 				p := problemOf(t, err)
 				got := refusal{c.kind, c.body, statuses[weir.KindOf(err)], p.Path, p.Rule, p.Message}
 				if got != c {
-					t.Errorf("%.80q:\n got %d %s %s %q\nwant %d %s %s %q", c.body, got.status, got.path, got.rule, got.message, c.status, c.path, c.rule, c.message)
+					t.Errorf("%.80q:\n got %d %s %s %q\nwant %d %s %s %q", c.body, got.status, got.path, got.rule,
+						got.message, c.status, c.path, c.rule, c.message)
 				}
 				if (p.Rule == "xml") != (p.Line > 0) && p.Rule != "encoding" {
 					t.Errorf("the place is line %d, column %d", p.Line, p.Column)
@@ -170,7 +198,7 @@ func TestSet_Accept_Refuses(t *testing.T) {
 	}
 }
 
-// Columns count characters of the decoded text, whatever bytes they came in.
+// Columns count characters of the decoded text, in any encoding.
 func TestSet_Accept_NamesThePlace(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)
@@ -220,7 +248,8 @@ func TestSet_Accept_NamesSomeOfVeryManyProblems(t *testing.T) {
 	}
 	_, err = s.Accept(t.Context(), "", []byte(article(`path="/a" version="1"`, strings.Repeat("<tag>?</tag>", 250))))
 	e := err.(*weir.Error)
-	if last := e.Problems[len(e.Problems)-1]; len(e.Problems) != 101 || last.Message != "and 150 more" || !strings.Contains(e.Message, "250 rules") {
+	if last := e.Problems[len(e.Problems)-1]; len(e.Problems) != 101 || last.Message != "and 150 more" ||
+		!strings.Contains(e.Message, "250 rules") {
 		t.Errorf("%d problems, %q, %+v", len(e.Problems), e.Message, last)
 	}
 }

@@ -11,27 +11,30 @@ import (
 	"weir/internal/weir"
 )
 
-// rule is a field's rule, ready for use.
+// rule is the compiled rule of a field.
 type rule struct {
 	*path
-	tag      string // without required
+	tag      string // validator tag, without required
 	required bool
 }
 
 // validate checks single values; it is safe for concurrent use.
 var validate = validator.New(validator.WithRequiredStructEnabled())
 
-// reachOut lists the tags that would have an upstream's value open files of ours, or look up names.
-var reachOut = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr", "ip6_addr",
+// ioTags are the validator's tags that open files or resolve names. An upstream's value must not
+// cause either.
+var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr",
+	"ip6_addr",
 	"tcp_addr", "tcp4_addr", "tcp6_addr", "udp_addr", "udp4_addr", "udp6_addr"}
 
-// notForValues lists the tags that need a struct, a list or another field, besides those
-// whose names end in field or begin with required_ or excluded_.
-var notForValues = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique", "validateFn",
+// structTags are the tags that need a struct, a list or another field, besides those whose names
+// end in field or begin with required_ or excluded_.
+var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique",
+	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// probes are values of many shapes, to have each rule's parameter read before the first message is.
-var probes = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
+// probeValues have many shapes, so that the validator reads each parameter of a rule at startup.
+var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
 func compileRule(f Field) (rule, error) {
 	r := rule{}
@@ -52,33 +55,33 @@ func compileRule(f Field) (rule, error) {
 			continue
 		}
 		tags = append(tags, tag)
-		if err := usable(tag); err != nil {
+		if err := checkTag(tag); err != nil {
 			return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 		}
 	}
 	r.tag = strings.Join(tags, ",")
-	if _, err := check("", r.tag); err != nil {
+	if _, err := findBrokenRule("", r.tag); err != nil {
 		return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 	}
 	return r, nil
 }
 
-// usable tries one part of a rule alone. Behind another part, its unreadable parameter
-// would show only with the first value that gets that far.
-func usable(tag string) error {
+// checkTag tries one part of a rule alone. Behind another part, an unreadable parameter would show
+// only with the first value that passes the part before it.
+func checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
 		name, _, _ := strings.Cut(alternative, "=")
 		switch {
 		case name == "":
 			return errors.New("a part of it is empty")
-		case slices.Contains(reachOut, name):
+		case slices.Contains(ioTags, name):
 			return fmt.Errorf("%s reads files or asks the network, which a message must not cause", name)
-		case slices.Contains(notForValues, name) || strings.HasSuffix(name, "field") ||
+		case slices.Contains(structTags, name) || strings.HasSuffix(name, "field") ||
 			strings.HasPrefix(name, "required_") || strings.HasPrefix(name, "excluded_"):
 			return fmt.Errorf("%q does not apply to a single value", name)
 		}
-		for _, value := range probes {
-			if _, err := check(value, alternative); err != nil {
+		for _, value := range probeValues {
+			if _, err := findBrokenRule(value, alternative); err != nil {
 				return err
 			}
 		}
@@ -86,9 +89,9 @@ func usable(tag string) error {
 	return nil
 }
 
-// check applies a tag to a value and gives the first rule it breaks. The validator panics
-// on tags and parameters it cannot read; here that is an error.
-func check(value, tag string) (broken string, err error) {
+// findBrokenRule applies a tag to a value and returns the first rule that the value breaks. The
+// validator panics if it cannot read a tag or parameter; findBrokenRule returns an error.
+func findBrokenRule(value, tag string) (broken string, err error) {
 	if tag == "" {
 		return "", nil
 	}
@@ -109,27 +112,29 @@ func check(value, tag string) (broken string, err error) {
 	return broken, nil
 }
 
-func (r *rule) problems(values []string) []weir.Problem {
+func (r *rule) checkValues(values []string) []weir.Problem {
 	if r.required && !slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
-		return []weir.Problem{{Path: r.given, Rule: "required", Message: r.given + " is required and is missing or empty"}}
+		return []weir.Problem{{Path: r.given, Rule: "required",
+			Message: r.given + " is required and is missing or empty"}}
 	}
 	var problems []weir.Problem
 	for _, v := range values {
-		broken, err := check(v, r.tag)
-		if err != nil { // what cannot be checked is not let through
+		broken, err := findBrokenRule(v, r.tag)
+		if err != nil { // a value that cannot be checked is refused
 			broken = r.tag
 		}
 		if broken != "" {
-			problems = append(problems, weir.Problem{Path: r.given, Rule: broken, Message: fmt.Sprintf("%s is %q and must satisfy %s", r.given, short(v), broken)})
+			problems = append(problems, weir.Problem{Path: r.given, Rule: broken,
+				Message: fmt.Sprintf("%s is %q and must satisfy %s", r.given, truncate(v), broken)})
 		}
 	}
 	return problems
 }
 
-// maxRepeated is how many characters of what was sent a problem repeats.
+// maxRepeated limits the characters of the input that a problem repeats.
 const maxRepeated = 80
 
-func short(v string) string {
+func truncate(v string) string {
 	count := 0
 	for at := range v {
 		if count++; count > maxRepeated {

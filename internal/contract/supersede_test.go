@@ -11,7 +11,8 @@ import (
 
 func TestSet_Supersede(t *testing.T) {
 	t.Parallel()
-	s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: "./@id", Version: "./@v", Supersede: true}}, contract.Limits{MaxBody: 1000})
+	s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: "./@id", Version: "./@v",
+		Supersede: true}}, contract.Limits{MaxBody: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,8 @@ func TestSet_Supersede(t *testing.T) {
 	for v, says := range map[string]string{"v7": "neither a number", "": "missing"} {
 		_, err := s.Accept(t.Context(), "", []byte(`<item id="1" v="`+v+`"/>`))
 		var refused *weir.Error
-		if !errors.As(err, &refused) || refused.Kind != weir.Invalid || len(refused.Problems) != 1 || !strings.Contains(refused.Problems[0].Message, says) {
+		if !errors.As(err, &refused) || refused.Kind != weir.Invalid || len(refused.Problems) != 1 ||
+			!strings.Contains(refused.Problems[0].Message, says) {
 			t.Errorf("%q: %+v", v, err)
 		}
 	}
@@ -32,8 +34,10 @@ func TestSet_Supersede(t *testing.T) {
 
 func TestNew_SupersedeNeedsKeyAndVersion(t *testing.T) {
 	t.Parallel()
-	for _, def := range []contract.Definition{{Name: "a", Root: "a", Key: "./@id", Supersede: true}, {Name: "a", Root: "a", Version: "./@v", Supersede: true}} {
-		if _, err := contract.New([]contract.Definition{def}, contract.Limits{MaxBody: 1}); err == nil || !strings.Contains(err.Error(), "supersede needs") {
+	for _, def := range []contract.Definition{{Name: "a", Root: "a", Key: "./@id", Supersede: true},
+		{Name: "a", Root: "a", Version: "./@v", Supersede: true}} {
+		if _, err := contract.New([]contract.Definition{def}, contract.Limits{MaxBody: 1}); err == nil ||
+			!strings.Contains(err.Error(), "supersede needs") {
 			t.Errorf("%+v: %v", def, err)
 		}
 	}

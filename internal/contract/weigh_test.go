@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heavyBodies take as much memory for their size as the limits let them.
+// heavyBodies take as much memory for their size as the limits allow.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {
@@ -26,20 +26,20 @@ func heavyBodies() map[string]string {
 }
 
 // Not parallel: it measures the heap.
-func TestWeigh(t *testing.T) {
+func TestEstimateMemory(t *testing.T) {
 	for name, body := range heavyBodies() {
 		before := heapAlive()
-		text, err := decode([]byte(body), "")
+		text, err := decodeBody([]byte(body), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, doc, err := scan(text, Limits{}.orDefaults(), needAll)
+		_, doc, err := scanDocument(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
 			t.Fatal(err)
 		}
-		alive, weight := heapAlive()-before, weigh([]byte(body))
+		alive, weight := heapAlive()-before, estimateMemory([]byte(body))
 		if alive > weight || weight > 60*int64(len(body)) {
-			t.Errorf("%s: %d bytes take %d bytes of memory and weigh %d, wanted at least that and at most 60 a byte", name, len(body), alive, weight)
+			t.Errorf("%s: %d bytes take %d bytes of memory; got the estimate %d, want at least that and at most 60 a byte", name, len(body), alive, weight)
 		}
 		runtime.KeepAlive(doc)
 		runtime.KeepAlive(text)
@@ -54,7 +54,7 @@ func heapAlive() int64 {
 }
 
 // The decoder holds all attributes of a tag at once; a body of 100 MiB can have 16 million.
-func TestScan_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
+func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	limits := Limits{Attributes: 3}.orDefaults()
 	for text, want := range map[string]string{
@@ -65,7 +65,7 @@ func TestScan_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 		`<a b="" c="" d="" e=""`:                                         "line 1, column 1: an element has more than 3 attributes",
 		"<a b='>' c='>' d='' e='' f=''></a>":                             "line 1, column 1: an element has more than 3 attributes",
 	} {
-		_, _, err := scan(text, limits, needAll)
+		_, _, err := scanDocument(text, limits, needAll)
 		got := ""
 		if err != nil {
 			got = err.Error()

@@ -10,12 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// What follows refuses what encoding/xml lets pass though XML 1.0 and Namespaces in XML do
-// not: a CMS with a stricter parser would reject it after we had answered 202.
+// The checks of this file refuse documents that encoding/xml accepts although XML 1.0 or Namespaces
+// in XML forbid them: a CMS with a stricter parser would reject them after the receiver answered 202.
+// Each returns the problem, or an empty string.
 
-// badCharacter finds the first character that XML has no place for; encoding/xml looks in
-// text and attributes only, not in comments and processing instructions.
-func badCharacter(text string) (at int, r rune) {
+// findForbiddenCharacter returns the first character that XML does not allow, or offset -1.
+// encoding/xml checks only text and attributes, not comments and processing instructions.
+func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
 			r >= 0xE000 && r <= 0xFFFD || r >= 0x10000
@@ -26,8 +27,8 @@ func badCharacter(text string) (at int, r rune) {
 	return -1, 0
 }
 
-// tagWords looks at a start tag as it was written. Attributes must have space between them.
-func tagWords(raw string) string {
+// checkStartTag requires space between attributes.
+func checkStartTag(raw string) string {
 	quote := byte(0)
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -40,11 +41,12 @@ func tagWords(raw string) string {
 			}
 		}
 	}
-	return referenceWords(raw)
+	return checkReferences(raw)
 }
 
-// countAttributes counts the attributes of a start tag that text may begin with, or more. The
-// decoder holds all of them at once, so a tag with too many must not get that far.
+// countAttributes returns an upper bound of the number of attributes of the start tag at the
+// beginning of text. The decoder holds all attributes of a tag at once, so a tag with too many must
+// not reach it.
 func countAttributes(text string) (count int) {
 	if len(text) < 2 || text[0] != '<' || text[1] == '!' || text[1] == '?' {
 		return 0
@@ -68,8 +70,8 @@ func countAttributes(text string) (count int) {
 
 var reference = regexp.MustCompile(`&#(x?)([0-9a-fA-F]+);`)
 
-// referenceWords refuses references to surrogates, which encoding/xml turns into U+FFFD.
-func referenceWords(raw string) string {
+// checkReferences refuses references to surrogates, which encoding/xml turns into U+FFFD.
+func checkReferences(raw string) string {
 	if !strings.Contains(raw, "&#") {
 		return ""
 	}
@@ -79,14 +81,13 @@ func referenceWords(raw string) string {
 			base = 16
 		}
 		if n, err := strconv.ParseUint(m[2], base, 64); err == nil && n >= 0xD800 && n <= 0xDFFF {
-			return fmt.Sprintf("the reference %s names no character", short(m[0]))
+			return fmt.Sprintf("the reference %s names no character", truncate(m[0]))
 		}
 	}
 	return ""
 }
 
-// instructionWords looks at a processing instruction.
-func instructionWords(target, raw string) string {
+func checkInstruction(target, raw string) string {
 	after := strings.TrimPrefix(raw, "<?"+target)
 	switch {
 	case strings.EqualFold(target, "xml"):
@@ -99,20 +100,20 @@ func instructionWords(target, raw string) string {
 	return ""
 }
 
-// The namespaces that belong to a prefix once and for all.
+// Namespaces with a fixed prefix.
 const (
 	xmlNamespace   = "http://www.w3.org/XML/1998/namespace"
 	xmlnsNamespace = "http://www.w3.org/2000/xmlns/"
 )
 
-// scope holds the namespaces bound to each prefix, the innermost last. It is one map for the
+// namespaceScope holds the namespaces bound to each prefix, the innermost last. It is one map for the
 // whole document: a copy for each element would let a body of a megabyte cost minutes.
-type scope map[string][]string
+type namespaceScope map[string][]string
 
-func newScope() scope { return scope{"xml": {xmlNamespace}, "": {""}} }
+func newNamespaceScope() namespaceScope { return namespaceScope{"xml": {xmlNamespace}, "": {""}} }
 
-// declare takes in an element's declarations and gives the prefixes, for drop.
-func (s scope) declare(attrs []xml.Attr) (declared []string, words string) {
+// declarePrefixes adds an element's declarations, and returns the prefixes for dropPrefixes.
+func (s namespaceScope) declarePrefixes(attrs []xml.Attr) (declared []string, problem string) {
 	for _, a := range attrs {
 		prefix := a.Name.Local
 		switch {
@@ -121,8 +122,8 @@ func (s scope) declare(attrs []xml.Attr) (declared []string, words string) {
 		case a.Name.Space != "xmlns":
 			continue
 		}
-		if words := bindingWords(prefix, a.Value); words != "" {
-			return nil, words
+		if problem := checkBinding(prefix, a.Value); problem != "" {
+			return nil, problem
 		}
 		s[prefix] = append(s[prefix], a.Value)
 		declared = append(declared, prefix)
@@ -130,58 +131,59 @@ func (s scope) declare(attrs []xml.Attr) (declared []string, words string) {
 	return declared, ""
 }
 
-func bindingWords(prefix, uri string) string {
+func checkBinding(prefix, uri string) string {
 	switch {
 	case prefix != "" && uri == "":
-		return fmt.Sprintf("the namespace prefix %q is bound to nothing", short(prefix))
+		return fmt.Sprintf("the namespace prefix %q is bound to nothing", truncate(prefix))
 	case prefix == "xmlns" || uri == xmlnsNamespace || (prefix == "xml") != (uri == xmlNamespace):
-		return fmt.Sprintf("the namespace prefix %q must not be bound to this namespace", short(prefix))
+		return fmt.Sprintf("the namespace prefix %q must not be bound to this namespace", truncate(prefix))
 	}
 	return ""
 }
 
-func (s scope) drop(declared []string) {
+func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
 		s[prefix] = s[prefix][:len(s[prefix])-1]
 	}
 }
 
-// lookUp gives the namespace of a name's prefix, and says what is wrong with the name.
-func (s scope) lookUp(n xml.Name) (uri, words string) {
-	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") || !startsName(first) {
-		return "", fmt.Sprintf("%q is not a name", rawName(n))
+// lookUpNamespace returns the namespace of a name's prefix, or the problem of the name.
+func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
+	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") || !isNameStart(first) {
+		return "", fmt.Sprintf("%q is not a name", formatRawName(n))
 	}
 	bound := s[n.Space]
 	if len(bound) == 0 {
-		return "", fmt.Sprintf("the namespace prefix %q is not declared", short(n.Space))
+		return "", fmt.Sprintf("the namespace prefix %q is not declared", truncate(n.Space))
 	}
 	return bound[len(bound)-1], ""
 }
 
-// startsName is for the part after a prefix; encoding/xml looks at the name as a whole.
-func startsName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
+// isNameStart checks the part after a prefix; encoding/xml checks only the name as a whole.
+func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
 
-// attributeWords refuses undeclared prefixes, and names that stand twice, be it under two prefixes.
-func (s scope) attributeWords(attrs []xml.Attr) string {
-	var seen map[name]bool
+// checkAttributes refuses undeclared prefixes, and names that occur twice, also under two prefixes of
+// the same namespace.
+func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
+	var seen map[qualifiedName]bool
 	if len(attrs) > 1 {
-		seen = make(map[name]bool, len(attrs))
+		seen = make(map[qualifiedName]bool, len(attrs))
 	}
 	for _, a := range attrs {
-		n := name{"", a.Name.Local}
+		n := qualifiedName{"", a.Name.Local}
 		if a.Name.Space == "xmlns" {
 			n.uri = xmlnsNamespace
 		} else {
-			uri, words := s.lookUp(a.Name)
-			if words != "" {
-				return words
+			uri, problem := s.lookUpNamespace(a.Name)
+			if problem != "" {
+				return problem
 			}
-			if a.Name.Space != "" { // without a prefix an attribute has no namespace, whatever the default is
+			if a.Name.Space != "" { // the default namespace does not apply to attributes
 				n.uri = uri
 			}
 		}
 		if seen[n] {
-			return fmt.Sprintf("the attribute %q stands twice", rawName(a.Name))
+			return fmt.Sprintf("the attribute %q stands twice", formatRawName(a.Name))
 		}
 		if seen != nil {
 			seen[n] = true
