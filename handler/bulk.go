@@ -17,11 +17,11 @@ import (
 func (o *operator) bulk() {
 	runner := o.newReplays(o.store, o.call.Call)
 	o.Program.replays.Store(runner)
-	o.mux.Handle("/api/replays", httpio.Methods(map[string]http.Handler{
+	o.mux.Handle("/api/replays", httpio.ByMethod(map[string]http.Handler{
 		http.MethodGet:  o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
 		http.MethodPost: o.changing(&write.Replays{Jobs: runner, Logger: o.log}),
 	}))
-	o.mux.Handle("/api/replays/{id}", httpio.Methods(map[string]http.Handler{
+	o.mux.Handle("/api/replays/{id}", httpio.ByMethod(map[string]http.Handler{
 		http.MethodGet:    o.reading(&view.Replays{Jobs: runner, Logger: o.log}),
 		http.MethodDelete: o.changing(&write.CancelReplays{Jobs: runner, Logger: o.log}),
 	}))

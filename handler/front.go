@@ -20,7 +20,7 @@ const (
 // front lets requests in once storage is open. The host asks for / until the handler is ready,
 // and now and then afterwards.
 func (p *Program) front() http.Handler {
-	functions := httpio.PlainPaths(p.log, http.HandlerFunc(p.serveFunctions))
+	functions := httpio.PlainPathsOnly(p.log, http.HandlerFunc(p.serveFunctions))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			p.awaitOpen(r.Context(), pingHold)

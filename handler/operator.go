@@ -48,20 +48,20 @@ const readLimit = 30 * time.Second
 
 // view adds an address that is read.
 func (o *operator) view(pattern string, h http.Handler) {
-	o.mux.Handle(pattern, o.reading(httpio.Only(h, http.MethodGet)))
+	o.mux.Handle(pattern, o.reading(httpio.AllowMethods(h, http.MethodGet)))
 }
 
 // reading is a part of the function view.
 func (o *operator) reading(h http.Handler) http.Handler {
-	return httpio.Wrap("view", o.log, time.Now, httpio.Within(readLimit, h))
+	return httpio.Middleware("view", o.log, time.Now, httpio.WithTimeout(readLimit, h))
 }
 
 // write adds an address that changes something.
 func (o *operator) write(pattern, method string, h http.Handler) {
-	o.mux.Handle(pattern, o.changing(httpio.Only(h, method)))
+	o.mux.Handle(pattern, o.changing(httpio.AllowMethods(h, method)))
 }
 
 // changing is a part of the function write.
 func (o *operator) changing(h http.Handler) http.Handler {
-	return httpio.Wrap("write", o.log, time.Now, httpio.ToTheEnd(h))
+	return httpio.Middleware("write", o.log, time.Now, httpio.IgnoreDisconnect(h))
 }

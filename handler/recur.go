@@ -21,14 +21,14 @@ func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appen
 	p.runner.Store(runner)
 	function := &schedules.Function{Schedules: runner, Stored: store, MaxBody: int64(p.settings.MaxBody), Logger: p.log}
 	for path, h := range function.Routes() {
-		mux.Handle("/api/schedules"+path, httpio.Wrap("schedules", p.log, time.Now, readsWithin(h)))
+		mux.Handle("/api/schedules"+path, httpio.Middleware("schedules", p.log, time.Now, readsWithin(h)))
 	}
 	return runner
 }
 
 // readsWithin bounds how long a GET may take; what changes something comes to its end.
 func readsWithin(h http.Handler) http.Handler {
-	within, changing := httpio.Within(readLimit, h), httpio.ToTheEnd(h)
+	within, changing := httpio.WithTimeout(readLimit, h), httpio.IgnoreDisconnect(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			within.ServeHTTP(w, r)

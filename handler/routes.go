@@ -31,27 +31,27 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	call := p.newCaller(drainer, bell)
 	sweeper := p.sweeper(store, call)
 	mux := &router{}
-	wrap := func(function string, h http.Handler) http.Handler { return httpio.Wrap(function, p.log, time.Now, h) }
+	wrap := func(function string, h http.Handler) http.Handler { return httpio.Middleware(function, p.log, time.Now, h) }
 	add := func(function, pattern string, h http.Handler, methods ...string) {
-		mux.Handle(pattern, wrap(function, httpio.Only(h, methods...)))
+		mux.Handle(pattern, wrap(function, httpio.AllowMethods(h, methods...)))
 	}
 	addTrigger := func(function string, h http.Handler) {
-		add(function, "/"+function, httpio.Triggers(p.log, h), http.MethodPost)
+		add(function, "/"+function, httpio.HostCallsOnly(p.log, h), http.MethodPost)
 	}
 	appender := p.newAppender(store, call)
 	appender.Sealed = p.lookAgain
 	sweeper.Schedules = p.schedules(mux, store, appender, bell)
 	op := p.newOperator(mux, store, call)
-	mux.Handle("/api/messages", httpio.Methods(map[string]http.Handler{
+	mux.Handle("/api/messages", httpio.ByMethod(map[string]http.Handler{
 		http.MethodGet: op.reading(&view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
 		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
 			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Drain: call, Bell: bell, Waits: &receive.Waits{Finals: drainer, States: store, Most: p.memory.waits}, Observer: p.metrics,
 			Intake: httpio.NewIntake(p.memory.intake, int64(s.MaxBody)), MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
-	mux.Handle("/api/messages/{id}", httpio.Methods(map[string]http.Handler{
-		http.MethodGet:    wrap("status", httpio.Within(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
-		http.MethodDelete: wrap("cancel", httpio.ToTheEnd(&cancel.Function{Log: store, Caller: call, Logger: p.log})),
-		http.MethodPatch:  wrap("move", httpio.ToTheEnd(&move.Function{Log: store, Caller: call, Logger: p.log})),
+	mux.Handle("/api/messages/{id}", httpio.ByMethod(map[string]http.Handler{
+		http.MethodGet:    wrap("status", httpio.WithTimeout(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
+		http.MethodDelete: wrap("cancel", httpio.IgnoreDisconnect(&cancel.Function{Log: store, Caller: call, Logger: p.log})),
+		http.MethodPatch:  wrap("move", httpio.IgnoreDisconnect(&move.Function{Log: store, Caller: call, Logger: p.log})),
 	}))
 	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
 	add("metrics", "/api/metrics", metrics.New(p.metrics.Registry, p.log), http.MethodGet)

@@ -214,5 +214,5 @@ func (f *Function) callback(r *http.Request) (string, error) {
 
 // location is the absolute address of a message's status, as the caller reached us.
 func location(r *http.Request, id string) string {
-	return httpio.Origin(r) + r.URL.EscapedPath() + "/" + id
+	return httpio.BaseURL(r) + r.URL.EscapedPath() + "/" + id
 }

@@ -49,7 +49,7 @@ type Function struct {
 // Routes are the function's addresses below /api/schedules, each with its methods.
 func (f *Function) Routes() map[string]http.Handler {
 	only := func(h func(http.ResponseWriter, *http.Request) error, methods ...string) http.Handler {
-		return httpio.Only(f.handle(h), methods...)
+		return httpio.AllowMethods(f.handle(h), methods...)
 	}
 	return map[string]http.Handler{
 		"":                only(f.list, http.MethodGet),
@@ -129,7 +129,7 @@ func (f *Function) put(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
-		w.Header().Set("Location", httpio.Origin(r)+"/api/schedules/"+name)
+		w.Header().Set("Location", httpio.BaseURL(r)+"/api/schedules/"+name)
 	}
 	f.answer(w, status, s)
 	return nil
@@ -155,7 +155,7 @@ func (f *Function) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	m := receipt.Message
-	w.Header().Set("Location", httpio.Origin(r)+"/api/messages/"+m.ID.String())
+	w.Header().Set("Location", httpio.BaseURL(r)+"/api/messages/"+m.ID.String())
 	httpio.WriteJSON(w, http.StatusAccepted, ran{
 		ID: m.ID.String(), Stage: receipt.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Run: run,
 	})

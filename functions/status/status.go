@@ -75,6 +75,6 @@ func (f *Function) describe(r *http.Request, st weir.Status, outlook bool) httpi
 		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r), "message_id", m.ID, "err", err)
 		return m
 	}
-	m.Expect(o.Position, o.ExpectedAt, o.WaitsFor)
+	m.AddForecast(o.Position, o.ExpectedAt, o.WaitsFor)
 	return m
 }

@@ -20,7 +20,7 @@ type LaneReader interface {
 // Lanes serves GET /api/lanes. All fields are needed.
 type Lanes struct {
 	Source   LaneReader
-	Calendar httpio.Hours
+	Calendar httpio.Calendar
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -33,10 +33,10 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := struct {
-		Lanes    []LaneState     `json:"lanes"`
-		Totals   totals          `json:"totals"`
-		Calendar httpio.Calendar `json:"calendar"`
-	}{[]LaneState{}, totalsOf(overview.Sum(lanes)), httpio.CalendarAt(f.Calendar, f.Now())}
+		Lanes    []LaneState          `json:"lanes"`
+		Totals   totals               `json:"totals"`
+		Calendar httpio.CalendarState `json:"calendar"`
+	}{[]LaneState{}, totalsOf(overview.Sum(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
 	for i := range lanes {
 		out.Lanes = append(out.Lanes, DescribeLane(&lanes[i]))
 	}
@@ -100,7 +100,7 @@ func DescribeLane(l *overview.Lane) LaneState {
 		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead, Cancelled: l.Counts.Cancelled,
 		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying,
 		Exact: l.Exact, OldestAt: moment(l.OldestAt), Rate1: rate(l.Rate1), Rate15: rate(l.Rate15), Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.Halt.By, PausedUntil: moment(l.Halt.Until), PauseReason: l.Halt.Reason, Pauses: httpio.Pauses(l.Pauses),
+		PausedBy: l.Halt.By, PausedUntil: moment(l.Halt.Until), PauseReason: l.Halt.Reason, Pauses: httpio.DescribePauses(l.Pauses),
 		NextDueAt: moment(l.NextDue), LastError: l.LastError, LastErrorAt: moment(l.LastErrorAt),
 	}
 	if !l.OldestAt.IsZero() {

@@ -18,7 +18,7 @@ type PauseReader interface {
 // Pauses serves GET /api/pauses. All fields are needed.
 type Pauses struct {
 	Reader   PauseReader
-	Calendar httpio.Hours
+	Calendar httpio.Calendar
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -31,7 +31,7 @@ func (f *Pauses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteJSON(w, http.StatusOK, struct {
-		Pauses   []httpio.Pause  `json:"pauses"`
-		Calendar httpio.Calendar `json:"calendar"`
-	}{httpio.Pauses(pauses), httpio.CalendarAt(f.Calendar, f.Now())})
+		Pauses   []httpio.Pause       `json:"pauses"`
+		Calendar httpio.CalendarState `json:"calendar"`
+	}{httpio.DescribePauses(pauses), httpio.DescribeCalendar(f.Calendar, f.Now())})
 }

@@ -102,7 +102,7 @@ func lasts(p weir.Pause) time.Duration {
 func answerPauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, struct {
 		Pauses []httpio.Pause `json:"pauses"`
-	}{httpio.Pauses(pauses)})
+	}{httpio.DescribePauses(pauses)})
 }
 
 // lanes are those that a request is about, and its key, where it is about one.

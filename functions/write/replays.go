@@ -69,7 +69,7 @@ func (f *Replays) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", httpio.Origin(r)+"/api/replays/"+job.ID)
+	w.Header().Set("Location", httpio.BaseURL(r)+"/api/replays/"+job.ID)
 	httpio.WriteJSON(w, http.StatusAccepted, job)
 	f.Logger.Info("write: bulk replay begun", "invocation_id", httpio.InvocationID(r))
 	return nil

@@ -7,7 +7,7 @@ import (
 	"weir/internal/weir"
 )
 
-// SetVersion tells the client which version it has, and gives the tag.
+// SetVersion sets the ETag of a version, and returns it.
 func SetVersion(w http.ResponseWriter, version string) string {
 	tag := weir.Tag(version)
 	w.Header().Set("ETag", tag)
@@ -18,7 +18,7 @@ func SetVersion(w http.ResponseWriter, version string) string {
 // It sets the ETag, and reports whether it answered.
 func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	tag := SetVersion(w, version)
-	if !takesNotModified(r) {
+	if !relaysNotModified(r) {
 		return false
 	}
 	for given := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
@@ -30,25 +30,28 @@ func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	return false
 }
 
-// IfMatch gives the weir.Tag of the version a client wants to change; empty = whatever is there.
+// IfMatch returns the weir.Tag of the version that the client wants to change; empty = any version.
 func IfMatch(r *http.Request) (string, error) {
 	switch given := r.Header.Values("If-Match"); {
 	case len(given) == 0 || (len(given) == 1 && strings.TrimSpace(given[0]) == "*"):
 		return "", nil
 	case len(given) == 1:
 		tag := strings.TrimPrefix(strings.TrimSpace(given[0]), "W/")
-		if inner, ok := strings.CutPrefix(tag, `"`); ok && len(inner) > 1 && strings.HasSuffix(inner, `"`) && strings.Count(inner, `"`) == 1 {
+		if inner, ok := strings.CutPrefix(tag, `"`); ok && len(inner) > 1 && strings.HasSuffix(inner, `"`) &&
+			strings.Count(inner, `"`) == 1 {
 			return tag, nil
 		}
 	}
-	return "", &weir.Error{Kind: weir.Malformed, Op: "if-match", Message: "If-Match must be one ETag as it was answered, or *"}
+	return "", &weir.Error{Kind: weir.Malformed, Op: "if-match",
+		Message: "If-Match must be one ETag as it was answered, or *"}
 }
 
-// MessageID reads the path value "id".
+// MessageID parses the path value "id".
 func MessageID(r *http.Request) (weir.ID, error) {
 	id, err := weir.ParseID(r.PathValue("id"))
 	if err != nil {
-		return weir.ID{}, &weir.Error{Kind: weir.NotFound, Op: "message id", Message: "this is not a message's id", Err: err}
+		return weir.ID{}, &weir.Error{Kind: weir.NotFound, Op: "message id", Message: "this is not a message's id",
+			Err: err}
 	}
 	return id, nil
 }

@@ -1,6 +1,11 @@
-// Package httpio is where errors become HTTP answers: one writer turns them into
-// problem+json (RFC 9457), and it alone logs what users must not see. It also holds the
-// middleware every route goes through, in this order: recover, identify, log.
+// Package httpio has the parts that all HTTP functions share.
+//
+//   - WriteError turns an error into problem+json (RFC 9457). No other place does. It logs the
+//     causes that users must not see.
+//   - Middleware wraps each function: it recovers panics, and logs the answer with the host's
+//     invocation id. PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
+//   - ReadBody, ReadJSON and Intake read requests with bounded size and memory.
+//   - Message, Attempt, Pause and CalendarState are the JSON forms that several functions answer with.
 package httpio
 
 import (
@@ -20,11 +25,11 @@ import (
 	"weir/internal/weir"
 )
 
-// InvocationHeader carries the host's name of an invocation. A client can send one too,
-// and the host appends its own behind: the last one counts.
+// InvocationHeader carries the host's id of an invocation. A client can send the header, too; the host
+// appends its own id, so only the last one is trusted.
 const InvocationHeader = "X-Azure-Functions-InvocationId"
 
-// problem is an error as users see it.
+// problem is the JSON form of an error (RFC 9457).
 type problem struct {
 	Type         string         `json:"type"`
 	Title        string         `json:"title"`
@@ -34,17 +39,20 @@ type problem struct {
 	Problems     []weir.Problem `json:"problems,omitempty"`
 }
 
-var statuses = map[weir.Kind]int{
-	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest, weir.NotFound: http.StatusNotFound,
-	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed, weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
-	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict, weir.Lost: http.StatusServiceUnavailable,
+var statusByKind = map[weir.Kind]int{
+	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest,
+	weir.NotFound: http.StatusNotFound,
+	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed,
+	weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
+	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict,
+	weir.Lost:        http.StatusServiceUnavailable,
 	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
 }
 
-// Status gives the HTTP status of an error.
-func Status(err error) int { return statuses[weir.KindOf(err)] }
+// Status returns the HTTP status of an error.
+func Status(err error) int { return statusByKind[weir.KindOf(err)] }
 
-// WriteError answers with err. Internals go to the log and not to the user.
+// WriteError answers with err. Internal causes go to the log, not to the user.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := problem{Type: "about:blank", Status: Status(err), InvocationID: InvocationID(r)}
 	p.Title = http.StatusText(p.Status)
@@ -57,12 +65,13 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 		}
 	}
 	if p.Status >= http.StatusInternalServerError {
-		log.Log(context.WithoutCancel(r.Context()), failureLevel(r, err), "http: failed", "invocation_id", p.InvocationID, "status", p.Status, "err", err)
+		log.Log(context.WithoutCancel(r.Context()), failureLevel(r, err), "http: failed", "invocation_id",
+			p.InvocationID, "status", p.Status, "err", err)
 	}
-	write(w, "application/problem+json", p.Status, p)
+	writeBody(w, "application/problem+json", p.Status, p)
 }
 
-// failureLevel is debug if the request failed because its client went away.
+// failureLevel returns debug if the request failed because its client disconnected.
 func failureLevel(r *http.Request, err error) slog.Level {
 	if hasClientGone(r) && (errors.Is(err, context.Canceled) || weir.KindOf(err) == weir.Unavailable) {
 		return slog.LevelDebug
@@ -74,12 +83,12 @@ func failureLevel(r *http.Request, err error) slog.Level {
 func hasClientGone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // WriteJSON answers with v.
-func WriteJSON(w http.ResponseWriter, status int, v any) { write(w, "application/json", status, v) }
+func WriteJSON(w http.ResponseWriter, status int, v any) { writeBody(w, "application/json", status, v) }
 
-func write(w http.ResponseWriter, contentType string, status int, v any) {
+func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of ours: Wrap logs it, and answers with what always encodes
+		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of Weir: Middleware logs it and answers 500
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
@@ -87,31 +96,31 @@ func write(w http.ResponseWriter, contentType string, status int, v any) {
 	data = append(data, '\n')
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	// When these fail the client is gone, and nobody is left to tell. The answer goes out at
-	// once: what is still to be logged does not keep the client waiting.
+	// If these fail the client is gone, so the errors are ignored. The flush sends the answer before
+	// it is logged.
 	w.Write(data)
 	http.NewResponseController(w).Flush()
 }
 
 // ReadBody reads a request's body of up to limit bytes.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
+	body, err := readKnownLength(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
-		return nil, tooLarge(limit)
+		return nil, tooLargeError(limit)
 	}
 	if err != nil {
-		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body broke off", Err: err}
+		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body ended early", Err: err}
 	}
 	return body, nil
 }
 
-func tooLarge(limit int64) error {
+func tooLargeError(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
 }
 
-// readAll is io.ReadAll for a body of a known length: it makes no copies to grow its buffer.
-func readAll(body io.Reader, length int64) ([]byte, error) {
+// readKnownLength is io.ReadAll for a body of a known length: it makes no copies to grow its buffer.
+func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	if length <= 0 {
 		return io.ReadAll(body)
 	}
@@ -124,8 +133,8 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 	return append(data[:n], rest...), err
 }
 
-// InvocationID is the host's name of this invocation, for the log and for the user's call
-// to whoever reads the log.
+// InvocationID returns the host's id of the invocation. It is in the log and in each problem+json, so
+// that an operator finds the log line of a user's report.
 func InvocationID(r *http.Request) string {
 	ids := r.Header.Values(InvocationHeader)
 	if len(ids) == 0 {
@@ -138,11 +147,11 @@ func InvocationID(r *http.Request) string {
 	return strings.TrimSpace(last)
 }
 
-// Wrap puts the middleware around the routes of a function.
-func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
+// Middleware recovers panics of a function's handler, and logs each of its answers.
+func Middleware(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := now()
-		rec := &recorder{ResponseWriter: w}
+		rec := &statusRecorder{ResponseWriter: w}
 		defer func() {
 			if p := recover(); p != nil {
 				if cause, ok := p.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
@@ -155,39 +164,41 @@ func Wrap(function string, log *slog.Logger, now func() time.Time, next http.Han
 					log.Error("http: failed", "invocation_id", InvocationID(r), "err", err)
 				}
 			}
-			log.LogAttrs(context.WithoutCancel(r.Context()), level(r, rec.status), "http: answered", slog.String("function", function),
-				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status), slog.Duration("duration", now().Sub(began)))
+			log.LogAttrs(context.WithoutCancel(r.Context()), answerLevel(r, rec.status), "http: answered",
+				slog.String("function", function),
+				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status),
+				slog.Duration("duration", now().Sub(began)))
 		}()
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// level is of little interest where all went well: the functions log what they did, and the
-// host each invocation.
-func level(r *http.Request, status int) slog.Level {
+// answerLevel returns debug for successful answers, because the functions log their work and the host
+// logs each invocation.
+func answerLevel(r *http.Request, status int) slog.Level {
 	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }
 
-// recorder remembers the status.
-type recorder struct {
+// statusRecorder records the status of an answer.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-// Unwrap lets http.ResponseController reach what the recorder does not implement.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+// Unwrap lets http.ResponseController find the interfaces that the recorder does not implement.
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (r *recorder) WriteHeader(status int) {
+func (r *statusRecorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
-func (r *recorder) Write(p []byte) (int, error) {
+func (r *statusRecorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}

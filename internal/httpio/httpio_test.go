@@ -33,32 +33,40 @@ func answerTo(t *testing.T, err error) (*httptest.ResponseRecorder, map[string]a
 
 func TestWriteError(t *testing.T) {
 	t.Parallel()
-	t.Run("AForeignErrorShowsNothing", func(t *testing.T) {
+	t.Run("AForeignErrorIsNotShown", func(t *testing.T) {
 		t.Parallel()
 		w, body, logged := answerTo(t, errors.New("password=hunter2 refused"))
-		if w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") || !strings.Contains(logged, "hunter2") || body["invocationId"] != "inv-1" {
-			t.Errorf("%d %s, log %s", w.Code, w.Body, logged)
+		if w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") || !strings.Contains(logged, "hunter2") ||
+			body["invocationId"] != "inv-1" {
+			t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, logged)
 		}
 	})
-	t.Run("UnavailableSaysWhenToComeBack", func(t *testing.T) {
+	t.Run("UnavailableHasARetryAfter", func(t *testing.T) {
 		t.Parallel()
-		w, body, _ := answerTo(t, fmt.Errorf("append: %w", &weir.Error{Kind: weir.Unavailable, Message: "storage is away", RetryAfter: 1500 * time.Millisecond, Err: errors.New("dial 10.0.0.1")}))
-		if w.Code != 503 || w.Header().Get("Retry-After") != "2" || body["detail"] != "storage is away" || strings.Contains(w.Body.String(), "10.0.0.1") {
-			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		w, body, _ := answerTo(t, fmt.Errorf("append: %w",
+			&weir.Error{Kind: weir.Unavailable, Message: "storage is away", RetryAfter: 1500 * time.Millisecond,
+				Err: errors.New("dial 10.0.0.1")}))
+		if w.Code != 503 || w.Header().Get("Retry-After") != "2" || body["detail"] != "storage is away" ||
+			strings.Contains(w.Body.String(), "10.0.0.1") {
+			t.Errorf("got %d %v %s; want 503, Retry-After 2 and the safe message alone", w.Code, w.Header(), w.Body)
 		}
 	})
 	t.Run("ProblemsAreListed", func(t *testing.T) {
 		t.Parallel()
-		w, body, logged := answerTo(t, &weir.Error{Kind: weir.Invalid, Message: "two problems", Problems: []weir.Problem{{Path: "./a", Rule: "required", Message: "is missing"}, {Path: "./b", Message: "x"}}})
-		if list, _ := body["problems"].([]any); w.Code != 422 || len(list) != 2 || w.Header().Get("Content-Type") != "application/problem+json" || logged != "" {
-			t.Errorf("%d %s, log %q", w.Code, w.Body, logged)
+		w, body, logged := answerTo(t, &weir.Error{Kind: weir.Invalid, Message: "two problems",
+			Problems: []weir.Problem{{Path: "./a", Rule: "required", Message: "is missing"},
+				{Path: "./b", Message: "x"}}})
+		if list, _ := body["problems"].([]any); w.Code != 422 || len(list) != 2 ||
+			w.Header().Get("Content-Type") != "application/problem+json" || logged != "" {
+			t.Errorf("got %d %s, log %q; want 422 with two problems, not logged", w.Code, w.Body, logged)
 		}
 	})
 }
 
 func TestNotModified(t *testing.T) {
 	t.Parallel()
-	for given, want := range map[string]bool{"": false, `"12"`: true, `W/"12"`: true, `"11", "12"`: true, "*": true, `"1"`: false} {
+	for given, want := range map[string]bool{"": false, `"12"`: true, `W/"12"`: true, `"11", "12"`: true, "*": true,
+		`"1"`: false} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("If-None-Match", given)
 		if got := httpio.NotModified(w, r, `W/"12"`); got != want || w.Header().Get("ETag") != `"12"` {
@@ -67,49 +75,53 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-func TestWrap_LogsWhereItPanicked(t *testing.T) {
+func TestMiddleware_LogsTheStackOfAPanic(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	h := httpio.Wrap("receive", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(faulty))
+	h := httpio.Middleware("receive", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(faulty))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	if !strings.Contains(logged.String(), "httpio_test.faulty") {
 		t.Errorf("the log does not say where: %s", &logged)
 	}
 }
 
-func TestWriteJSON_WhatCannotBeEncodedIsLogged(t *testing.T) {
+func TestWriteJSON_LogsAnEncodingError(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	h := httpio.Wrap("status", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		httpio.WriteJSON(w, http.StatusOK, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
-	}))
+	h := httpio.Middleware("status", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			httpio.WriteJSON(w, http.StatusOK, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+		}))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "year") || !strings.Contains(logged.String(), "year outside of range") {
-		t.Errorf("%d %s, log %s", w.Code, w.Body, &logged)
+	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" ||
+		strings.Contains(w.Body.String(), "year") || !strings.Contains(logged.String(), "year outside of range") {
+		t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, &logged)
 	}
 }
 
 func faulty(http.ResponseWriter, *http.Request) { panic("boom") }
 
-func TestWrap(t *testing.T) {
+func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&logged, nil))
-	h := httpio.Wrap("receive", log, time.Now, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	h := httpio.Middleware("receive", log, time.Now,
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?code=s3cret", nil))
-	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(logged.String(), "boom") || strings.Contains(logged.String(), "s3cret") {
-		t.Errorf("%d %s, log %s", w.Code, w.Body, &logged)
+	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(logged.String(), "boom") ||
+		strings.Contains(logged.String(), "s3cret") {
+		t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, &logged)
 	}
 }
 
-func TestOnly(t *testing.T) {
+func TestAllowMethods(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	httpio.Only(http.NotFoundHandler(), "POST").ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	httpio.AllowMethods(http.NotFoundHandler(), "POST").ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Code != 405 || w.Header().Get("Allow") != "POST" {
-		t.Errorf("%d %v", w.Code, w.Header())
+		t.Errorf("got %d %v, want 405 with Allow: POST", w.Code, w.Header())
 	}
 }
 
@@ -117,10 +129,10 @@ func TestReadBody(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345"))
 	if _, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); weir.KindOf(err) != weir.TooLarge {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want TooLarge", err)
 	}
 	r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1234"))
 	if body, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); err != nil || string(body) != "1234" {
-		t.Errorf("%q %v", body, err)
+		t.Errorf("got %q, %v; want the body", body, err)
 	}
 }

@@ -11,66 +11,69 @@ import (
 )
 
 const (
-	// intakeWait is how long a request waits for room before it is refused, and intakeRetry
-	// when it may come again.
+	// intakeWait is the time for which a request waits for memory before it is refused; intakeRetry is
+	// the Retry-After of the refusal.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second
-	// bodyTimeout bounds the time in which one body is read: a sender that stalls must not keep
-	// its room.
+	// bodyTimeout limits the time of reading one body, because a stalled sender keeps its share of
+	// the memory.
 	bodyTimeout = time.Minute
-	// Until it is filed, a body is in memory as it came, compressed, in a row, and in the request
-	// to storage; each request takes requestBytes besides.
-	copiesKept   = 4
+	// Until it is stored, a body is in memory bodyCopies times: as received, compressed, in a row, and
+	// in the request to storage. Each request needs requestBytes besides.
+	bodyCopies   = 4
 	requestBytes = 8 << 10
 )
 
-// Intake bounds the memory of all bodies that are received at a time: room for a body is
-// taken before its first byte is read. Safe for concurrent use.
+// Intake limits the memory of all bodies that are received at the same time: memory for a body is
+// reserved before its first byte is read. It is safe for concurrent use.
 type Intake struct {
-	room *semaphore.Weighted
-	size int64
+	memory *semaphore.Weighted
+	size   int64
 }
 
-// NewIntake makes an Intake of a size in bytes, or of one body of maxBody bytes if that needs
+// NewIntake returns an Intake of size bytes, or with memory for one body of maxBody bytes if that is
 // more.
 func NewIntake(size, maxBody int64) *Intake {
-	size = max(size, weighBody(maxBody))
-	return &Intake{room: semaphore.NewWeighted(size), size: size}
+	size = max(size, estimateMemory(maxBody))
+	return &Intake{memory: semaphore.NewWeighted(size), size: size}
 }
 
-func weighBody(length int64) int64 { return copiesKept*length + requestBytes }
+func estimateMemory(length int64) int64 { return bodyCopies*length + requestBytes }
 
-// ReadBody reads a request's body of up to limit bytes once there is room for it. The caller
-// calls release, which is never nil, when it no longer needs the body. If there is no room, the
-// error is Unavailable, and nothing was read.
-func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
+// ReadBody reads a request's body of up to limit bytes when there is memory for it. The caller calls
+// release, which is never nil, when it no longer needs the body. If no memory becomes free in time,
+// the error is Unavailable, and nothing was read.
+func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
+	err error) {
 	none := func() {}
 	if r.ContentLength > limit {
-		return nil, none, tooLarge(limit)
+		return nil, none, tooLargeError(limit)
 	}
 	length := r.ContentLength
 	if length < 0 {
 		length = limit // the request has no Content-Length
 	}
-	weight := min(weighBody(length), i.size)
-	if err := i.take(r.Context(), weight); err != nil {
+	weight := min(estimateMemory(length), i.size)
+	if err := i.reserveMemory(r.Context(), weight); err != nil {
 		return nil, none, err
 	}
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails where there is no connection: in a test
+	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
 	body, err = ReadBody(w, r, limit)
 	control.SetReadDeadline(time.Time{})
-	return body, func() { i.room.Release(weight) }, err
+	return body, func() { i.memory.Release(weight) }, err
 }
 
-func (i *Intake) take(ctx context.Context, weight int64) error {
-	if i.room.TryAcquire(weight) {
-		return nil // nearly always: without a timer
+func (i *Intake) reserveMemory(ctx context.Context, weight int64) error {
+	if i.memory.TryAcquire(weight) {
+		return nil // nearly always; it saves the timer
 	}
 	limited, cancel := context.WithTimeout(ctx, intakeWait)
 	defer cancel()
-	if err := i.room.Acquire(limited, weight); err != nil {
-		return &weir.Error{Kind: weir.Unavailable, Op: "intake", Message: "too many bodies are being received; this message was not filed, send it again", RetryAfter: intakeRetry, Err: err}
+	if err := i.memory.Acquire(limited, weight); err != nil {
+		return &weir.Error{Kind: weir.Unavailable, Op: "intake",
+			Message:    "too many bodies are being received; this message was not filed, send it again",
+			RetryAfter: intakeRetry, Err: err}
 	}
 	return nil
 }

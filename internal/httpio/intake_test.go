@@ -32,15 +32,16 @@ func post(body io.Reader, length int64) *http.Request {
 
 const kib = 1 << 10
 
-// Each of these takes all the room of an intake of 48 KiB, or what is left of it.
-func TestIntake_ReadBody_RefusesBeforeItReads(t *testing.T) {
+// Each of these needs all the memory of an intake of 48 KiB, or the rest of it.
+func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]int64{"KnownLength": 10 * kib, "UnknownLength": -1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				intake := httpio.NewIntake(48*kib, kib)
-				_, release, err := intake.ReadBody(httptest.NewRecorder(), post(strings.NewReader(strings.Repeat("x", 10*kib)), length), 10*kib)
+				_, release, err := intake.ReadBody(httptest.NewRecorder(),
+					post(strings.NewReader(strings.Repeat("x", 10*kib)), length), 10*kib)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -51,7 +52,7 @@ func TestIntake_ReadBody_RefusesBeforeItReads(t *testing.T) {
 					t.Errorf("got %#v, want Unavailable with a time to come back", err)
 				}
 				if waited := time.Since(began); waited != 5*time.Second {
-					t.Errorf("it waited %s, want 5s", waited)
+					t.Errorf("got a wait of %s, want 5s", waited)
 				}
 				none()
 				release()
@@ -73,7 +74,8 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 		done := make(chan time.Duration)
 		for range 4 {
 			go func() {
-				_, release, err := intake.ReadBody(httptest.NewRecorder(), post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
+				_, release, err := intake.ReadBody(httptest.NewRecorder(),
+					post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
 				defer release()
 				if err != nil {
 					t.Error(err)
@@ -93,12 +95,13 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 	})
 }
 
-// A body larger than the intake was made for is possible, alone.
+// A body of the largest size fits even into a smaller intake, alone.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)
 	for range 2 {
-		body, release, err := intake.ReadBody(httptest.NewRecorder(), post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
+		body, release, err := intake.ReadBody(httptest.NewRecorder(),
+			post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
 		if err != nil || len(body) != 10*kib {
 			t.Fatalf("%d bytes, %v", len(body), err)
 		}
@@ -106,7 +109,7 @@ func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	}
 }
 
-func TestIntake_ReadBody_GivesBackWhatFailed(t *testing.T) {
+func TestIntake_ReadBody_ReleasesMemoryAfterAnError(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, kib)
 	for name, c := range map[string]struct {
@@ -134,9 +137,9 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A sender that stalls keeps its room for a minute, and no time limit is left over for a held
-// answer.
-func TestIntake_ReadBody_EndsASenderThatStalls(t *testing.T) {
+// A stalled sender keeps its memory for a minute. The limit does not outlive the reading of the body,
+// so an answer may take longer.
+func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		intake := httpio.NewIntake(1, kib)
@@ -159,7 +162,7 @@ func TestIntake_ReadBody_EndsASenderThatStalls(t *testing.T) {
 			t.Errorf("a held answer: %v", err)
 		}
 		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("%v, %v", resp, err)
+			t.Errorf("got %v, %v; want 200", resp, err)
 		}
 		began := time.Now()
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")

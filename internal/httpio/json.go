@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// maxJSON is the size of a request in JSON that asks for something.
+// maxJSON limits the bytes of a JSON request.
 const maxJSON = 64 << 10
 
-// ReadJSON reads a request's body of up to 64 KiB into a struct: one value, no field that
-// the struct does not have. Unsupported, TooLarge and Malformed tell what is wrong.
+// ReadJSON reads a request's body of up to 64 KiB into a struct: one value, without fields that the
+// struct does not have. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return ReadLargeJSON(w, r, maxJSON, into)
 }
@@ -26,33 +26,35 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 // ReadLargeJSON is ReadJSON for a body of up to limit bytes.
 func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return &weir.Error{Kind: weir.Unsupported, Op: "read json", Message: "the Content-Type must be application/json"}
+		return &weir.Error{Kind: weir.Unsupported, Op: "read json",
+			Message: "the Content-Type must be application/json"}
 	}
 	body, err := ReadBody(w, r, limit)
 	if err != nil {
 		return err
 	}
 	if len(body) == 0 {
-		return malformed("the body is empty")
+		return malformedJSONError("the body is empty")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return malformed("the body is not the JSON that is wanted here: " + wrongJSON(err))
+		return malformedJSONError("the body is not the JSON that is wanted here: " + describeJSONError(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return malformed("there is text after the JSON")
+		return malformedJSONError("there is text after the JSON")
 	}
 	return nil
 }
 
-// wrongJSON says what is wrong in words of JSON, not of Go.
-func wrongJSON(err error) string {
+// describeJSONError returns the problem in terms of JSON, not of Go.
+func describeJSONError(err error) string {
 	var wrong *json.UnmarshalTypeError
 	var moment *time.ParseError
 	switch {
 	case errors.As(err, &moment):
-		return strings.Trim(moment.Value, `"`) + " is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00"
+		return strings.Trim(moment.Value,
+			`"`) + " is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00"
 	case strings.HasPrefix(err.Error(), "Time.UnmarshalJSON"):
 		return "a time must be a JSON string"
 	case errors.As(err, &wrong) && wrong.Field != "":
@@ -63,6 +65,6 @@ func wrongJSON(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-func malformed(message string) error {
+func malformedJSONError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "read json", Message: message}
 }

@@ -17,14 +17,15 @@ func TestReadJSON(t *testing.T) {
 		contentType, body string
 		status            int
 	}{
-		"OK":              {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
-		"NotJSON":         {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
-		"NoContentType":   {"", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
-		"Empty":           {"application/json", "", http.StatusBadRequest},
-		"UnknownField":    {"application/json", `{"why":"x"}`, http.StatusBadRequest},
-		"OtherType":       {"application/json", `{"reason":1}`, http.StatusBadRequest},
-		"TextBehind":      {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
-		"Over64KiB":       {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
+		"OK":            {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
+		"NotJSON":       {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"NoContentType": {"", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"Empty":         {"application/json", "", http.StatusBadRequest},
+		"UnknownField":  {"application/json", `{"why":"x"}`, http.StatusBadRequest},
+		"OtherType":     {"application/json", `{"reason":1}`, http.StatusBadRequest},
+		"TextBehind":    {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
+		"Over64KiB": {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`,
+			http.StatusRequestEntityTooLarge},
 		"JustUnder64KiB":  {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
 		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
 		"NoTime":          {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
@@ -41,14 +42,15 @@ func TestReadJSON(t *testing.T) {
 				Until  *time.Time `json:"until"`
 			}
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
-			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") || strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
-				t.Errorf("in words of Go: %v", err)
+			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") ||
+				strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
+				t.Errorf("got an error in terms of Go: %v", err)
 			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
-				t.Errorf("%v, %q", err, in.Reason)
+				t.Errorf("got error %v, reason %q; want no error and a reason", err, in.Reason)
 			}
 			if c.status != 0 && (weir.KindOf(err) == weir.Internal || httpio.Status(err) != c.status) {
-				t.Errorf("%v", err)
+				t.Errorf("got %v, want status %d", err, c.status)
 			}
 		})
 	}

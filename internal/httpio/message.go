@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Message is a message's state as users see it.
+// Message is the JSON form of a message's state.
 type Message struct {
 	ID            string     `json:"id"`
 	Stage         weir.Stage `json:"stage"`
@@ -29,19 +29,19 @@ type Message struct {
 	ReplayAskedAt *time.Time `json:"replayAskedAt,omitempty"`
 	ReplayForced  bool       `json:"replayForced,omitempty"`
 	ReplayRefused string     `json:"replayRefused,omitempty"`
-	Position      int        `json:"position,omitempty"`   // in the line of its key, from 1
-	ExpectedAt    *time.Time `json:"expectedAt,omitempty"` // about when it is sent
+	Position      int        `json:"position,omitempty"`   // in the queue of its key, from 1
+	ExpectedAt    *time.Time `json:"expectedAt,omitempty"` // estimated time of sending
 	WaitsFor      string     `json:"waitsFor,omitempty"`
 	AttemptLog    []Attempt  `json:"attemptLog,omitempty"`
 }
 
-// edited tells of the body that is sent in place of the one that was accepted.
+// edited describes the body that is sent in place of the accepted one.
 type edited struct {
 	At   time.Time `json:"at"`
 	Note string    `json:"note,omitempty"`
 }
 
-// Attempt is one try as users see it.
+// Attempt is the JSON form of an attempt.
 type Attempt struct {
 	Number     int          `json:"number"`
 	At         time.Time    `json:"at"`
@@ -49,17 +49,20 @@ type Attempt struct {
 	Outcome    weir.Outcome `json:"outcome"`
 	Status     int          `json:"status,omitempty"`
 	Reason     string       `json:"reason,omitempty"`
-	Answer     string       `json:"answer,omitempty"` // the first 2 KB of the CMS's
+	Answer     string       `json:"answer,omitempty"` // the first 2 KB of the CMS's answer
 }
 
-// DescribeStatus gives a message's state as users see it.
+// DescribeStatus returns the JSON form of a message's state.
 func DescribeStatus(st weir.Status) Message {
 	m := st.Message
 	a := Message{
-		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version,
-		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: moment(m.DueAt), FinishedAt: moment(st.FinishedAt), NextAttemptAt: moment(st.NextAttemptAt),
+		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
+		Version:  m.Version,
+		Attempts: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: timeOrNil(m.DueAt),
+		FinishedAt: timeOrNil(st.FinishedAt), NextAttemptAt: timeOrNil(st.NextAttemptAt),
 		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError,
-		Replays: st.Replays, ReplayAskedAt: moment(st.ReplayAskedAt), ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
+		Replays: st.Replays, ReplayAskedAt: timeOrNil(st.ReplayAskedAt), ReplayForced: st.ReplayForced,
+		ReplayRefused: st.ReplayRefused,
 	}
 	if !st.EditedAt.IsZero() {
 		a.Edited = &edited{st.EditedAt, st.EditNote}
@@ -68,17 +71,18 @@ func DescribeStatus(st weir.Status) Message {
 		a.DeliveredAt = a.FinishedAt
 	}
 	for _, t := range st.Attempts {
-		a.AttemptLog = append(a.AttemptLog, Attempt{t.Number, t.At.UTC(), t.Duration.Milliseconds(), t.Outcome, t.Status, t.Reason, t.Body})
+		a.AttemptLog = append(a.AttemptLog,
+			Attempt{t.Number, t.At.UTC(), t.Duration.Milliseconds(), t.Outcome, t.Status, t.Reason, t.Body})
 	}
 	return a
 }
 
-// Expect adds what a waiting message can expect; zero = not known.
-func (m *Message) Expect(position int, at time.Time, waitsFor string) {
-	m.Position, m.ExpectedAt, m.WaitsFor = position, moment(at), waitsFor
+// AddForecast adds the forecast of a waiting message; zero = not known.
+func (m *Message) AddForecast(position int, at time.Time, waitsFor string) {
+	m.Position, m.ExpectedAt, m.WaitsFor = position, timeOrNil(at), waitsFor
 }
 
-func moment(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

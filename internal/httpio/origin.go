@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)
+var hostNamePattern = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)
 
-// Scheme is that by which the caller reached us, before whatever passed the request on.
+// Scheme returns the scheme that the caller used, in front of all proxies.
 func Scheme(r *http.Request) string {
 	switch p := strings.ToLower(firstElement(r, "X-Forwarded-Proto")); {
 	case p == "http" || p == "https":
@@ -19,16 +19,17 @@ func Scheme(r *http.Request) string {
 	return "http"
 }
 
-// Origin is scheme and host as the caller reached us, for absolute addresses in answers.
-func Origin(r *http.Request) string {
+// BaseURL returns the scheme and host that the caller used, for absolute addresses in answers.
+func BaseURL(r *http.Request) string {
 	host := r.Host
-	if h := firstElement(r, "X-Forwarded-Host"); hostName.MatchString(h) {
+	if h := firstElement(r, "X-Forwarded-Host"); hostNamePattern.MatchString(h) {
 		host = h
 	}
 	return Scheme(r) + "://" + host
 }
 
-// firstElement returns what the proxy nearest to the caller wrote: each proxy may add an element.
+// firstElement returns the element that the proxy nearest to the caller wrote: each proxy may append
+// one.
 func firstElement(r *http.Request, header string) string {
 	first, _, _ := strings.Cut(r.Header.Get(header), ",")
 	return strings.TrimSpace(first)

@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Pause is an operator's pause as users see it.
+// Pause is the JSON form of an operator's pause.
 type Pause struct {
 	Scope  string     `json:"scope"` // lane or key
 	Lane   int        `json:"lane"`
@@ -16,11 +16,12 @@ type Pause struct {
 	Until  *time.Time `json:"until,omitempty"` // absent = until it is resumed
 }
 
-// Pauses is the list of pauses as users see it; never null.
-func Pauses(pauses []weir.Pause) []Pause {
+// DescribePauses returns the JSON form of pauses; never nil, so that it is never null.
+func DescribePauses(pauses []weir.Pause) []Pause {
 	out := []Pause{}
 	for _, p := range pauses {
-		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, Since: p.Since, Until: moment(p.Until)}
+		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, Since: p.Since,
+			Until: timeOrNil(p.Until)}
 		if p.Key != "" {
 			one.Scope = "key"
 		}
@@ -29,22 +30,22 @@ func Pauses(pauses []weir.Pause) []Pause {
 	return out
 }
 
-// Hours say when nothing is sent; see package calendar.
-type Hours interface {
+// Calendar knows the times in which nothing is sent; see package calendar.
+type Calendar interface {
 	At(t time.Time) (closed bool, reason string, until time.Time)
 	Next(t time.Time) time.Time
 }
 
-// Calendar is how the calendar stands, as users see it.
-type Calendar struct {
+// CalendarState is the JSON form of the calendar at one time.
+type CalendarState struct {
 	Closed     bool       `json:"closed"`
-	Until      *time.Time `json:"until,omitempty"` // it opens
+	Until      *time.Time `json:"until,omitempty"` // end of the closed time
 	Reason     string     `json:"reason,omitempty"`
 	NextChange *time.Time `json:"nextChange,omitempty"`
 }
 
-// CalendarAt tells how the calendar stands at a moment.
-func CalendarAt(h Hours, now time.Time) Calendar {
-	closed, reason, until := h.At(now)
-	return Calendar{Closed: closed, Reason: reason, Until: moment(until), NextChange: moment(h.Next(now))}
+// DescribeCalendar returns the state of the calendar at a time.
+func DescribeCalendar(c Calendar, now time.Time) CalendarState {
+	closed, reason, until := c.At(now)
+	return CalendarState{Closed: closed, Reason: reason, Until: timeOrNil(until), NextChange: timeOrNil(c.Next(now))}
 }

@@ -12,23 +12,26 @@ import (
 	"weir/internal/weir"
 )
 
-// NotFound answers what no route matches.
+// NotFound answers requests that no route matches.
 func NotFound(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		WriteError(w, r, log, &weir.Error{Kind: weir.NotFound, Op: "route", Message: "there is nothing at this address"})
+		WriteError(w, r, log, &weir.Error{Kind: weir.NotFound, Op: "route",
+			Message: "there is nothing at this address"})
 	})
 }
 
-// Methods serves an address that means something different to each method, and answers 405
-// to others.
-func Methods(byMethod map[string]http.Handler) http.Handler {
+// ByMethod passes a request on to the handler of its method, and answers 405 to other methods.
+func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	known := slices.Sorted(maps.Keys(byMethod))
-	return Only(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { byMethod[r.Method].ServeHTTP(w, r) }), known...)
+	return AllowMethods(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		byMethod[r.Method].ServeHTTP(w, r)
+	}), known...)
 }
 
-// Within gives next so long to read what it answers with. Storage that hangs would keep the
-// caller waiting for as long as the client of storage has patience, over all its tries.
-func Within(limit time.Duration, next http.Handler) http.Handler {
+// WithTimeout limits the time in which next builds its answer. Without it a caller would wait, while
+// storage hangs, for all retries of the storage client.
+func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
@@ -36,16 +39,16 @@ func Within(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// ToTheEnd lets next finish if the client goes away. A host that proxies passes that on by ending the
-// request's context, and a change that is cut off between two steps would wait for the sweep.
-func ToTheEnd(next http.Handler) http.Handler {
+// IgnoreDisconnect lets next finish if the client disconnects. A host that proxies ends the request's
+// context then, and a change that ends between two steps would wait for the sweep.
+func IgnoreDisconnect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
 
-// Only lets the methods given through to next, and answers 405 to others.
-func Only(next http.Handler, methods ...string) http.Handler {
+// AllowMethods passes requests with one of the methods on to next, and answers 405 to others.
+func AllowMethods(next http.Handler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range methods {
 			if r.Method == m {
@@ -54,8 +57,9 @@ func Only(next http.Handler, methods ...string) http.Handler {
 			}
 		}
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		write(w, "application/problem+json", http.StatusMethodNotAllowed, problem{
-			Type: "about:blank", Title: http.StatusText(http.StatusMethodNotAllowed), Status: http.StatusMethodNotAllowed,
+		writeBody(w, "application/problem+json", http.StatusMethodNotAllowed, problem{
+			Type: "about:blank", Title: http.StatusText(http.StatusMethodNotAllowed),
+			Status: http.StatusMethodNotAllowed,
 			Detail: "this address takes " + strings.Join(methods, ", "), InvocationID: InvocationID(r),
 		})
 	})

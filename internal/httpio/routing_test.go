@@ -10,14 +10,15 @@ import (
 	"weir/internal/httpio"
 )
 
-func TestWithin(t *testing.T) {
+func TestWithTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		began := time.Now()
-		httpio.Within(30*time.Second, hangs).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		httpio.WithTimeout(30*time.Second, hangs).ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("got an end after %s, want 30s", took)
 		}
 	})
 }

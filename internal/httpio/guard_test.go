@@ -24,7 +24,8 @@ func serveEcho(t *testing.T, wrap func(*slog.Logger, http.Handler) http.Handler)
 }
 
 // send makes a request, and returns the status and the body of the answer.
-func send(t *testing.T, s *httptest.Server, method, target string, change func(*http.Request)) (status int, body string) {
+func send(t *testing.T, s *httptest.Server, method, target string, change func(*http.Request)) (status int,
+	body string) {
 	t.Helper()
 	r, err := http.NewRequest(method, s.URL, strings.NewReader("{}"))
 	if err != nil {
@@ -46,9 +47,9 @@ func send(t *testing.T, s *httptest.Server, method, target string, change func(*
 	return resp.StatusCode, string(data)
 }
 
-func TestPlainPaths(t *testing.T) {
+func TestPlainPathsOnly(t *testing.T) {
 	t.Parallel()
-	s := serveEcho(t, httpio.PlainPaths)
+	s := serveEcho(t, httpio.PlainPathsOnly)
 	for target, want := range map[string]string{
 		"/api/messages":              "/api/messages",
 		"/api/messages/":             "/api/messages",
@@ -63,15 +64,16 @@ func TestPlainPaths(t *testing.T) {
 		"/api/messages/../lanes":     "",
 		"/api/./lanes":               "",
 		"/api/messages/%2e%2e/lanes": "",
-		"/api/messages/%6canes":      "", // nobody needs it, and the host's router reads it as another path
-		`/api/messages/..\lanes`:     "",
-		"/api/messages/..%5Clanes":   "",
-		"/api/messages/a%2Fbody":     "",
-		"/api/messages/%252e":        "",
-		"/api/messages/a%20b":        "",
-		"/api/messages/%E2%84%AA":    "",
-		"/api/messages/a;b":          "",
-		"/api/messages/a%00":         "",
+		// no client needs an escaped letter, and the host's router reads it as another path
+		"/api/messages/%6canes":    "",
+		`/api/messages/..\lanes`:   "",
+		"/api/messages/..%5Clanes": "",
+		"/api/messages/a%2Fbody":   "",
+		"/api/messages/%252e":      "",
+		"/api/messages/a%20b":      "",
+		"/api/messages/%E2%84%AA":  "",
+		"/api/messages/a;b":        "",
+		"/api/messages/a%00":       "",
 	} {
 		status, got := send(t, s, http.MethodGet, target, nil)
 		switch {
@@ -83,9 +85,9 @@ func TestPlainPaths(t *testing.T) {
 	}
 }
 
-func TestTriggers(t *testing.T) {
+func TestHostCallsOnly(t *testing.T) {
 	t.Parallel()
-	s := serveEcho(t, httpio.Triggers)
+	s := serveEcho(t, httpio.HostCallsOnly)
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -94,8 +96,9 @@ func TestTriggers(t *testing.T) {
 		change func(*http.Request)
 		want   int
 	}{
-		"TheHost":               {"/process", header("User-Agent", "Azure-Functions-Host/4.1037.0.0"), 200},
-		"WithATrace":            {"/process", header("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"), 200},
+		"TheHost": {"/process", header("User-Agent", "Azure-Functions-Host/4.1037.0.0"), 200},
+		"WithATrace": {"/process",
+			header("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"), 200},
 		"Forwarded":             {"/process", func(r *http.Request) { r.Host = "weir.example" }, 404},
 		"ForwardedFromLoopback": {"/process", func(r *http.Request) { r.Host = "127.0.0.1:7071" }, 404},
 		"Proxied":               {"/process", header("X-Forwarded-Host", "weir.example"), 404},
@@ -112,8 +115,8 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// TestNotModified_WhereItIsRelayed: after a 304 a host that forwards closes the client's connection.
-func TestNotModified_WhereItIsRelayed(t *testing.T) {
+// A host that forwards closes the client's connection after a 304.
+func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !httpio.NotModified(w, r, "v1") {
@@ -126,12 +129,14 @@ func TestNotModified_WhereItIsRelayed(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		"NoHost":                 {"", nil, 304},
-		"NoHostBehindAName":      {"weir.example", nil, 304},
-		"Proxied":                {"", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 304},
-		"Forwarded":              {"weir.example", []string{httpio.InvocationHeader, "1"}, 200},
-		"ForwardedByAFrontEnd":   {"weir.example", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 200},
-		"ForwardedFromLoopback":  {"127.0.0.1:7071", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "127.0.0.1:7071"}, 200},
+		"NoHost":            {"", nil, 304},
+		"NoHostBehindAName": {"weir.example", nil, 304},
+		"Proxied":           {"", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 304},
+		"Forwarded":         {"weir.example", []string{httpio.InvocationHeader, "1"}, 200},
+		"ForwardedByAFrontEnd": {"weir.example",
+			[]string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 200},
+		"ForwardedFromLoopback": {"127.0.0.1:7071",
+			[]string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "127.0.0.1:7071"}, 200},
 		"ForwardedWithASpoofing": {"weir.example", []string{httpio.InvocationHeader, "spoof, 9d90"}, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +157,7 @@ func TestNotModified_WhereItIsRelayed(t *testing.T) {
 	}
 }
 
-func TestOrigin_BehindProxies(t *testing.T) {
+func TestBaseURL_BehindProxies(t *testing.T) {
 	t.Parallel()
 	for want, headers := range map[string][]string{
 		"http://example.com":      nil,
@@ -164,7 +169,7 @@ func TestOrigin_BehindProxies(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
-		if got := httpio.Origin(r); got != want {
+		if got := httpio.BaseURL(r); got != want {
 			t.Errorf("%q: got %s, want %s", headers, got, want)
 		}
 	}

@@ -15,18 +15,18 @@ import (
 	"weir/internal/weir"
 )
 
-// TestWriteError_ClientGone: of a client that went away no operator needs to know, and of a failure
-// that has nothing to do with it he does.
+// A failure that a client caused by disconnecting is logged at debug, any other at error.
 func TestWriteError_ClientGone(t *testing.T) {
 	t.Parallel()
-	away := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached", Err: errors.New("no answer")}
+	unavailable := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached",
+		Err: errors.New("no answer")}
 	for name, c := range map[string]struct {
 		gone bool
 		err  error
 		want string // the level of the line about the failure
 	}{
-		"Stays":             {false, away, "ERROR"},
-		"Unavailable":       {true, away, "DEBUG"},
+		"Stays":             {false, unavailable, "ERROR"},
+		"Unavailable":       {true, unavailable, "DEBUG"},
 		"CutOff":            {true, context.Canceled, "DEBUG"},
 		"ADefect":           {true, errors.New("index out of range"), "ERROR"},
 		"CutOffBySomething": {false, context.Canceled, "ERROR"},
@@ -37,12 +37,13 @@ func TestWriteError_ClientGone(t *testing.T) {
 			log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			h := httpio.Wrap("view", log, time.Now, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if c.gone {
-					cancel()
-				}
-				httpio.WriteError(w, r, log, c.err)
-			}))
+			h := httpio.Middleware("view", log, time.Now,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.gone {
+						cancel()
+					}
+					httpio.WriteError(w, r, log, c.err)
+				}))
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			failed, answered, _ := strings.Cut(out.String(), "\n")
 			if !strings.Contains(failed, "level="+c.want) || !strings.Contains(failed, "http: failed") {
@@ -55,14 +56,14 @@ func TestWriteError_ClientGone(t *testing.T) {
 	}
 }
 
-func TestToTheEnd(t *testing.T) {
+func TestIgnoreDisconnect(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var got error
-	httpio.ToTheEnd(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Context().Err() })).
+	httpio.IgnoreDisconnect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Context().Err() })).
 		ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil))
 	if got != nil {
-		t.Errorf("got %v, want a context that goes on", got)
+		t.Errorf("got %v, want a context without an error", got)
 	}
 }
