@@ -441,12 +441,18 @@ func (c *checker) handedOver(l *laneState, number int) {
 }
 
 // overlap holds that two requests of a lane are in the CMS at once only where the earlier
-// holder stood still past the end of its trust; the tail's rules then refuse its commit.
+// holder stood still past the end of its trust; the tail's rules then refuse its commit. A holder
+// whose clock jumped may end its own settle time too early here. The program measures that time by
+// the monotonic clock, which does not jump, and a simulated moment has none of its own.
 func (c *checker) overlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
 		if former.fence > later.fence {
 			former, later = r, o
+		}
+		if former.p == later.p && former.p.slot.jumpedSince(former.sent) {
+			c.write(former).late = true
+			continue
 		}
 		until, stood := former.p.trusts(c.store.LeaseName(r.id.Lane))
 		if former.fence == later.fence || !stood || time.Now().Before(until) {

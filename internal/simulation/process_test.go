@@ -309,6 +309,7 @@ func (s *slot) plan() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.offset, s.jumped = w.dice.between(name+" clock", -time.Second, time.Second), time.Now()
+			w.trace.add("the clock of slot %d jumps, and is %s off", s.number, s.offset)
 		})
 	}
 	for range w.traps {
