@@ -1,0 +1,237 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/tools/funchost/fleet"
+)
+
+// townOf is a system on several hosts, each a process of its own, as the platform runs them.
+type townOf struct {
+	*system
+	fleet *fleet.Fleet
+
+	mu    sync.Mutex
+	lanes map[string]int // of messages, by path
+}
+
+// newTown starts hosts, all with everything, or each with arguments of its own.
+func newTown(t *testing.T, hosts int, weirYAML ...string) *townOf {
+	t.Helper()
+	s := newBareSystem(t)
+	s.app = s.stage(weirYAML...)
+	f, err := fleet.Start(fleet.Options{
+		Binary: filepath.Join(built, "funchost"), Out: s.logs, Env: append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+		Args: []string{"--script-root", s.app, "--give-up-after", "-1", "--state-dir", t.TempDir(), "--http", string(s.mode), "--quiet"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	s.weir = f.URL()
+	c := &townOf{system: s, fleet: f, lanes: map[string]int{}}
+	for range hosts {
+		c.add()
+	}
+	return c
+}
+
+// add starts a host, and waits until it is ready.
+func (c *townOf) add() *fleet.Host {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
+	defer cancel()
+	h, err := c.fleet.Add(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.eventually("the host is ready", startLimit, func() bool { return c.status(h.URL()+"/api/health") == http.StatusOK })
+	return h
+}
+
+// post posts messages of as many keys, eight at a time, until each is accepted.
+func (c *townOf) post(prefix string, count int) (took []time.Duration) {
+	c.t.Helper()
+	took = make([]time.Duration, count)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < count; i = int(next.Add(1)) - 1 {
+				began, path := time.Now(), fmt.Sprintf("/%s/%d", prefix, i)
+				for !c.postOnce(path) && c.t.Context().Err() == nil {
+				}
+				took[i] = time.Since(began)
+			}
+		})
+	}
+	all.Wait()
+	return took
+}
+
+// postOnce reports whether a message was accepted.
+func (c *townOf) postOnce(path string) bool {
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.weir+"/api/messages", strings.NewReader(versioned(path, 1)))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", "application/xml")
+	req.Header.Set("Idempotency-Key", keyOf(path, 1))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = res.Body.Close() }()
+	var m struct{ Lane int }
+	if err := json.NewDecoder(res.Body).Decode(&m); err != nil || res.StatusCode != http.StatusAccepted {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lanes[path] = m.Lane
+	return true
+}
+
+// held returns how many lanes the handler of a host drains.
+func (c *townOf) held(h *fleet.Host) (lanes int) {
+	res, err := http.Get(h.URL() + "/api/metrics")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "weir_lane_held_by_this_instance") && strings.HasSuffix(line, " 1\n") {
+			lanes++
+		}
+	}
+	return lanes
+}
+
+// holder returns the host that holds most lanes, once each of them is held.
+func (c *townOf) holder(lanes int) (holder *fleet.Host) {
+	c.t.Helper()
+	c.eventually("all lanes are held", startLimit, func() bool {
+		all, most := 0, 0
+		for _, h := range c.living() {
+			n := c.held(h)
+			if all += n; n > most {
+				holder, most = h, n
+			}
+		}
+		return all >= lanes
+	})
+	return holder
+}
+
+func (c *townOf) living() []*fleet.Host {
+	return slices.DeleteFunc(c.fleet.Hosts(), func(h *fleet.Host) bool {
+		select {
+		case <-h.Done():
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// stood returns how long each lane stood at most since a moment, between two writes of messages
+// that waited all the time.
+func (c *townOf) stood(since time.Time) map[int]time.Duration {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ended, longest := map[int]time.Time{}, map[int]time.Duration{}
+	for _, r := range c.requests() {
+		lane, known := c.lanes[r.Path]
+		if !known || r.StartedAt.Before(since) {
+			continue
+		}
+		if last := ended[lane]; !last.IsZero() {
+			longest[lane] = max(longest[lane], r.StartedAt.Sub(last))
+		}
+		ended[lane] = r.EndedAt
+	}
+	return longest
+}
+
+// writtenOnce checks that all that was posted is written, and nothing twice or side by side.
+func (c *townOf) writtenOnce(count int, limit time.Duration) {
+	c.t.Helper()
+	c.eventually("everything is written", limit, func() bool { return c.stats().Items >= count })
+	if s := c.stats(); s.Items != count || s.Writes != count || s.Repeats != 0 || s.Overlaps != 0 || s.Inversions != 0 {
+		c.t.Errorf("the CMS has %+v, want %d items, each written once", s, count)
+	}
+}
+
+// invoked waits until a host has an invocation of process in flight.
+func (c *townOf) invoked(h *fleet.Host) {
+	c.t.Helper()
+	c.eventually("an invocation stays", 3*time.Minute, func() bool {
+		return c.outstanding(h) > 0
+	})
+}
+
+// outstanding returns how many invocations a host has in flight.
+func (c *townOf) outstanding(h *fleet.Host) int {
+	var d struct{ OutstandingInvocations int }
+	res, err := http.Get(h.URL() + "/admin/host/drain/status")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := json.NewDecoder(res.Body).Decode(&d); err != nil {
+		return 0
+	}
+	return d.OutstandingInvocations
+}
+
+// A host is stopped as a deployment or a scale-in does it, while its handler works off a burst. STOPS
+// says how often; what the lanes stood is logged.
+func TestStop_InABurst(t *testing.T) {
+	stops, err := strconv.Atoi(os.Getenv("STOPS"))
+	if err != nil {
+		stops = 1
+	}
+	for _, lanes := range []int{1, 8} {
+		t.Run(fmt.Sprintf("Lanes=%d", lanes), func(t *testing.T) {
+			c := newTown(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
+			var standstills []time.Duration
+			size := 700 + 100*lanes
+			for n := range stops {
+				began := time.Now()
+				c.post(fmt.Sprint("burst", n), size)
+				h := c.holder(1)
+				c.invoked(h)
+				if err := h.Stop(); err != nil {
+					t.Fatal(err)
+				}
+				<-h.Done()
+				c.writtenOnce((n+1)*size, 3*time.Minute)
+				for _, stood := range c.stood(began) {
+					standstills = append(standstills, stood)
+				}
+				c.add()
+			}
+			slices.Sort(standstills)
+			at := func(share float64) time.Duration { return standstills[int(share*float64(len(standstills)-1))] }
+			t.Logf("%d stops, %d lanes: stood 50%% %s, 90%% %s, 99%% %s, at most %s", stops, lanes, at(0.5), at(0.9), at(0.99), at(1))
+		})
+	}
+}
