@@ -54,7 +54,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 		http.MethodPatch:  wrap("move", httpio.IgnoreDisconnect(&move.Function{Log: store, Caller: call, Logger: p.log})),
 	}))
 	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
-	add("metrics", "/api/metrics", metrics.New(p.metrics.Registry, p.log), http.MethodGet)
+	add("metrics", "/api/metrics", p.newLaneGauges(store).Before(metrics.New(p.metrics.Registry, p.log)), http.MethodGet)
 	addTrigger("process", (&process.Function{
 		Drainer: drainer, Holder: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
 	addTrigger("poison", (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())

@@ -235,3 +235,51 @@ func TestStop_InABurst(t *testing.T) {
 		})
 	}
 }
+
+// What the platform does before it takes an instance away: it drains it, and ends it as soon as it
+// has no invocation in flight.
+func TestDrain_InABurst(t *testing.T) {
+	c := newTown(t, 2)
+	const size = 3500 // a hundred seconds and more
+	c.post("burst", size)
+	h := c.holder(1)
+	c.invoked(h)
+	res, err := http.Post(h.URL()+"/admin/host/drain", "", nil)
+	if err != nil || res.StatusCode != http.StatusAccepted {
+		t.Fatalf("drain: %v %v", res, err)
+	}
+	_ = res.Body.Close()
+	c.eventually("the drained instance has no invocation", 65*time.Second, func() bool { return c.outstanding(h) == 0 })
+	if n := c.held(h); n != 0 {
+		t.Errorf("the instance holds %d lanes without an invocation, want none", n)
+	}
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.writtenOnce(size, 4*time.Minute)
+	t.Logf("the lane stood for %s at most", c.stood(time.Time{})[0])
+}
+
+// Each of four instances is replaced by another, one after the other, while messages are posted.
+func TestRollingRestart_UnderLoad(t *testing.T) {
+	c := newTown(t, 4, "lanes: 1 ", "lanes: 4 ")
+	const rounds, size = 4, 500
+	var took []time.Duration
+	old := c.living()
+	for n := range rounds {
+		posted := make(chan []time.Duration, 1)
+		go func() { posted <- c.post(fmt.Sprint("round", n), size) }()
+		next := c.add()
+		if err := old[n].Stop(); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, <-posted...)
+		<-old[n].Done()
+		if c.status(next.URL()+"/api/health") != http.StatusOK {
+			t.Error("the new instance is not well")
+		}
+	}
+	c.writtenOnce(rounds*size, 4*time.Minute)
+	slices.Sort(took)
+	t.Logf("accepted within 50%% %s, 99%% %s, at most %s; lanes stood for %v at most", took[len(took)/2], took[len(took)*99/100], took[len(took)-1], c.stood(time.Time{}))
+}
