@@ -74,7 +74,7 @@ func (p *Program) seen(ctx context.Context, store *lane.Store, number int, c lan
 	p.recorder.Waits(number, c.Waiting(), age)
 	p.show(number, c, oldest, now)
 	if r := p.replays.Load(); r != nil {
-		r.Look(c)
+		r.ResumeOrphans(c)
 	}
 	if s := p.notifier.Load(); s != nil {
 		s.ObserveLane(number, c)

@@ -93,7 +93,8 @@ func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		account := memory.New(time.Now)
-		w := &whole{t: t, account: account, cms: &cms{rejects: func(string) bool { return true }}, posted: map[string]int{}}
+		w := &whole{t: t, account: account, cms: &cms{rejects: func(string) bool { return true }},
+			posted: map[string]int{}}
 		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
 		if err := w.store.Open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -109,7 +110,8 @@ func (w *whole) start() *instance {
 	store.Table = p.faults.Table(w.account.Table())
 	leases := p.faults.Leases(w.account.Leases())
 	p.store = &store
-	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Bell: noBell{},
+		Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet})
 	p.Runner = replay.New(replay.Config{Store: &store, Log: realLog{&store}, Leases: leases, Lease: 15 * time.Second,
 		Call: p.drainer.Wake, Now: time.Now, Logger: quiet})
@@ -137,7 +139,7 @@ func (w *whole) sweep(p *instance) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p.Look(c)
+	p.ResumeOrphans(c)
 }
 
 // post files the next n messages of each key.
@@ -146,7 +148,8 @@ func (w *whole) post(p *instance, n int, keys ...string) {
 	for range n {
 		for _, key := range keys {
 			w.posted[key]++
-			m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: fmt.Appendf(nil, "%s %d", key, w.posted[key])}
+			m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+				Body: fmt.Appendf(nil, "%s %d", key, w.posted[key])}
 			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {
 				w.t.Fatal(err)
 			}
@@ -283,7 +286,8 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		j = w.comes(p, j.ID, replay.Done)
-		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 || j.Skipped != 0 {
+		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 ||
+			j.Skipped != 0 {
 			t.Errorf("%+v", j)
 		}
 		if c := w.rest(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
@@ -331,7 +335,9 @@ func TestWhole_Crash(t *testing.T) {
 		j := w.begin(p, spec)
 		for range 4 {
 			time.Sleep(7 * time.Second)
-			p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+			p.faults.Set(func(storagetest.Call) storagetest.Fault {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			})
 			w.stop(p)
 			p = w.start()
 			w.sweep(p)

@@ -12,18 +12,18 @@ import (
 	"weir/internal/weir"
 )
 
-// State says how a job stands.
+// State is the state of a job.
 type State string
 
 // The states of a job. All but the first are final.
 const (
 	Running   State = "running"
-	Done      State = "done"      // everything it asked for came to an end
-	Stopped   State = "stopped"   // too much of it died again
-	Cancelled State = "cancelled" // by request
+	Done      State = "done"      // all of its messages are final
+	Stopped   State = "stopped"   // too many of its messages died again
+	Cancelled State = "cancelled" // by a user
 )
 
-// Filter says which dead messages are meant: those for which everything that is given holds.
+// Filter selects dead messages: those that match every field that is set.
 type Filter struct {
 	Key         string    `json:"key,omitempty"`
 	Lane        *int      `json:"lane,omitempty"`
@@ -33,7 +33,7 @@ type Filter struct {
 	To          time.Time `json:"to,omitzero"`           // dead before
 }
 
-// matches says whether a dead message is meant.
+// matches reports whether the filter selects a dead message.
 func (f Filter) matches(d lane.DeadRow) bool {
 	if f.Key != "" && d.Key != f.Key || f.Contract != "" && d.Contract != f.Contract ||
 		d.DiedAt.Before(f.From) || !f.To.IsZero() && !d.DiedAt.Before(f.To) {
@@ -46,8 +46,8 @@ func (f Filter) matches(d lane.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// lanes are those in which there can be messages that are meant.
-func (f Filter) lanes(n int) []int {
+// lanesOf returns the lanes that can have selected messages, of n lanes.
+func (f Filter) lanesOf(n int) []int {
 	if f.Key != "" {
 		of := lane.Of(f.Key, n)
 		if f.Lane != nil && *f.Lane != of {
@@ -65,27 +65,27 @@ func (f Filter) lanes(n int) []int {
 	return all
 }
 
-// Spec is what is asked for.
+// Spec describes a job to start.
 type Spec struct {
 	Filter          Filter
 	RatePerMinute   int
 	StopAtErrorRate float64 // 0 to 1
-	Force           bool    // also what a later message of its key was delivered after
+	Force           bool    // also messages of keys whose later message was delivered
 	Reason          string
 }
 
 const (
-	// DefaultRate is how many messages a minute are replayed where nothing is said.
+	// DefaultRate is the number of messages replayed per minute if none is given.
 	DefaultRate = 60
 	maxRate     = 6000
-	// DefaultErrorRate is the share of messages that are dead again at which a job stops.
+	// DefaultErrorRate is the share of messages dead again at which a job stops, if none is given.
 	DefaultErrorRate = 0.5
-	// maxName is the size of a key, or of a contract's name.
-	maxName = 1 << 10
+	// maxNameSize bounds a key and a contract's name, in bytes.
+	maxNameSize = 1 << 10
 )
 
-// check says what is wrong with a Spec, all of it.
-func (s Spec) check(lanes int) error {
+// checkSpec returns an error with every problem of a Spec.
+func (s Spec) checkSpec(lanes int) error {
 	var problems []weir.Problem
 	add := func(wrong bool, path, message string) {
 		if wrong {
@@ -93,25 +93,30 @@ func (s Spec) check(lanes int) error {
 		}
 	}
 	f := s.Filter
-	add(f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes), "filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
-	add(!told(f.From), "filter.from", "lies outside the years 0 to 9999")
-	add(!told(f.To), "filter.to", "lies outside the years 0 to 9999")
+	add(f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes), "filter.lane",
+		fmt.Sprintf("is a number from 0 to %d", lanes-1))
+	add(!isRepresentable(f.From), "filter.from", "lies outside the years 0 to 9999")
+	add(!isRepresentable(f.To), "filter.to", "lies outside the years 0 to 9999")
 	add(!f.To.IsZero() && !f.From.Before(f.To), "filter.to", "is not later than filter.from")
-	add(f.Fingerprint != "" && !fingerprints.MatchString(f.Fingerprint), "filter.fingerprint", "is twelve hexadecimal digits, as the list of errors has it")
-	add(s.RatePerMinute < 1 || s.RatePerMinute > maxRate, "ratePerMinute", fmt.Sprintf("is a number from 1 to %d", maxRate))
+	add(f.Fingerprint != "" && !fingerprintPattern.MatchString(f.Fingerprint), "filter.fingerprint",
+		"is twelve hexadecimal digits, as the list of errors has it")
+	add(s.RatePerMinute < 1 || s.RatePerMinute > maxRate, "ratePerMinute",
+		fmt.Sprintf("is a number from 1 to %d", maxRate))
 	add(!(s.StopAtErrorRate >= 0 && s.StopAtErrorRate <= 1), "stopAtErrorRate", "is a number from 0 to 1")
-	add(utf8.RuneCountInString(s.Reason) > weir.MaxReason, "reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
-	add(len(f.Key) > maxName || len(f.Contract) > maxName, "filter", fmt.Sprintf("has a key or a contract of more than %d bytes", maxName))
+	add(utf8.RuneCountInString(s.Reason) > weir.MaxReason, "reason",
+		fmt.Sprintf("has more than %d characters", weir.MaxReason))
+	add(len(f.Key) > maxNameSize || len(f.Contract) > maxNameSize, "filter",
+		fmt.Sprintf("has a key or a contract of more than %d bytes", maxNameSize))
 	if len(problems) > 0 {
 		return &weir.Error{Kind: weir.Invalid, Op: "replays", Message: "this cannot be replayed", Problems: problems}
 	}
 	return nil
 }
 
-// told says whether a moment can be written down: in UTC, JSON has only those years.
-func told(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
+// isRepresentable reports whether JSON can represent a time: its year in UTC is 0 to 9999.
+func isRepresentable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
-var fingerprints = regexp.MustCompile(`^[0-9a-f]{12}$`)
+var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // Job is a bulk replay as users see it.
 type Job struct {
@@ -123,9 +128,9 @@ type Job struct {
 	StopAtErrorRate float64   `json:"stopAtErrorRate"`
 	Force           bool      `json:"force"`
 	Matched         int64     `json:"matched"`   // dead when it began
-	Replayed        int64     `json:"replayed"`  // of those: asked to be delivered after all
-	Refused         int64     `json:"refused"`   // not replayed, for a later one of the key was delivered
-	Skipped         int64     `json:"skipped"`   // not dead any more when their turn came
+	Replayed        int64     `json:"replayed"`  // of those: replay requested
+	Refused         int64     `json:"refused"`   // not replayed, because a later message of the key was delivered
+	Skipped         int64     `json:"skipped"`   // no longer dead when the job reached them
 	Delivered       int64     `json:"delivered"` // of those replayed
 	DeadAgain       int64     `json:"deadAgain"`
 	Otherwise       int64     `json:"otherwise"` // cancelled, superseded or removed
@@ -142,11 +147,11 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// minOutcomes is how many outcomes there must be before a job stops for their sake.
+// minOutcomes is the number of outcomes from which a job may stop because of their error rate.
 const minOutcomes = 10
 
-// failing tells why a job is to stop; "" = it is not.
-func (j *Job) failing() string {
+// stopReason returns why a job must stop; "" if it goes on.
+func (j *Job) stopReason() string {
 	outcomes := j.Delivered + j.DeadAgain
 	if outcomes < minOutcomes || j.DeadAgain == 0 || float64(j.DeadAgain) < j.StopAtErrorRate*float64(outcomes) {
 		return ""
@@ -154,18 +159,18 @@ func (j *Job) failing() string {
 	return fmt.Sprintf("%d of %d were dead again", j.DeadAgain, outcomes)
 }
 
-// lastMilli is the last moment an id can tell: in the year 2286.
-const lastMilli = 9999999999999
+// maxMillis is the last time that an id can represent, in the year 2286.
+const maxMillis = 9999999999999
 
-// newID names a job. It begins with the time left until lastMilli, so that the newest one
+// newID returns a job's id. It begins with the time left until maxMillis, so that the newest id
 // sorts first.
 func newID(now time.Time) string {
 	random := make([]byte, 4)
 	rand.Read(random) // never fails: crypto/rand ends the program instead
-	return idsUntil(now) + hex.EncodeToString(random)
+	return idPrefix(now) + hex.EncodeToString(random)
 }
 
-// idsUntil is what the ids of this moment begin with; those of later ones sort before it.
-func idsUntil(t time.Time) string { return fmt.Sprintf("%013d", lastMilli-t.UnixMilli()) }
+// idPrefix returns the first part of the ids made at a time. Ids of later times sort before it.
+func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
 
-var ids = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{8}$`)
+var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{8}$`)

@@ -22,13 +22,15 @@ func TestSpec(t *testing.T) {
 			change   func(*replay.Spec)
 			problems int
 		}{
-			"Plain":           {func(*replay.Spec) {}, 0},
-			"LaneOutOfRange":  {func(s *replay.Spec) { s.Filter.Lane = number(4) }, 1},
-			"NegativeLane":    {func(s *replay.Spec) { s.Filter.Lane = number(-1) }, 1},
-			"LastLane":        {func(s *replay.Spec) { s.Filter.Lane = number(3) }, 0},
-			"NoTime":          {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
-			"YearTenThousand": {func(s *replay.Spec) { s.Filter.To = time.Date(10000, 1, 1, 4, 59, 59, 0, time.UTC) }, 1},
-			"BeforeAllYears":  {func(s *replay.Spec) { s.Filter.From = time.Date(-1, 12, 31, 19, 0, 0, 0, time.UTC) }, 1},
+			"Plain":          {func(*replay.Spec) {}, 0},
+			"LaneOutOfRange": {func(s *replay.Spec) { s.Filter.Lane = number(4) }, 1},
+			"NegativeLane":   {func(s *replay.Spec) { s.Filter.Lane = number(-1) }, 1},
+			"LastLane":       {func(s *replay.Spec) { s.Filter.Lane = number(3) }, 0},
+			"NoTime":         {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
+			"YearTenThousand": {func(s *replay.Spec) { s.Filter.To = time.Date(10000, 1, 1, 4, 59, 59, 0, time.UTC) },
+				1},
+			"BeforeAllYears": {func(s *replay.Spec) { s.Filter.From = time.Date(-1, 12, 31, 19, 0, 0, 0, time.UTC) },
+				1},
 			"Fingerprint":     {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789ab" }, 0},
 			"BadFingerprint":  {func(s *replay.Spec) { s.Filter.Fingerprint = "0123456789AB" }, 1},
 			"LongKey":         {func(s *replay.Spec) { s.Filter.Key = strings.Repeat("x", 1025) }, 1},
@@ -48,7 +50,8 @@ func TestSpec(t *testing.T) {
 			if err != nil {
 				e, _ = err.(*weir.Error)
 			}
-			if c.problems == 0 && err != nil || c.problems > 0 && (e == nil || e.Kind != weir.Invalid || len(e.Problems) != c.problems) {
+			if c.problems == 0 && err != nil ||
+				c.problems > 0 && (e == nil || e.Kind != weir.Invalid || len(e.Problems) != c.problems) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
@@ -79,16 +82,17 @@ func TestFilter(t *testing.T) {
 			count  int64
 			keys   int64
 		}{
-			"All":                  {replay.Filter{}, 5, 3},
-			"Key":                  {replay.Filter{Key: "/a"}, 2, 1},
-			"KeyAndItsLane":        {replay.Filter{Key: "/a", Lane: number(lane.Of("/a", 3))}, 2, 1},
-			"KeyAndAnotherLane":    {replay.Filter{Key: "/a", Lane: number((lane.Of("/a", 3) + 1) % 3)}, 0, 0},
-			"Contract":             {replay.Filter{Contract: "picture"}, 1, 1},
-			"Fingerprint":          {replay.Filter{Fingerprint: bad}, 2, 1},
-			"From":                 {replay.Filter{From: hour(1)}, 4, 3},
-			"To":                   {replay.Filter{To: hour(1)}, 1, 1},
-			"FromAndTo":            {replay.Filter{From: hour(1), To: hour(3)}, 2, 2},
-			"EverythingAtOnce":     {replay.Filter{Key: "/a", Contract: "article", Fingerprint: bad, From: hour(0), To: hour(1)}, 1, 1},
+			"All":               {replay.Filter{}, 5, 3},
+			"Key":               {replay.Filter{Key: "/a"}, 2, 1},
+			"KeyAndItsLane":     {replay.Filter{Key: "/a", Lane: number(lane.Of("/a", 3))}, 2, 1},
+			"KeyAndAnotherLane": {replay.Filter{Key: "/a", Lane: number((lane.Of("/a", 3) + 1) % 3)}, 0, 0},
+			"Contract":          {replay.Filter{Contract: "picture"}, 1, 1},
+			"Fingerprint":       {replay.Filter{Fingerprint: bad}, 2, 1},
+			"From":              {replay.Filter{From: hour(1)}, 4, 3},
+			"To":                {replay.Filter{To: hour(1)}, 1, 1},
+			"FromAndTo":         {replay.Filter{From: hour(1), To: hour(3)}, 2, 2},
+			"EverythingAtOnce": {replay.Filter{Key: "/a", Contract: "article", Fingerprint: bad, From: hour(0),
+				To: hour(1)}, 1, 1},
 			"NothingAtAll":         {replay.Filter{Contract: "other"}, 0, 0},
 			"FingerprintAndStatus": {replay.Filter{Fingerprint: bad, Key: "/b"}, 0, 0},
 		} {
@@ -101,7 +105,8 @@ func TestFilter(t *testing.T) {
 		}
 		s := plain
 		s.Filter.Fingerprint = bad
-		if j := p.comes(p.begin(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 || j.Filter != s.Filter {
+		if j := p.comes(p.begin(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 ||
+			j.Filter != s.Filter {
 			t.Errorf("%+v", j)
 		}
 	})
@@ -128,10 +133,12 @@ func TestPlan(t *testing.T) {
 		}
 		// The CMS took three seconds over each of them.
 		parallel := 80 * 3 / int64(len(lanes))
-		if got, want := plan(func(*replay.Spec) {}), (replay.Plan{Count: 100, Complete: true, EstimatedSeconds: parallel, Keys: 5, Refused: 20}); got != want {
+		if got, want := plan(func(*replay.Spec) {}), (replay.Plan{Count: 100, Complete: true,
+			EstimatedSeconds: parallel, Keys: 5, Refused: 20}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 || got.EstimatedSeconds != 100*3/int64(len(lanes)) {
+		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 ||
+			got.EstimatedSeconds != 100*3/int64(len(lanes)) {
 			t.Errorf("by force: %+v", got)
 		}
 		if got := plan(func(s *replay.Spec) { s.RatePerMinute = 1 }); got.EstimatedSeconds != 80*60 {
@@ -172,7 +179,8 @@ func TestFates(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(250, "/a", "/b")
 		for _, seq := range []int64{100, 499} {
-			if _, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{{Kind: storage.Delete, Key: row("m_", seq)}}); err != nil {
+			if _, err := w.account.Table().Transact(t.Context(), partition(0),
+				[]storage.Op{{Kind: storage.Delete, Key: row("m_", seq)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,74 +12,74 @@ import (
 )
 
 const (
-	// maxPlanned is how many dead messages a plan looks at.
-	maxPlanned = 100_000
-	// maxAsked is how many of those that match it looks at one by one.
-	maxAsked = 200
-	// planTime is how long it may take.
-	planTime = 20 * time.Second
+	// maxVisited is the number of dead messages that a plan reads.
+	maxVisited = 100_000
+	// maxChecked is the number of matching messages that a plan checks one by one.
+	maxChecked = 200
+	// planTimeout bounds a plan's time.
+	planTimeout = 20 * time.Second
 )
 
-// Plan is what a job would do.
+// Plan describes the effect of a job.
 type Plan struct {
 	Count            int64 `json:"count"`    // messages that match
-	Complete         bool  `json:"complete"` // all were looked at; false = the numbers are too low
+	Complete         bool  `json:"complete"` // all were read; false = the numbers are too low
 	EstimatedSeconds int64 `json:"estimatedSeconds"`
 	Keys             int64 `json:"keys"`
-	Refused          int64 `json:"refused"` // for a later one of the key was delivered
+	Refused          int64 `json:"refused"` // because a later message of the key was delivered
 }
 
-// Plan tells what a job would do, and changes nothing.
+// Plan returns the effect of a job, and changes nothing.
 func (r *Runner) Plan(ctx context.Context, s Spec) (Plan, error) {
-	if err := s.check(r.Store.Lanes); err != nil {
+	if err := s.checkSpec(r.Store.Lanes); err != nil {
 		return Plan{}, err
 	}
-	limited, cancel := context.WithTimeout(ctx, planTime)
+	limited, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
 	p := planner{Runner: r, job: newJob(s, r.Now()), keys: map[string]bool{}}
-	err := p.list(limited)
+	err := p.countMatching(limited)
 	if err == nil {
-		err = p.ask(limited)
+		err = p.checkMessages(limited)
 	}
 	if limited.Err() != nil && ctx.Err() == nil {
-		err = nil // what there was time for
+		err = nil // return the part that was read in time
 	}
 	if err != nil {
-		return Plan{}, unavailable(err)
+		return Plan{}, apiError(err)
 	}
-	return p.plan(), nil
+	return p.newPlan(), nil
 }
 
-// planner makes a Plan.
+// planner collects the numbers of a Plan.
 type planner struct {
 	*Runner
-	job    Job
-	looked int
-	count  int64
-	listed bool
-	keys   map[string]bool
-	lanes  int // with something to do
-	first  []item
+	job       Job
+	visited   int
+	count     int64
+	allListed bool
+	keys      map[string]bool
+	lanes     int // number of lanes with a matching message
+	first     []deadMessage
 
-	asked     bool
-	refused   int64
-	durations []time.Duration
+	allChecked bool
+	refused    int64
+	durations  []time.Duration
 }
 
-// list counts what matches.
-func (p *planner) list(ctx context.Context) error {
-	for _, number := range p.job.Filter.lanes(p.Store.Lanes) {
+// countMatching counts the matching messages.
+func (p *planner) countMatching(ctx context.Context) error {
+	for _, number := range p.job.Filter.lanesOf(p.Store.Lanes) {
 		before := p.count
 		err := eachDead(ctx, p.Log, number, 0, func(d lane.DeadRow) bool {
-			if p.looked == maxPlanned {
+			if p.visited == maxVisited {
 				return false
 			}
-			p.looked++
+			p.visited++
 			if p.job.Filter.matches(d) {
 				p.count++
 				p.keys[lane.KeyHash(d.Key)] = true
-				if len(p.first) <= maxAsked {
-					p.first = append(p.first, item{number, d.Seq, diedAt(d)})
+				if len(p.first) <= maxChecked {
+					p.first = append(p.first, deadMessage{number, d.Seq, diedAtMicros(d)})
 				}
 			}
 			return true
@@ -91,25 +91,25 @@ func (p *planner) list(ctx context.Context) error {
 			return err
 		}
 	}
-	p.listed = p.looked < maxPlanned
+	p.allListed = p.visited < maxVisited
 	return nil
 }
 
-// ask looks at those that match one by one, as far as that goes: would they be refused, and
-// how long did the CMS take over them?
-func (p *planner) ask(ctx context.Context) error {
-	watched := map[int]int64{}
+// checkMessages reads the first matching messages one by one: would they be refused, and how long
+// did the CMS take for their last attempts?
+func (p *planner) checkMessages(ctx context.Context) error {
+	historySince := map[int]int64{}
 	for _, i := range p.first {
-		if _, known := watched[i.lane]; !known {
+		if _, known := historySince[i.lane]; !known {
 			c, err := p.Store.Control(ctx, i.lane)
 			if err != nil {
 				return err
 			}
-			watched[i.lane] = c.Tail.Watched
+			historySince[i.lane] = c.Tail.Watched
 		}
 	}
 	var mu sync.Mutex
-	asked := p.first[:min(len(p.first), maxAsked)]
+	asked := p.first[:min(len(p.first), maxChecked)]
 	err := lane.Each(len(asked), func(n int) error {
 		i := asked[n]
 		e, err := p.Log.ReadMessage(ctx, i.lane, i.seq)
@@ -118,7 +118,7 @@ func (p *planner) ask(ctx context.Context) error {
 		}
 		reason := ""
 		if err == nil && !p.job.Force {
-			reason, err = p.Log.Late(ctx, e, watched[i.lane])
+			reason, err = p.Log.Late(ctx, e, historySince[i.lane])
 		}
 		if err != nil {
 			return err
@@ -132,19 +132,20 @@ func (p *planner) ask(ctx context.Context) error {
 		}
 		return nil
 	})
-	p.asked = err == nil && len(asked) == len(p.first)
+	p.allChecked = err == nil && len(asked) == len(p.first)
 	return err
 }
 
-func (p *planner) plan() Plan {
+func (p *planner) newPlan() Plan {
 	replayed := p.count - p.refused
-	return Plan{Count: p.count, Complete: p.listed && p.asked, Keys: int64(len(p.keys)), Refused: p.refused,
-		EstimatedSeconds: int64(p.estimate(replayed).Round(time.Second).Seconds())}
+	return Plan{Count: p.count, Complete: p.allListed && p.allChecked, Keys: int64(len(p.keys)), Refused: p.refused,
+		EstimatedSeconds: int64(p.estimateTime(replayed).Round(time.Second).Seconds())}
 }
 
-// estimate is how long n messages take: as the CMS took over their last attempts, one at a
-// time in each lane, or as the job's rate or that of delivery has it, where that is slower.
-func (p *planner) estimate(n int64) time.Duration {
+// estimateTime returns the time that n messages take, by the slowest of three limits: the CMS's
+// time for their last attempts, one at a time in each lane; the job's rate; the interval of
+// attempts.
+func (p *planner) estimateTime(n int64) time.Duration {
 	typical := time.Duration(0)
 	if len(p.durations) > 0 {
 		slices.Sort(p.durations)

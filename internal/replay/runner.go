@@ -14,109 +14,109 @@ import (
 	"weir/internal/weir"
 )
 
-// Log is what is replayed: a *lane.Store, but for Replay.
+// Log is implemented by *lane.Store, except for Replay.
 type Log interface {
 	Dead(ctx context.Context, lane int, behind int64, limit int) (rows []lane.DeadRow, more bool, err error)
 	Fates(ctx context.Context, lane int, seqs []int64) ([]lane.Fate, error)
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
-	// Replay asks for a dead message to be delivered after all. Conflict: it is not dead, or
-	// a later one of its key was delivered, and force does not say that this does not
-	// matter. Asking for what was asked for already is harmless.
+	// Replay requests the replay of a dead message. Conflict: it is not dead, or a later message of
+	// its key was delivered and force is not set. Repeating a request is harmless.
 	Replay(ctx context.Context, id weir.ID, force bool) error
-	// Late tells why a dead message is not replayed unless by force; "" = it is. watched is
-	// that of its lane's tail.
+	// Late returns why a dead message is not replayed without force; "" if it is. watched is that
+	// of its lane's tail.
 	Late(ctx context.Context, e *lane.Entry, watched int64) (string, error)
 }
 
-// Config is what a Runner works with. All fields are needed but Finished.
+// Config configures a Runner. All fields are required, except Finished.
 type Config struct {
-	Store    *lane.Store // keeps the jobs
+	Store    *lane.Store // has the rows of the jobs
 	Log      Log
 	Leases   storage.Leases
 	Lease    time.Duration   // 15 to 60 s
-	Call     func(lane int)  // has a lane looked at; returns at once
+	Call     func(lane int)  // wakes a lane's worker; returns at once
 	Interval time.Duration   // between two attempts of one process; 0 = none
-	Finished func(Job) error // is told of each job that is over, until it has taken that in; nil = nobody
+	Finished func(Job) error // called for each job that is over, until it returns nil; nil = none
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
 
-// Runner carries bulk replays out, and begins and ends them for users. Any number of
-// runners may share storage: one at a time carries a job. Close it.
+// Runner runs bulk replays, and starts and cancels them for users. Any number of runners may share
+// storage: one at a time runs a job. The caller must Close it.
 type Runner struct {
 	Config
-	books  books
+	jobs   jobStore
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	closed  bool
-	running map[string]*carrier
-	heard   map[string]bool // jobs this process has tried to carry
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	isClosed bool
+	running  map[string]*activeJob
+	hasTried map[string]bool // jobs that this process has tried to run
+	wg       sync.WaitGroup
 }
 
-// carrier is one job that this process carries, or tries to.
-type carrier struct {
+// activeJob is a job that this process runs, or whose lease it tries to get.
+type activeJob struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// New makes a Runner. It carries nothing until Start or Look.
+// New returns a Runner. It runs no job before Start or ResumeOrphans.
 func New(cfg Config) *Runner {
 	if cfg.Finished == nil {
 		cfg.Finished = func(Job) error { return nil }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Runner{Config: cfg, books: books{cfg.Store}, ctx: ctx, cancel: cancel, running: map[string]*carrier{}, heard: map[string]bool{}}
+	return &Runner{Config: cfg, jobs: jobStore{cfg.Store}, ctx: ctx, cancel: cancel, running: map[string]*activeJob{},
+		hasTried: map[string]bool{}}
 }
 
-// Start begins a job. It goes on in this process when Start has returned.
+// Start begins a job. The job continues in this process after Start has returned.
 func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
-	if err := s.check(r.Store.Lanes); err != nil {
+	if err := s.checkSpec(r.Store.Lanes); err != nil {
 		return Job{}, err
 	}
 	j := newJob(s, r.Now())
-	note, err := row(j, place{})
+	row, err := encodeJob(j, checkpoint{})
 	if err != nil {
 		return Job{}, err
 	}
-	if _, err := r.Store.FileJob(ctx, note); err != nil {
+	if _, err := r.Store.FileJob(ctx, row); err != nil {
 		return Job{}, err
 	}
-	r.carry(j.ID)
+	r.startJob(j.ID)
 	return j, nil
 }
 
-// Get tells of one job; NotFound when there is none of this name.
-func (r *Runner) Get(ctx context.Context, id string) (Job, error) { return r.books.get(ctx, id) }
+// Get returns a job. It returns a NotFound error if there is none.
+func (r *Runner) Get(ctx context.Context, id string) (Job, error) { return r.jobs.getJob(ctx, id) }
 
-// List tells of all jobs under way and the newest that are over, newest first.
-func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.books.list(ctx) }
+// List returns all running jobs and the newest that are over, newest first.
+func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.jobs.listJobs(ctx) }
 
-// Cancel ends a job: another process that carries it replays nothing more from its next
-// note on, which is at most seconds away. What was replayed stays so. Conflict: it is over.
+// Cancel ends a job. Another process that runs it stops when it next saves its progress, within
+// seconds. Messages that were replayed stay so. Conflict: the job is over.
 func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
-	j, err := r.books.get(ctx, id)
+	j, err := r.jobs.getJob(ctx, id)
 	if err != nil || j.State == Cancelled {
 		return j, err
 	}
-	r.drop(id)
-	if j, err = r.books.get(ctx, id); err != nil { // as its carrier left it
+	r.stopJob(id)
+	if j, err = r.jobs.getJob(ctx, id); err != nil { // as this process left it
 		return j, err
 	}
 	if j.State == Running {
-		j.end(Cancelled, "", r.Now())
-		j, err = r.books.finish(ctx, j, r.Finished)
+		j.setFinal(Cancelled, "", r.Now())
+		j, err = r.jobs.finishJob(ctx, j, r.Finished)
 	}
 	if err == nil && j.State != Cancelled {
 		err = &weir.Error{Kind: weir.Conflict, Op: "replays", Message: "the bulk replay is over: " + string(j.State)}
 	}
-	return j, unavailable(err)
+	return j, apiError(err)
 }
 
-// drop ends the carrying of a job in this process, and waits for that.
-func (r *Runner) drop(id string) {
+// stopJob stops running a job in this process, and waits for its end.
+func (r *Runner) stopJob(id string) {
 	r.mu.Lock()
 	c := r.running[id]
 	r.mu.Unlock()
@@ -126,30 +126,30 @@ func (r *Runner) drop(id string) {
 	}
 }
 
-// Look takes up the jobs under way that nobody carries. control is lane 0's, as the sweep
-// reads it. It returns at once.
-func (r *Runner) Look(control lane.Control) {
-	for _, note := range control.Jobs() {
-		r.carry(note.ID)
+// ResumeOrphans resumes the jobs whose process has died. control is lane 0's, as the sweep has read
+// it. It returns at once.
+func (r *Runner) ResumeOrphans(control lane.Control) {
+	for _, row := range control.Jobs() {
+		r.startJob(row.ID)
 	}
 }
 
-// carry carries a job in this process, unless it does already or another process does.
-func (r *Runner) carry(id string) {
+// startJob runs a job in a goroutine, unless this process or another one runs it already.
+func (r *Runner) startJob(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.running[id] != nil {
+	if r.isClosed || r.running[id] != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
-	c := &carrier{cancel, make(chan struct{})}
-	patient := !r.heard[id]
-	r.running[id], r.heard[id] = c, true
+	c := &activeJob{cancel, make(chan struct{})}
+	waitForLease := !r.hasTried[id]
+	r.running[id], r.hasTried[id] = c, true
 	r.wg.Go(func() {
 		defer close(c.done)
 		defer cancel()
-		if err := r.underLease(ctx, id, patient); err != nil && ctx.Err() == nil {
-			r.Logger.Warn("replay: job left for now", "err", err)
+		if err := r.runUnderLease(ctx, id, waitForLease); err != nil && ctx.Err() == nil {
+			r.Logger.Warn("replay: job interrupted", "err", err)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -157,33 +157,34 @@ func (r *Runner) carry(id string) {
 	})
 }
 
-// leaseLook is the pause before a lease that another has is tried again.
-const leaseLook = 2 * time.Second
+// leaseRetryDelay is the pause before a busy lease is tried again.
+const leaseRetryDelay = 2 * time.Second
 
-// underLease carries a job under its lease. One that another has is tried again for as long
-// as it can outlive its process where patient says so, and then left to the next Look.
-func (r *Runner) underLease(ctx context.Context, id string, patient bool) error {
+// runUnderLease runs a job under its lease. If another process has the lease, it tries again until
+// a dead process's lease has run out, if waitForLease is set; then it leaves the job to the next
+// ResumeOrphans.
+func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool) error {
 	cfg := lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger}
-	for end := r.Now().Add(r.Lease + leaseLook); ; {
+	for end := r.Now().Add(r.Lease + leaseRetryDelay); ; {
 		l, err := lease.Acquire(ctx, cfg, "replay-"+id)
 		if err == nil {
 			defer l.Release(ctx)
-			return r.run(l.Context(), id)
+			return r.runJob(l.Context(), id)
 		}
 		if !errors.Is(err, lease.ErrBusy) {
 			return err
 		}
-		if !patient || r.Now().After(end) || !clock.Sleep(ctx, leaseLook) {
+		if !waitForLease || r.Now().After(end) || !clock.Sleep(ctx, leaseRetryDelay) {
 			return nil
 		}
 	}
 }
 
-// Close ends what this process carries, and waits for that as long as ctx lasts. The jobs
-// stay under way: another process, or the next one, takes them up.
+// Close stops the jobs of this process, and waits for their end as long as ctx lasts. The jobs stay
+// running as stored: another process, or the next one, resumes them.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
-	r.closed = true
+	r.isClosed = true
 	r.mu.Unlock()
 	r.cancel()
 	done := make(chan struct{})

@@ -62,7 +62,8 @@ func TestRunner_KeepsKeysTogether(t *testing.T) {
 					t.Errorf("%q at %s, in the turn of %q at %s", a.key, a.at, turn[0].key, turn[0].at)
 				}
 			}
-			if due := began.Add(time.Duration(i) * time.Second); turn[0].at.Before(due) || turn[0].at.After(due.Add(time.Second)) {
+			if due := began.Add(time.Duration(i) * time.Second); turn[0].at.Before(due) ||
+				turn[0].at.After(due.Add(time.Second)) {
 				t.Errorf("%q came after %s, not after %d s", turn[0].key, turn[0].at.Sub(began), i)
 			}
 		}
@@ -149,10 +150,12 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 				spec.RatePerMinute, spec.StopAtErrorRate = 6000, c.rate
 				j := p.comes(p.begin(spec).ID, c.state, 5*time.Minute)
 				outcomes := j.Delivered + j.DeadAgain
-				if c.state == replay.Stopped && (j.StopReason == "" || outcomes < 10 || float64(j.DeadAgain) < c.rate*float64(outcomes)) {
+				if c.state == replay.Stopped &&
+					(j.StopReason == "" || outcomes < 10 || float64(j.DeadAgain) < c.rate*float64(outcomes)) {
 					t.Errorf("%+v", j)
 				}
-				if c.state == replay.Done && (j.StopReason != "" || j.DeadAgain != int64(40*c.bad) || j.Delivered != int64(200-40*c.bad)) {
+				if c.state == replay.Done && (j.StopReason != "" || j.DeadAgain != int64(40*c.bad) ||
+					j.Delivered != int64(200-40*c.bad)) {
 					t.Errorf("%+v", j)
 				}
 				n := len(w.list())
@@ -170,7 +173,8 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 		w.die(4, keys...)
 		w.late["/a"] = true // refused by the API
 		w.ends = func(key string) weir.Stage {
-			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] + map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
+			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] +
+				map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
 		}
 		p := w.start()
 		spec := plain
@@ -181,8 +185,10 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 		for _, hand := range []struct {
 			seq    int64
 			values map[string]any
-		}{{5, map[string]any{"Stage": "delivered", "FinishedAt": time.Now().UTC()}}, {4, map[string]any{"FinishedAt": time.Now().UTC()}}} {
-			if _, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{{Kind: storage.Merge, Key: row("m_", hand.seq), Values: hand.values}}); err != nil {
+		}{{5, map[string]any{"Stage": "delivered", "FinishedAt": time.Now().UTC()}}, {4,
+			map[string]any{"FinishedAt": time.Now().UTC()}}} {
+			if _, err := w.account.Table().Transact(t.Context(), partition(0),
+				[]storage.Op{{Kind: storage.Merge, Key: row("m_", hand.seq), Values: hand.values}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -377,7 +383,8 @@ func TestRunner_KeepsTheOrderOfWhatWasScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(3, "/a")
 		_, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{
-			{Kind: storage.Merge, Key: row("x_", 1), Values: map[string]any{"Place": lane.Place(2) + "_000000000000000001_" + lane.Place(1)}}})
+			{Kind: storage.Merge, Key: row("x_", 1),
+				Values: map[string]any{"Place": lane.Place(2) + "_000000000000000001_" + lane.Place(1)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

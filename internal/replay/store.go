@@ -13,22 +13,22 @@ import (
 	"weir/internal/weir"
 )
 
-// partition is where jobs are kept that are over, beside the lanes.
+// partition has the rows of jobs that are over, beside the lanes.
 const partition = "replays"
 
 const (
-	// kept is how long a job is kept after its start.
-	kept = 30 * 24 * time.Hour
-	// listed is how many jobs that are over a list tells of.
-	listed = 100
+	// retention is how long a job is kept after its start.
+	retention = 30 * 24 * time.Hour
+	// maxListed is the number of jobs that are over in a list.
+	maxListed = 100
 )
 
-// books keep jobs: those under way as notes of a lane, those over in rows of their own. A
-// job that has such a row is over, whatever its note says.
-type books struct{ store *lane.Store }
+// jobStore reads and writes jobs: running ones as rows of lane 0, final ones in rows of their own.
+// A job that has a final row is over, even if it still has a row of lane 0.
+type jobStore struct{ store *lane.Store }
 
-// over reads a job that is over; false when there is none of this name.
-func (b books) over(ctx context.Context, id string) (Job, bool, error) {
+// readFinal reads a job that is over. It returns false if there is none.
+func (b jobStore) readFinal(ctx context.Context, id string) (Job, bool, error) {
 	r, err := b.store.Table.Get(ctx, partition, id)
 	if storage.Is(err, storage.NotFound) {
 		return Job{}, false, nil
@@ -36,11 +36,11 @@ func (b books) over(ctx context.Context, id string) (Job, bool, error) {
 	if err != nil {
 		return Job{}, false, err
 	}
-	j, err := overFrom(r)
+	j, err := decodeFinal(r)
 	return j, err == nil, err
 }
 
-func overFrom(r storage.Row) (j Job, err error) {
+func decodeFinal(r storage.Row) (j Job, err error) {
 	text, _ := r.Values["Text"].(string)
 	if err = json.Unmarshal([]byte(text), &j); err != nil {
 		err = fmt.Errorf("replay: job %q: %w", r.Key, err)
@@ -48,50 +48,50 @@ func overFrom(r storage.Row) (j Job, err error) {
 	return j, err
 }
 
-// get reads a job. It may be over between the two looks, so the second is followed by a
-// third.
-func (b books) get(ctx context.Context, id string) (Job, error) {
-	if !ids.MatchString(id) {
+// getJob reads a job. It may end between the two reads, so that both are repeated once.
+func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
+	if !idPattern.MatchString(id) {
 		return Job{}, errUnknown
 	}
 	for range 2 {
-		if j, found, err := b.over(ctx, id); found || err != nil {
-			return j, unavailable(err)
+		if j, found, err := b.readFinal(ctx, id); found || err != nil {
+			return j, apiError(err)
 		}
-		note, err := b.store.Job(ctx, id)
+		row, err := b.store.Job(ctx, id)
 		if err == nil {
-			j, _, err := fromRow(note)
+			j, _, err := decodeJob(row)
 			return j, err
 		}
 		if !storage.Is(err, storage.NotFound) {
-			return Job{}, unavailable(err)
+			return Job{}, apiError(err)
 		}
 	}
 	return Job{}, errUnknown
 }
 
-var errUnknown = &weir.Error{Kind: weir.NotFound, Op: "replays", Message: "there is no bulk replay of this name, or it was removed after thirty days"}
+var errUnknown = &weir.Error{Kind: weir.NotFound, Op: "replays",
+	Message: "there is no bulk replay of this name, or it was removed after thirty days"}
 
-// list reads the newest jobs, newest first.
-func (b books) list(ctx context.Context) ([]Job, error) {
-	notes, err := b.store.Jobs(ctx)
+// listJobs returns the newest jobs, newest first.
+func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
+	rows, err := b.store.Jobs(ctx)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, apiError(err)
 	}
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition, Limit: listed})
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition, Limit: maxListed})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, apiError(err)
 	}
 	jobs := map[string]Job{}
-	for _, n := range notes {
-		j, _, err := fromRow(n)
+	for _, n := range rows {
+		j, _, err := decodeJob(n)
 		if err != nil {
 			return nil, err
 		}
 		jobs[n.ID] = j
 	}
 	for _, r := range page.Rows {
-		if jobs[r.Key], err = overFrom(r); err != nil {
+		if jobs[r.Key], err = decodeFinal(r); err != nil {
 			return nil, err
 		}
 	}
@@ -103,19 +103,20 @@ func (b books) list(ctx context.Context) ([]Job, error) {
 	return out, nil
 }
 
-// finish writes that a job is over, and gives it back as it then stands: somebody may have
-// been faster. finished is told before the note goes, so that a crash, or an error of it,
-// repeats that rather than leaves it out.
-func (b books) finish(ctx context.Context, j Job, finished func(Job) error) (Job, error) {
+// finishJob writes that a job is over. It returns the job as stored, which another process may have
+// written first. finished is called before the row of lane 0 is removed, so that after a crash or
+// an error it is called again.
+func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error) (Job, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return Job{}, err
 	}
-	_, err = b.store.Table.Transact(ctx, partition, []storage.Op{{Kind: storage.Insert, Key: j.ID, Values: map[string]any{"Text": string(text)}}})
+	_, err = b.store.Table.Transact(ctx, partition,
+		[]storage.Op{{Kind: storage.Insert, Key: j.ID, Values: map[string]any{"Text": string(text)}}})
 	switch {
 	case storage.Is(err, storage.Conflict):
 		var found bool
-		if j, found, err = b.over(ctx, j.ID); err != nil || !found {
+		if j, found, err = b.readFinal(ctx, j.ID); err != nil || !found {
 			return j, err
 		}
 	case err != nil:
@@ -127,12 +128,13 @@ func (b books) finish(ctx context.Context, j Job, finished func(Job) error) (Job
 	if err := b.store.RemoveJob(ctx, j.ID); err != nil {
 		return j, err
 	}
-	return j, b.prune(ctx)
+	return j, b.removeOldJobs(ctx)
 }
 
-// prune removes jobs that were kept long enough, some at a time.
-func (b books) prune(ctx context.Context) error {
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition, From: idsUntil(b.store.Now().Add(-kept)), Limit: storage.MaxOps, Columns: []string{"Old"}})
+// removeOldJobs removes jobs whose retention is over, up to one transaction.
+func (b jobStore) removeOldJobs(ctx context.Context) error {
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition,
+		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
 	if err != nil || len(page.Rows) == 0 {
 		return err
 	}
@@ -142,16 +144,17 @@ func (b books) prune(ctx context.Context) error {
 	}
 	_, err = b.store.Table.Transact(ctx, partition, ops)
 	if storage.Is(err, storage.NotFound) {
-		return nil // another was faster
+		return nil // another process was first
 	}
 	return err
 }
 
-// unavailable is what a caller of the API sees of a storage error.
-func unavailable(err error) error {
+// apiError turns a storage error into the error that callers of the API get.
+func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
-		return &weir.Error{Kind: weir.Unavailable, Op: "replays", Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+		return &weir.Error{Kind: weir.Unavailable, Op: "replays",
+			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
 	}
 	return err
 }

@@ -84,9 +84,13 @@ func (w *world) dead(key, contract string, status int64, reason string, at time.
 	number := lane.Of(key, w.store.Lanes)
 	seq := w.last(number) + 1
 	_, err := w.account.Table().Transact(w.t.Context(), partition(number), []storage.Op{
-		{Kind: storage.Insert, Key: row("m_", seq), Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key, "Contract": contract,
-			"Stage": "dead", "FinishedAt": at.UTC(), "Attempts": `[{"number":1,"duration":3000000000,"outcome":"rejected"}]`}},
-		{Kind: storage.Insert, Key: row("x_", seq), Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(), "Reason": reason, "CMSStatus": status}},
+		{Kind: storage.Insert, Key: row("m_", seq),
+			Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key, "Contract": contract,
+				"Stage": "dead", "FinishedAt": at.UTC(),
+				"Attempts": `[{"number":1,"duration":3000000000,"outcome":"rejected"}]`}},
+		{Kind: storage.Insert, Key: row("x_", seq),
+			Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(), "Reason": reason,
+				"CMSStatus": status}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -94,7 +98,8 @@ func (w *world) dead(key, contract string, status int64, reason string, at time.
 }
 
 func (w *world) last(number int) int64 {
-	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: partition(number), From: "m_", To: "m_~"})
+	page, err := w.account.Table().Range(w.t.Context(),
+		storage.Query{Partition: partition(number), From: "m_", To: "m_~"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,7 +162,7 @@ func (p *process) sweep() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.Look(c)
+	p.ResumeOrphans(c)
 }
 
 // log is a lane.Store whose holders are the world's.
@@ -201,7 +206,8 @@ func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
 	case l.late[e.Message.Key] && !force:
 		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "a later one was delivered"}
 	}
-	_, err = l.sees.Table.Transact(ctx, partition(id.Lane), []storage.Op{{Kind: storage.Insert, Key: row("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
+	_, err = l.sees.Table.Transact(ctx, partition(id.Lane),
+		[]storage.Op{{Kind: storage.Insert, Key: row("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
 	if storage.Is(err, storage.Conflict) {
 		return nil
 	}
@@ -227,14 +233,17 @@ func (w *world) grant() {
 		w.wishes = w.wishes[1:]
 		ops := []storage.Op{
 			{Kind: storage.Delete, Key: row("w_replay_", g.seq)},
-			{Kind: storage.Merge, Key: row("m_", g.seq), Values: map[string]any{"Stage": string(w.ends(g.key)), "FinishedAt": time.Now().UTC()}},
+			{Kind: storage.Merge, Key: row("m_", g.seq),
+				Values: map[string]any{"Stage": string(w.ends(g.key)), "FinishedAt": time.Now().UTC()}},
 			{Kind: storage.Delete, Key: row("x_", g.seq)},
 		}
 		switch w.ends(g.key) {
 		case weir.Dead:
-			ops[2] = storage.Op{Kind: storage.Merge, Key: row("x_", g.seq), Values: map[string]any{"DiedAt": time.Now().UTC()}}
+			ops[2] = storage.Op{Kind: storage.Merge, Key: row("x_", g.seq),
+				Values: map[string]any{"DiedAt": time.Now().UTC()}}
 		case refused:
-			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: row("m_", g.seq), Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
+			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: row("m_", g.seq),
+				Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
 		}
 		if _, err := w.account.Table().Transact(context.Background(), partition(g.lane), ops); err != nil {
 			w.t.Errorf("grant: %v", err)
@@ -276,7 +285,8 @@ func (p *process) comes(id string, s replay.State, limit time.Duration) replay.J
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		if j.Replayed != j.Delivered+j.DeadAgain+j.Otherwise+j.Waiting || j.State == replay.Done && j.Matched != j.Replayed+j.Refused+j.Skipped {
+		if j.Replayed != j.Delivered+j.DeadAgain+j.Otherwise+j.Waiting ||
+			j.State == replay.Done && j.Matched != j.Replayed+j.Refused+j.Skipped {
 			p.t.Fatalf("it does not add up: %+v", j)
 		}
 		if j.State == s {

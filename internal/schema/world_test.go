@@ -185,7 +185,7 @@ func (w *world) sweep() {
 		w.sender.ObserveLane(number, c)
 		w.sender.ReportLane(w.Context(), number, c, oldest)
 		if number == 0 {
-			w.replays.Look(c)
+			w.replays.ResumeOrphans(c)
 		}
 		w.drainer.Wake(number)
 	}

@@ -47,7 +47,7 @@ type bulkLook struct {
 func (l bulkLook) Control(ctx context.Context, number int) (lane.Control, error) {
 	c, err := l.mailLook.Control(ctx, number)
 	if err == nil {
-		l.carrier.Look(c)
+		l.carrier.ResumeOrphans(c)
 	}
 	return c, err
 }

@@ -20,7 +20,8 @@ func TestRunner_AHolderBehind(t *testing.T) {
 		p := w.start()
 		p.Now = func() time.Time { return time.Now().Add(1500 * time.Millisecond) }
 		time.AfterFunc(400*time.Millisecond, w.grant)
-		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Replayed != 1 || j.Refused != 0 || j.DeadAgain != 1 {
+		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Replayed != 1 ||
+			j.Refused != 0 || j.DeadAgain != 1 {
 			t.Errorf("%+v", j)
 		}
 	})

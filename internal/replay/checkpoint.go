@@ -1,0 +1,82 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"weir/internal/lane"
+)
+
+// checkpoint is the progress of a job as stored, so that another process can continue. Its field
+// names are stored, too.
+type checkpoint struct {
+	Until int64         // time of the last death when Job.Matched was counted; 0 = not counted yet
+	Lane  int           // index of the lane that the walk has reached
+	Seq   int64         // in that lane: all keys whose first message is up to here have begun
+	Next  []deadMessage // the present batch: some of them may have been requested
+	Open  []deadMessage // replayed, and not final when last polled; sorted
+}
+
+// deadMessage identifies a message by its position and the time of its death.
+type deadMessage struct {
+	lane   int
+	seq    int64
+	diedAt int64 // see diedAtMicros; a message that died again has another
+}
+
+// diedAtMicros returns a time of death in microseconds of the Unix epoch.
+func diedAtMicros(d lane.DeadRow) int64 { return d.DiedAt.UnixMicro() }
+
+// includes reports whether a dead message belongs to the job. One that died later does not: it may
+// be one of its own that died again.
+func (p *checkpoint) includes(f Filter, d lane.DeadRow) bool {
+	return diedAtMicros(d) <= p.Until && f.matches(d)
+}
+
+// MarshalJSON implements json.Marshaler. The form is short, because five hundred stand in a row.
+func (i deadMessage) MarshalJSON() ([]byte, error) {
+	return json.Marshal([3]int64{int64(i.lane), i.seq, i.diedAt})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *deadMessage) UnmarshalJSON(data []byte) error {
+	var v [3]int64
+	err := json.Unmarshal(data, &v)
+	*i = deadMessage{int(v[0]), v[1], v[2]}
+	return err
+}
+
+func compareLog(a, b deadMessage) int {
+	return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.seq, b.seq))
+}
+
+// isOpen reports whether a message was replayed and is not final yet.
+func (p *checkpoint) isOpen(i deadMessage) bool {
+	at, found := slices.BinarySearchFunc(p.Open, i, compareLog)
+	return found && p.Open[at] == i
+}
+
+// addOpen adds a message to the open ones.
+func (p *checkpoint) addOpen(i deadMessage) {
+	if at, found := slices.BinarySearchFunc(p.Open, i, compareLog); !found {
+		p.Open = slices.Insert(p.Open, at, i)
+	}
+}
+
+// encodeJob returns a job and its checkpoint as stored.
+func encodeJob(j Job, p checkpoint) (lane.Job, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return lane.Job{}, err
+	}
+	remembered, err := json.Marshal(p)
+	return lane.Job{ID: j.ID, Text: string(text), Place: string(remembered)}, err
+}
+
+func decodeJob(r lane.Job) (j Job, p checkpoint, err error) {
+	if err = json.Unmarshal([]byte(r.Text), &j); err == nil && r.Place != "" {
+		err = json.Unmarshal([]byte(r.Place), &p)
+	}
+	return j, p, err
+}

@@ -1,0 +1,90 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"weir/internal/lane"
+)
+
+// deadPage is the number of dead messages of one query: the most that storage returns.
+const deadPage = 1000
+
+// eachDead calls f for the dead messages of a lane after seq, in the order of the log, until f
+// returns false.
+func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lane.DeadRow) bool) error {
+	for {
+		rows, more, err := log.Dead(ctx, number, seq, deadPage)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if !f(r) {
+				return nil
+			}
+			seq = r.Seq
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// deadIndex has the messages that a job has still to replay in one lane, grouped by key. A later
+// message of a key must not be replayed long after the first: it would come too late if an upstream
+// sends a new one in between.
+type deadIndex struct {
+	keys    []string                 // in the order of each key's first message
+	byKey   map[string][]deadMessage // the remaining messages of each key
+	current []deadMessage            // of the key that the last batch has begun
+
+	dueOrder map[int64]string // order positions of messages that were scheduled, by sequence number
+}
+
+// readIndex reads the messages to replay in a lane, after the checkpoint's position there. It
+// leaves out the open messages, which may still be listed if the holder has not read the request.
+func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
+	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
+	err := eachDead(ctx, log, number, p.Seq, func(d lane.DeadRow) bool {
+		if i := (deadMessage{number, d.Seq, diedAtMicros(d)}); p.includes(f, d) && !p.isOpen(i) {
+			key := lane.KeyHash(d.Key)
+			if len(x.byKey[key]) == 0 {
+				x.keys = append(x.keys, key)
+			}
+			x.byKey[key] = append(x.byKey[key], i)
+			if d.Place != lane.Place(d.Seq) {
+				x.dueOrder[d.Seq] = d.Place
+			}
+		}
+		return true
+	})
+	return x, err
+}
+
+// nextBatch returns the next messages: those of whole keys until there are n, at most so many.
+// Messages of a key are in its order, in which a scheduled message stands after those filed before
+// its due time, because the holder may deliver each before the next is requested. It also returns
+// the new value of checkpoint.Seq, given the present one.
+func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
+	var batch []deadMessage
+	for len(batch) < n && (len(x.current) > 0 || len(x.keys) > 0) {
+		if len(x.current) == 0 {
+			x.current = x.byKey[x.keys[0]]
+			delete(x.byKey, x.keys[0])
+			x.keys, seq = x.keys[1:], x.current[0].seq
+		}
+		k := min(len(x.current), most-len(batch))
+		slices.SortFunc(x.current[:k], func(a, b deadMessage) int { return cmp.Compare(x.orderOf(a), x.orderOf(b)) })
+		batch, x.current = append(batch, x.current[:k]...), x.current[k:]
+	}
+	return batch, seq
+}
+
+// isInProgress reports whether some messages of a key were in a batch, and others were not yet.
+func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 }
+
+// orderOf returns a message's position in its key's order.
+func (x *deadIndex) orderOf(i deadMessage) string {
+	return cmp.Or(x.dueOrder[i.seq], lane.Place(i.seq))
+}

@@ -1,0 +1,95 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// errTakenOver means that another process has changed the job's row: the job is over, or runs
+// there.
+var errTakenOver = errors.New("the job is over, or another process runs it")
+
+// saveCheckpoint writes the job's progress.
+func (w *jobRun) saveCheckpoint(ctx context.Context) error {
+	w.job.UpdatedAt = w.Now().UTC().Truncate(time.Microsecond)
+	row, err := encodeJob(w.job, w.checkpoint)
+	if err != nil {
+		return err
+	}
+	row.ETag = w.etag
+	etag, err := w.Store.SaveJob(ctx, row)
+	if err == nil {
+		w.etag = etag
+		return nil
+	}
+	return w.resolveWrite(ctx, row, err)
+}
+
+// resolveWrite reads the row after a failed write to find out whether it was written.
+func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.Job, failed error) error {
+	present, err := w.Store.Job(ctx, wrote.ID)
+	switch {
+	case storage.Is(err, storage.NotFound):
+		w.isOver = true
+		return errTakenOver
+	case err != nil:
+		return err
+	case present.ETag == w.etag:
+		return failed // nothing was written; the next write includes this one
+	case present.Text == wrote.Text && present.Place == wrote.Place:
+		w.etag = present.ETag
+		return nil
+	}
+	w.isOver = true
+	return errTakenOver
+}
+
+// finishJob writes that the job is over. Messages that match and are still dead were refused; they
+// are counted anew, because after a crash some were requested twice.
+func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
+	if s == Done {
+		refused := int64(0)
+		err := w.eachDead(ctx, func(d lane.DeadRow) {
+			if w.checkpoint.includes(w.job.Filter, d) {
+				refused++
+			}
+		})
+		if err != nil {
+			return err
+		}
+		w.job.Refused = refused
+		w.job.Matched = max(w.job.Matched, w.job.Replayed+refused)
+		w.job.Skipped = w.job.Matched - w.job.Replayed - refused
+	}
+	w.job.setFinal(s, reason, w.Now())
+	j, err := w.jobs.finishJob(ctx, w.job, w.Finished)
+	if err == nil {
+		w.isOver = true
+		w.Logger.Info("replay: job over", "outcome", string(j.State))
+	}
+	return err
+}
+
+// setFinal sets the final state of a job.
+func (j *Job) setFinal(s State, reason string, now time.Time) {
+	now = now.UTC().Truncate(time.Microsecond)
+	j.State, j.StopReason, j.UpdatedAt, j.FinishedAt = s, reason, now, now
+}
+
+const saveOnExitTimeout = 3 * time.Second
+
+// saveOnExit writes the job's progress when the process stops running it.
+func (w *jobRun) saveOnExit(ctx context.Context) {
+	if w.isOver || ctx.Err() == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveOnExitTimeout)
+	defer cancel()
+	if err := w.saveCheckpoint(limited); err != nil {
+		w.Logger.Warn("replay: progress not saved", "err", err)
+	}
+}
