@@ -13,13 +13,13 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrBusy says that somebody else has the lease: a normal answer.
+// ErrBusy means that another process has the lease. It is a normal answer.
 var ErrBusy = errors.New("lease busy")
 
-// ErrLost is the cause of a lease's context when it may not be trusted any more.
+// ErrLost is the cause of a lease's context when the lease may not be trusted any more.
 var ErrLost = errors.New("lease lost")
 
-// What storage grants.
+// Bounds of the length that storage grants.
 const (
 	minLength = 15 * time.Second
 	maxLength = time.Minute
@@ -32,7 +32,7 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
-// Config says what to hold and how.
+// Config configures a lease.
 type Config struct {
 	Leases storage.Leases
 	Length time.Duration    // 15 to 60 s
@@ -41,8 +41,8 @@ type Config struct {
 	Log    *slog.Logger     // nil = no logs
 }
 
-// Margin is the default margin of a lease length: the time kept back for clocks that
-// differ and processes that stand still.
+// Margin returns the default margin for a lease length: the reserve for clocks that differ and
+// processes that stand still.
 func Margin(length time.Duration) time.Duration { return max(length/10, minMargin) }
 
 func (c Config) withDefaults() Config {
@@ -58,7 +58,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
+func (c Config) validateConfig() error {
 	switch {
 	case c.Length < minLength || c.Length > maxLength:
 		return fmt.Errorf("length %s is not within %s and %s", c.Length, minLength, maxLength)
@@ -68,50 +68,51 @@ func (c Config) validate() error {
 	return nil
 }
 
-// requestTimeout is the time one request may take.
+// requestTimeout returns the time limit of one request.
 func (c Config) requestTimeout() time.Duration { return c.Length / 6 }
 
-// Lease is a lease that is held. Its methods may be called concurrently.
+// Lease is a lease that this process has taken. Its methods may be called concurrently.
 type Lease struct {
-	cfg    Config
-	name   string
-	id     string
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the renewing goroutine has ended
-	lost   sync.Once
+	cfg      Config
+	name     string
+	id       string
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when the renewing goroutine has ended
+	lostOnce sync.Once
 
-	mu      sync.Mutex
-	granted reading // before the request that last succeeded was sent
-	timer   *time.Timer
+	mu         sync.Mutex
+	grantedAt  clockReading // before the request that last succeeded was sent
+	trustTimer *time.Timer
 
-	release    sync.Once
-	releaseErr error
+	releaseOnce sync.Once
+	releaseErr  error
 }
 
-// Acquire takes the lease under a fresh random id, and keeps it until Release or until ctx
-// ends. The error is ErrBusy when somebody else has it; other errors wrap storage's.
-// Whoever got a lease must Release it, also when it is lost.
+// Acquire takes the lease under a new random id, and renews it until Release or until ctx ends. It
+// returns ErrBusy if another process has the lease; other errors wrap storage's. The caller must
+// Release the lease, even if it is lost.
 func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.validateConfig(); err != nil {
 		return nil, fmt.Errorf("acquire lease %s: %w", name, err)
 	}
 	l := &Lease{cfg: cfg, name: name, id: newID(), done: make(chan struct{})}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.acquireWithRetry(ctx); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	l.startWatch()
-	go l.renew()
+	l.startTrustTimer()
+	go l.keepRenewing()
 	return l, nil
 }
 
-// acquire asks again when the answer is lost: under the same id that is harmless.
-func (l *Lease) acquire(ctx context.Context) error {
+// acquireWithRetry sends the request again if its answer is lost, which is harmless under the same
+// id.
+func (l *Lease) acquireWithRetry(ctx context.Context) error {
 	err := l.acquireOnce(ctx)
 	maybeOurs := storage.Is(err, storage.Ambiguous)
-	for try := 1; maybeOurs && try < acquireTries && again(err) && clock.Sleep(ctx, acquireDelay); try++ {
+	for try := 1; maybeOurs && try < acquireTries && isTransient(err) && clock.Sleep(ctx, acquireDelay); try++ {
 		err = l.acquireOnce(ctx)
 	}
 	switch {
@@ -120,8 +121,8 @@ func (l *Lease) acquire(ctx context.Context) error {
 	case storage.Is(err, storage.Conflict):
 		return ErrBusy
 	case maybeOurs:
-		if failed := l.giveBack(ctx); failed != nil {
-			l.cfg.Log.Warn("lease: not given back", "err", failed)
+		if failed := l.sendRelease(ctx); failed != nil {
+			l.cfg.Log.Warn("lease: not released", "err", failed)
 		}
 	}
 	return fmt.Errorf("acquire lease %s: %w", l.name, err)
@@ -130,37 +131,37 @@ func (l *Lease) acquire(ctx context.Context) error {
 func (l *Lease) acquireOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.requestTimeout())
 	defer cancel()
-	sent := l.read()
+	sent := l.readClocks()
 	err := l.cfg.Leases.Acquire(ctx, l.name, l.id, l.cfg.Length)
 	if err == nil {
-		l.granted = sent
+		l.grantedAt = sent
 	}
 	return err
 }
 
-// again reports whether the same request may be answered otherwise in a moment.
-func again(err error) bool {
+// isTransient reports whether the same request may succeed later.
+func isTransient(err error) bool {
 	k := storage.KindOf(err)
 	return err != nil && (k == storage.Ambiguous || k == storage.Unavailable || k == storage.Throttled)
 }
 
-// Context is cancelled with cause ErrLost when the lease may not be trusted any more.
-// What the lease protects happens under it.
+// Context returns a context that is cancelled with cause ErrLost when the lease may not be trusted
+// any more. All work that the lease protects must run under it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Release ends the context, waits until nothing is renewed any more and gives the lease
-// back, on a context of its own with a limit of 5 s: ctx may have ended. A lease that is
-// lost already is released without error. Calling it again gives the first answer.
+// Release ends the context, waits until the renewing goroutine has ended and releases the lease, on
+// a context of its own with a limit of 5 s, because ctx may have ended. It returns nil for a lost
+// lease. Further calls return the first result.
 func (l *Lease) Release(ctx context.Context) error {
-	l.release.Do(func() {
+	l.releaseOnce.Do(func() {
 		l.cancel(context.Canceled)
 		<-l.done
-		l.releaseErr = l.giveBack(ctx)
+		l.releaseErr = l.sendRelease(ctx)
 	})
 	return l.releaseErr
 }
 
-func (l *Lease) giveBack(ctx context.Context) error {
+func (l *Lease) sendRelease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	err := l.cfg.Leases.Release(ctx, l.name, l.id)
@@ -170,7 +171,7 @@ func (l *Lease) giveBack(ctx context.Context) error {
 	return fmt.Errorf("release lease %s: %w", l.name, err)
 }
 
-// newID makes a random UUID (RFC 9562, version 4), which is what blob leases want.
+// newID returns a random UUID (RFC 9562, version 4), as blob leases require.
 func newID() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails: crypto/rand ends the program instead

@@ -87,7 +87,8 @@ func TestAcquire(t *testing.T) {
 			}
 		},
 		"BadConfigIsRefused": func(t *testing.T, s *setup) {
-			for _, c := range []lease.Config{{Length: 14 * time.Second}, {Length: 61 * time.Second}, {Length: length, Margin: 8 * time.Second}, {Length: length, Margin: -1}} {
+			for _, c := range []lease.Config{{Length: 14 * time.Second}, {Length: 61 * time.Second},
+				{Length: length, Margin: 8 * time.Second}, {Length: length, Margin: -1}} {
 				c.Leases = s.cfg.Leases
 				if l, err := lease.Acquire(t.Context(), c, "lane"); err == nil {
 					l.Release(t.Context())

@@ -11,8 +11,8 @@ import (
 // renewDelay is the pause after a renewal that failed.
 const renewDelay = time.Second
 
-// renew keeps the lease until its context ends.
-func (l *Lease) renew() {
+// keepRenewing renews the lease until its context ends.
+func (l *Lease) keepRenewing() {
 	defer close(l.done)
 	wait := l.cfg.Length / 3
 	for clock.Sleep(l.ctx, wait) && l.Trusted() {
@@ -20,19 +20,19 @@ func (l *Lease) renew() {
 	}
 }
 
-// renewOnce sends one renewal and gives the wait before the next: a third of the length
-// from when this one was sent, or a second after it failed.
+// renewOnce sends one renewal and returns the wait before the next: a third of the length from when
+// this one was sent, or renewDelay if it failed.
 func (l *Lease) renewOnce() time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.requestTimeout())
 	defer cancel()
-	sent := l.read()
+	sent := l.readClocks()
 	err := l.cfg.Leases.Renew(ctx, l.name, l.id)
 	switch {
 	case err == nil:
-		l.extend(sent)
+		l.extendTrust(sent)
 		return l.cfg.Length/3 - time.Since(sent.mono)
 	case storage.Is(err, storage.Conflict):
-		l.lose(err)
+		l.setLost(err)
 	case l.ctx.Err() == nil:
 		l.cfg.Log.Warn("lease: not renewed", "err", err)
 	}

@@ -2,72 +2,73 @@ package lease
 
 import "time"
 
-// watchInterval bounds how late Context learns of time that only the wall clock has seen
-// pass: timers run on the monotonic clock, which stands still while a machine sleeps.
-const watchInterval = time.Second
+// trustCheckInterval bounds how late Context is cancelled if only the wall clock has passed the end
+// of trust: timers run on the monotonic clock, which stands still while a machine sleeps.
+const trustCheckInterval = time.Second
 
-// reading is one moment on both clocks.
-type reading struct {
-	mono time.Time // carries a monotonic reading, whatever Config.Now gives
-	wall time.Time // as Config.Now gave it
+// clockReading is one time on both clocks.
+type clockReading struct {
+	mono time.Time // has a monotonic reading, whatever Config.Now returns
+	wall time.Time // from Config.Now
 }
 
-func (l *Lease) read() reading { return reading{mono: time.Now(), wall: l.cfg.Now()} }
+func (l *Lease) readClocks() clockReading { return clockReading{mono: time.Now(), wall: l.cfg.Now()} }
 
-// since is the larger of what the two clocks say has passed. Round strips the monotonic
-// reading, so that wall times are compared as such.
-func (r reading) since(start reading) time.Duration {
+// elapsedSince returns the larger of the times elapsed on the two clocks. Round removes the
+// monotonic reading, so that wall times are compared as such.
+func (r clockReading) elapsedSince(start clockReading) time.Duration {
 	return max(r.mono.Sub(start.mono), r.wall.Round(0).Sub(start.wall.Round(0)))
 }
 
-// window is how long one grant is trusted.
-func (l *Lease) window() time.Duration { return l.cfg.Length - l.cfg.Margin }
+// trustDuration returns how long one grant is trusted.
+func (l *Lease) trustDuration() time.Duration { return l.cfg.Length - l.cfg.Margin }
 
-// left is how long trust lasts if nothing is renewed; 0 or less when it has ended. The
-// caller holds mu.
-func (l *Lease) left() time.Duration { return l.window() - l.read().since(l.granted) }
+// trustLeft returns how long trust lasts without a renewal; 0 or less if it has ended. The caller
+// holds mu.
+func (l *Lease) trustLeft() time.Duration {
+	return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)
+}
 
-// TrustUntil is the moment, by Config.Now, at which trust ends unless a renewal moves it
-// on or a clock is set.
+// TrustUntil returns when trust ends, by Config.Now, unless a renewal extends it or a clock is set.
 func (l *Lease) TrustUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.granted.wall.Add(l.window())
+	return l.grantedAt.wall.Add(l.trustDuration())
 }
 
-// Trusted says whether the lease may be trusted at this moment, by both clocks. Once it
-// has said no it never says yes again, and Context is cancelled.
+// Trusted reports whether the lease may be trusted now, by both clocks. Once it has returned false
+// it never returns true again, and Context is cancelled.
 func (l *Lease) Trusted() bool {
 	if l.ctx.Err() != nil {
 		return false
 	}
 	l.mu.Lock()
-	left := l.left()
+	left := l.trustLeft()
 	l.mu.Unlock()
 	if left > 0 {
 		return true
 	}
-	l.lose(nil)
+	l.setLost(nil)
 	return false
 }
 
-// extend moves trust on to what a request sent at that moment is worth, unless trust has
-// ended while the answer was on its way.
-func (l *Lease) extend(sent reading) {
+// extendTrust extends trust by a request that was sent at a time, unless trust has ended before its
+// answer arrived.
+func (l *Lease) extendTrust(sent clockReading) {
 	l.mu.Lock()
-	intact := l.left() > 0
+	intact := l.trustLeft() > 0
 	if intact {
-		l.granted = sent
+		l.grantedAt = sent
 	}
 	l.mu.Unlock()
 	if !intact {
-		l.lose(nil)
+		l.setLost(nil)
 	}
 }
 
-// lose ends the lease for good; err is why storage took it away, nil when trust ended.
-func (l *Lease) lose(err error) {
-	l.lost.Do(func() {
+// setLost ends the lease for good. err is storage's refusal, nil if trust ended.
+func (l *Lease) setLost(err error) {
+	l.lostOnce.Do(func() {
 		if l.ctx.Err() == nil {
 			l.cfg.Log.Warn("lease: lost", "err", err)
 		}
@@ -75,22 +76,22 @@ func (l *Lease) lose(err error) {
 	})
 }
 
-func (l *Lease) startWatch() {
+func (l *Lease) startTrustTimer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(min(l.left(), watchInterval), l.watch)
+	l.trustTimer = time.AfterFunc(min(l.trustLeft(), trustCheckInterval), l.checkTrust)
 }
 
-// watch looks at the clocks each second, and at the very moment when trust is to end. It
-// is a timer of its own because the renewing goroutine may be waiting for storage. It ends
-// by itself when the context has ended.
-func (l *Lease) watch() {
+// checkTrust checks both clocks each second and at the end of trust, and cancels the context if
+// trust has ended. It runs on its own timer, because the renewing goroutine may be waiting for
+// storage. It stops when the context has ended.
+func (l *Lease) checkTrust() {
 	if !l.Trusted() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() == nil {
-		l.timer.Reset(min(l.left(), watchInterval))
+		l.trustTimer.Reset(min(l.trustLeft(), trustCheckInterval))
 	}
 }

@@ -67,7 +67,8 @@ func TestLease_Trusted(t *testing.T) {
 		},
 		"ConflictEndsItAtOnce": func(t *testing.T, s *setup) {
 			l := s.acquire(t)
-			conflict := storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "lease renew", Kind: storage.Conflict}}
+			conflict := storagetest.Fault{Kind: storagetest.FailBefore,
+				Err: &storage.Error{Op: "lease renew", Kind: storage.Conflict}}
 			s.faults.Once(func(c storagetest.Call) bool { return c.Op == "Renew" }, conflict)
 			wait(renewal - instant)
 			if !isTrusted(l) {
@@ -92,7 +93,8 @@ func TestLease_Trusted(t *testing.T) {
 		},
 		"OneHungRenewalLeavesTimeForAnother": func(t *testing.T, s *setup) {
 			l := s.acquire(t)
-			s.faults.Once(func(c storagetest.Call) bool { return c.Op == "Renew" }, storagetest.Fault{Kind: storagetest.Hang})
+			s.faults.Once(func(c storagetest.Call) bool { return c.Op == "Renew" },
+				storagetest.Fault{Kind: storagetest.Hang})
 			wait(time.Minute)
 			if !isTrusted(l) {
 				t.Errorf("cause %v", context.Cause(l.Context()))
@@ -181,7 +183,8 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 		},
 		"AnAnswerAfterASleepBringsNothingBack": func(t *testing.T, s *setup) {
 			// It was asked before the end and would be worth something; nobody may use it.
-			sleepy := &hooked{Leases: s.cfg.Leases, before: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
+			sleepy := &hooked{Leases: s.cfg.Leases,
+				before: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
 			s.cfg.Leases = sleepy
 			l := s.acquire(t)
 			wait(renewal)

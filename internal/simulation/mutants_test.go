@@ -26,7 +26,7 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"fence off", "lane/writer.go", "IfMatch: w.tail.ETag", "IfMatch: storage.AnyETag", "fence|books", ""},
-	{"trust window off", "lease/trust.go", "return l.window() - l.read().since(l.granted)", "return l.window()", "untrusted|overlap", ""},
+	{"trust window off", "lease/trust.go", "return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)", "return l.trustDuration()", "untrusted|overlap", ""},
 	{"blocked keys off", "drain/choose.go", "case r.blocks[key] != nil && e.Seq() >= r.blocks[key].From:", "case false:", "order|repeat|books", ""},
 	{"closed keys off", "drain/committer.go", "return c.closed[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
 	{"each holder begins in front of what is refused", "drain/gate.go", "g.failures, g.uneven = max(g.failures, farAfter), evenAfter", "_ = farAfter", "unfair", ""},
