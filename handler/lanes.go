@@ -101,8 +101,8 @@ func (s *shell) lanes(ctx context.Context, p *Program, o laneOrder) error {
 }
 
 // relane is a change, wired. It tells its steps to progress.
-func (s *shell) relane(p *Program, progress io.Writer) relane.Config {
-	return relane.Config{
+func (s *shell) relane(p *Program, progress io.Writer) relane.Resharder {
+	return relane.Resharder{
 		Store:  &lane.Store{Table: p.account.Table(), Bodies: p.account.Bodies(), Now: time.Now},
 		Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease), Settle: p.settings.settle(), Log: p.log,
 		Drainer: func(store *lane.Store) relane.Drainer {
@@ -114,7 +114,7 @@ func (s *shell) relane(p *Program, progress io.Writer) relane.Config {
 }
 
 // showLanes tells how things stand.
-func (s *shell) showLanes(ctx context.Context, change relane.Config, setting int) error {
+func (s *shell) showLanes(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := change.Meta(ctx)
 	if storage.Is(err, storage.NotFound) {
 		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
@@ -155,7 +155,7 @@ type lanesChange struct {
 	Lanes int       `json:"lanes"`
 }
 
-func (s *shell) lanesDocument(ctx context.Context, change relane.Config, setting int) error {
+func (s *shell) lanesDocument(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := change.Meta(ctx)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return err

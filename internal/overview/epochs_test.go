@@ -18,7 +18,7 @@ func (w *world) relane(n int) *world {
 	fresh := func(lanes int) *lane.Store {
 		return &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: lanes, Now: time.Now}
 	}
-	c := relane.Config{
+	c := relane.Resharder{
 		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet, Progress: func(string) {},
 		Drainer: func(s *lane.Store) relane.Drainer {
 			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,

@@ -75,7 +75,8 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		}
 		h = w.start(w.meta().Open.Lanes)
 		w.post(h, "k1", fmt.Sprint("afterwards ", last))
-		old := w.post(h, "k2", fmt.Sprint("version 5, ", last), func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
+		old := w.post(h, "k2", fmt.Sprint("version 5, ", last),
+			func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
 		w.comes(h, old, weir.Superseded)
 		time.Sleep(30 * time.Second) // what is late arrives
 		for _, s := range w.sent {
@@ -97,7 +98,8 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 func (w *world) noCopies() {
 	w.t.Helper()
 	for number := range 3 {
-		page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
+		page, err := w.account.Table().Range(w.t.Context(),
+			storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
 		if err != nil || len(page.Rows) > 0 {
 			w.t.Errorf("lane %d of the epoch that never opened has %d rows: %v", number, len(page.Rows), err)
 		}
@@ -109,7 +111,8 @@ func (w *world) prepare(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.comes(h, w.post(h, "k1", "bad"), weir.Dead)
 	w.comes(h, w.post(h, "k4", "bad"), weir.Dead)
-	w.comes(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }), weir.Delivered)
+	w.comes(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }),
+		weir.Delivered)
 	later := func(key, body string, after time.Duration) *sent {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
 	}
@@ -171,7 +174,8 @@ func TestFaults_OfStorage(t *testing.T) {
 				if c.Port == "leases" || chance.IntN(3) > 0 {
 					return storagetest.Fault{}
 				}
-				return storagetest.Fault{Kind: kinds[chance.IntN(3)], Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
+				return storagetest.Fault{Kind: kinds[chance.IntN(3)],
+					Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
 			})
 			if err := w.command(faults).Run(t.Context(), 5); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -24,7 +24,8 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 			}
 		}
 		err := w.command(storagetest.NewFaults()).Run(t.Context(), 5)
-		if !errors.Is(err, relane.ErrPaused) || !strings.Contains(err.Error(), "lane 2 (fire)") || !strings.Contains(err.Error(), `key "k1" (odd)`) {
+		if !errors.Is(err, relane.ErrPaused) || !strings.Contains(err.Error(), "lane 2 (fire)") ||
+			!strings.Contains(err.Error(), `key "k1" (odd)`) {
 			t.Errorf("%v", err)
 		}
 		if m := w.meta(); m.Step != lane.StepNone {
@@ -86,7 +87,8 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 					if c.Op != "Transact" || c.Ops[0].Key != "!head" || c.Ops[0].Values["Sealed"] != true {
 						return false
 					}
-					if err := h.store.Pause(t.Context(), weir.Pause{Lane: number, Key: key, Reason: "fire"}); err != nil {
+					if err := h.store.Pause(t.Context(),
+						weir.Pause{Lane: number, Key: key, Reason: "fire"}); err != nil {
 						t.Error(err)
 					}
 					return true
@@ -94,7 +96,8 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- w.command(faults).Run(t.Context(), 5) }()
 				time.Sleep(time.Minute)
-				if m := w.meta(); m.Step != lane.StepDrain || !strings.Contains(w.told(), "is paused (fire): resume it") {
+				if m := w.meta(); m.Step != lane.StepDrain ||
+					!strings.Contains(w.told(), "is paused (fire): resume it") {
 					t.Errorf("%+v, told %s", m, w.told())
 				}
 				if err := h.store.Resume(t.Context(), number, key); err != nil {

@@ -14,35 +14,35 @@ import (
 	"weir/internal/storage"
 )
 
-// Drainer drains lanes; the command takes part in running them empty.
+// Drainer delivers the messages of lanes, so that the command takes part in emptying them.
 type Drainer interface {
 	Wake(lane int)
 	Close(ctx context.Context) error
 }
 
-// Config is what a change works with. All fields are needed.
-type Config struct {
-	Store    *lane.Store // of no epoch yet
+// Resharder changes the number of lanes. All fields are required.
+type Resharder struct {
+	Store    *lane.Store // not opened for an epoch yet
 	Leases   storage.Leases
-	Drainer  func(*lane.Store) Drainer // makes one for the lanes of an open store
+	Drainer  func(*lane.Store) Drainer // returns a drainer for the lanes of an open store
 	Lease    time.Duration             // 15 to 60 s, as the handlers have it
-	Settle   time.Duration             // how long the CMS may still work on what it did not answer
-	Progress func(string)              // is told what happens, in sentences
+	Settle   time.Duration             // how long the CMS may still work on a request that it did not answer
+	Progress func(string)              // gets sentences for the user
 	Log      *slog.Logger
 }
 
 const (
-	// leaseName keeps two commands apart.
-	leaseName = "lanes"
-	// look is the pause between two looks at lanes that run empty.
-	look = time.Second
-	// tell is the time after which a command that waits says so again.
-	tell = 10 * time.Second
-	// releaseTimeout bounds what goes on after the end.
+	// commandLeaseName is the lease that keeps two commands apart.
+	commandLeaseName = "lanes"
+	// pollInterval is the pause between two reads of lanes that are being emptied.
+	pollInterval = time.Second
+	// progressInterval is the time between two progress reports while the command waits.
+	progressInterval = 10 * time.Second
+	// releaseTimeout bounds closing and releasing after the end.
 	releaseTimeout = 10 * time.Second
 )
 
-// Errors that a caller may tell apart.
+// Errors of a change.
 var (
 	ErrNumber   = fmt.Errorf("the number of lanes must be 1 to %d", lane.MaxLanes)
 	ErrUnderWay = errors.New("a change of the number of lanes is under way")
@@ -52,36 +52,35 @@ var (
 	ErrReplays  = errors.New("bulk replays are under way")
 )
 
-// Run changes the number of lanes to n, or goes on with a change to n that was begun. It
-// comes back when n is in force. Where it fails or ctx ends, the change stays under way: run
-// it again, or Undo it.
-func (c Config) Run(ctx context.Context, n int) error {
+// Run changes the number of lanes to n, or continues such a change. It returns when n is in force.
+// If it fails or ctx ends, the change stays under way: Run it again, or Undo it.
+func (c Resharder) Run(ctx context.Context, n int) error {
 	if n < 1 || n > lane.MaxLanes {
 		return ErrNumber
 	}
-	return c.alone(ctx, func(ctx context.Context) error {
-		meta, err := c.begin(ctx, n)
+	return c.withCommandLease(ctx, func(ctx context.Context) error {
+		meta, err := c.beginChange(ctx, n)
 		for err == nil && meta.Step != lane.StepNone {
 			c.Store.Adopt(meta)
-			meta, err = c.step(ctx, meta)
+			meta, err = c.runStep(ctx, meta)
 		}
 		return err
 	})
 }
 
-// begin writes that a change is under way.
-func (c Config) begin(ctx context.Context, n int) (meta lane.Meta, err error) {
-	err = c.patiently(ctx, func() (err error) {
+// beginChange writes that a change is under way.
+func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.Meta, err error) {
+	err = c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.First(ctx, n)
 		return err
 	})
 	if err == nil && meta.Step == lane.StepNone && meta.Open.Lanes != n {
-		err = c.refusePaused(ctx, meta.Open)
+		err = c.checkNotPaused(ctx, meta.Open)
 	}
 	if err != nil {
 		return lane.Meta{}, err
 	}
-	if err := c.noReplays(ctx, n); err != nil {
+	if err := c.checkNoReplays(ctx, n); err != nil {
 		return lane.Meta{}, err
 	}
 	begun := false
@@ -93,7 +92,8 @@ func (c Config) begin(ctx context.Context, n int) (meta lane.Meta, err error) {
 			begun = true
 			return lane.ErrSame
 		case m.Step != lane.StepNone:
-			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay, max(m.Next.Lanes, m.Open.Lanes))
+			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay,
+				max(m.Next.Lanes, m.Open.Lanes))
 		case m.Open.Lanes == n:
 			return lane.ErrSame
 		}
@@ -113,37 +113,38 @@ func (c Config) begin(ctx context.Context, n int) (meta lane.Meta, err error) {
 	return meta, err
 }
 
-// step takes the change one step further.
-func (c Config) step(ctx context.Context, meta lane.Meta) (lane.Meta, error) {
+// runStep does the present step of the change and writes the next one.
+func (c Resharder) runStep(ctx context.Context, meta lane.Meta) (lane.Meta, error) {
 	switch meta.Step {
 	case lane.StepDrain:
-		if err := c.drain(ctx, meta); err != nil {
+		if err := c.drainLanes(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advance(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepRefile })
+		return c.advanceStep(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepRefile })
 	case lane.StepRefile:
-		if err := c.refile(ctx, meta); err != nil {
+		if err := c.copyMessages(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advance(ctx, meta, func(m *lane.Meta) {
+		return c.advanceStep(ctx, meta, func(m *lane.Meta) {
 			m.Earlier = append(m.Earlier, m.Open)
 			m.Open, m.Next, m.Step = m.Next, lane.Epoch{}, lane.StepBooks
 		})
 	case lane.StepBooks:
-		if err := c.books(ctx, meta); err != nil {
+		if err := c.recordMoved(ctx, meta); err != nil {
 			return meta, err
 		}
-		meta, err := c.advance(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepNone })
+		meta, err := c.advanceStep(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepNone })
 		if err == nil {
-			c.Progress(fmt.Sprintf("The number of lanes is %d now. Start the handlers with that setting.", meta.Open.Lanes))
+			c.Progress(fmt.Sprintf("The number of lanes is %d now. Start the handlers with that setting.",
+				meta.Open.Lanes))
 		}
 		return meta, err
 	}
 	return meta, fmt.Errorf("%w: finish that with --undo first", ErrUndone)
 }
 
-// advance writes the next step, if the step is still the one that was done.
-func (c Config) advance(ctx context.Context, done lane.Meta, to func(*lane.Meta)) (lane.Meta, error) {
+// advanceStep writes the next step, if the stored step is still the one that was done.
+func (c Resharder) advanceStep(ctx context.Context, done lane.Meta, to func(*lane.Meta)) (lane.Meta, error) {
 	want := done
 	to(&want)
 	return c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
@@ -158,18 +159,19 @@ func (c Config) advance(ctx context.Context, done lane.Meta, to func(*lane.Meta)
 	})
 }
 
-// Undo gives the old number of lanes back. It can be repeated, too.
-func (c Config) Undo(ctx context.Context) error {
+// Undo restores the old number of lanes. It can be repeated.
+func (c Resharder) Undo(ctx context.Context) error {
 	meta, err := c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
 		switch m.Step {
 		case lane.StepBooks:
-			return fmt.Errorf("%w: finish the change with `handler lanes %d`, and change back then", ErrTooLate, m.Open.Lanes)
+			return fmt.Errorf("%w: finish the change with `handler lanes %d`, and change back then", ErrTooLate,
+				m.Open.Lanes)
 		case lane.StepUndo:
 			return lane.ErrSame
 		case lane.StepDrain, lane.StepRefile:
 			m.Step = lane.StepUndo
 		}
-		return nil // the row is written also where nothing is to be undone: a beginning may be on its way
+		return nil // write the row even without a change to undo: the write of a beginning may be on its way
 	})
 	if storage.Is(err, storage.NotFound) {
 		c.Progress("There is no change to undo.")
@@ -183,13 +185,13 @@ func (c Config) Undo(ctx context.Context) error {
 		return nil
 	}
 	c.Progress(fmt.Sprintf("Undoing the change from %d to %d lanes.", meta.Open.Lanes, meta.Next.Lanes))
-	return c.alone(ctx, c.undo)
+	return c.withCommandLease(ctx, c.undoChange)
 }
 
-// undo does it, unless another command has meanwhile.
-func (c Config) undo(ctx context.Context) error {
+// undoChange undoes the change, unless another command has done so.
+func (c Resharder) undoChange(ctx context.Context) error {
 	var meta lane.Meta
-	err := c.patiently(ctx, func() (err error) {
+	err := c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.Meta(ctx)
 		return err
 	})
@@ -197,7 +199,7 @@ func (c Config) undo(ctx context.Context) error {
 		return err
 	}
 	c.Store.Adopt(meta)
-	if err := c.eachLane(ctx, meta.Open.Lanes, c.reopen); err != nil {
+	if err := c.eachLane(ctx, meta.Open.Lanes, c.reopenLane); err != nil {
 		return err
 	}
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Unseal); err != nil {
@@ -219,18 +221,18 @@ func (c Config) undo(ctx context.Context) error {
 	return err
 }
 
-// reopen makes sure that a lane can be held and that no closing of it is on its way: by
-// taking the fence, or by seeing that somebody else wrote tail since.
-func (c Config) reopen(ctx context.Context, number int) error {
+// reopenLane makes sure that a lane can be held, and that no closing of it is on its way: it raises
+// the fence, or sees that another process wrote tail since.
+func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	first, err := c.Store.Control(ctx, number)
 	if err != nil {
 		return err
 	}
 	for {
-		l, err := c.acquire(ctx, c.Store.LeaseName(number))
+		l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 		if err == nil {
 			err = c.Store.Reopen(l.Context(), number, rand.Text())
-			c.release(ctx, l)
+			c.releaseLease(ctx, l)
 			return err
 		}
 		if !errors.Is(err, lease.ErrBusy) {
@@ -243,44 +245,44 @@ func (c Config) reopen(ctx context.Context, number int) error {
 		if now.Tail.ETag != first.Tail.ETag && !now.Tail.Closed {
 			return nil
 		}
-		if !clock.Sleep(ctx, look) {
+		if !clock.Sleep(ctx, pollInterval) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// Meta tells how many lanes there are, and of a change under way.
-func (c Config) Meta(ctx context.Context) (lane.Meta, error) { return c.Store.Meta(ctx) }
+// Meta returns the number of lanes and the change under way.
+func (c Resharder) Meta(ctx context.Context) (lane.Meta, error) { return c.Store.Meta(ctx) }
 
-// alone does something under the lease that keeps two commands apart.
-func (c Config) alone(ctx context.Context, do func(context.Context) error) error {
-	for said := false; ; said = true {
-		l, err := c.acquire(ctx, leaseName)
+// withCommandLease calls do under the lease that keeps two commands apart.
+func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context) error) error {
+	for reported := false; ; reported = true {
+		l, err := c.acquireLease(ctx, commandLeaseName)
 		if err == nil {
-			defer c.release(ctx, l)
+			defer c.releaseLease(ctx, l)
 			err = do(l.Context())
 			if cause := context.Cause(l.Context()); err != nil && cause != nil {
 				err = cause
 			}
 			return err
 		}
-		if !errors.Is(err, lease.ErrBusy) && !transient(err) {
+		if !errors.Is(err, lease.ErrBusy) && !isTransient(err) {
 			return err
 		}
-		if !said {
+		if !reported {
 			c.Progress("Another command is at work, or was killed a moment ago: waiting for it.")
 		}
-		if !clock.Sleep(ctx, look) {
+		if !clock.Sleep(ctx, pollInterval) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (c Config) acquire(ctx context.Context, name string) (*lease.Lease, error) {
+func (c Resharder) acquireLease(ctx context.Context, name string) (*lease.Lease, error) {
 	return lease.Acquire(ctx, lease.Config{Leases: c.Leases, Length: c.Lease, Now: c.Store.Now, Log: c.Log}, name)
 }
 
-func (c Config) release(ctx context.Context, l *lease.Lease) {
+func (c Resharder) releaseLease(ctx context.Context, l *lease.Lease) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := l.Release(limited); err != nil {
@@ -288,24 +290,24 @@ func (c Config) release(ctx context.Context, l *lease.Lease) {
 	}
 }
 
-// patiently does something until storage lets it.
-func (c Config) patiently(ctx context.Context, do func() error) error {
+// retryTransient calls do until it succeeds or fails with an error that is not transient.
+func (c Resharder) retryTransient(ctx context.Context, do func() error) error {
 	for {
 		err := do()
-		if err == nil || !transient(err) {
+		if err == nil || !isTransient(err) {
 			return err
 		}
-		c.Log.Warn("relane: storage", "err", err)
-		if !clock.Sleep(ctx, look) {
+		c.Log.Warn("relane: storage failed, will retry", "err", err)
+		if !clock.Sleep(ctx, pollInterval) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// eachLane does something for a number of lanes, patiently.
-func (c Config) eachLane(ctx context.Context, n int, do func(context.Context, int) error) error {
+// eachLane calls do for each of n lanes, with retryTransient.
+func (c Resharder) eachLane(ctx context.Context, n int, do func(context.Context, int) error) error {
 	return lane.Each(n, func(number int) error {
-		err := c.patiently(ctx, func() error { return do(ctx, number) })
+		err := c.retryTransient(ctx, func() error { return do(ctx, number) })
 		if err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)
 		}
@@ -313,8 +315,8 @@ func (c Config) eachLane(ctx context.Context, n int, do func(context.Context, in
 	})
 }
 
-// transient errors are those after which the same may go well.
-func transient(err error) bool {
+// isTransient reports whether the same call may succeed later.
+func isTransient(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous, storage.Precondition:
 		return true

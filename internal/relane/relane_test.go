@@ -31,7 +31,8 @@ func TestRun_UpAndDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The process of the epoch that is over still runs, and files nothing.
-			_, err := h.appends.Append(t.Context(), weir.Message{Contract: "article", Key: "k1", Body: []byte("late")}, "")
+			_, err := h.appends.Append(t.Context(),
+				weir.Message{Contract: "article", Key: "k1", Body: []byte("late")}, "")
 			var e *weir.Error
 			if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter == 0 {
 				t.Errorf("append to the old epoch: %v", err)
@@ -66,7 +67,8 @@ func TestRun_WrongNumbers(t *testing.T) {
 		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("%+v", m)
 		}
-		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil || !strings.Contains(w.told(), "no change") {
+		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil ||
+			!strings.Contains(w.told(), "no change") {
 			t.Errorf("undo of nothing: %v %v", err, w.told())
 		}
 	})
@@ -145,7 +147,8 @@ func TestRun_CountsWhatWasCancelled(t *testing.T) {
 		h := w.start(2)
 		var later []*sent
 		for i := range 3 {
-			later = append(later, w.post(h, "k", fmt.Sprint("later ", i), func(m *weir.Message) { m.DueAt = time.Now().Add(farAhead) }))
+			later = append(later, w.post(h, "k", fmt.Sprint("later ", i),
+				func(m *weir.Message) { m.DueAt = time.Now().Add(farAhead) }))
 			for j := range 10 { // far apart in the log
 				w.comes(h, w.post(h, "k", fmt.Sprint("between ", i, j)), weir.Delivered)
 			}
@@ -162,7 +165,8 @@ func TestRun_CountsWhatWasCancelled(t *testing.T) {
 			t.Errorf("cancel: %+v %v", st, err)
 		}
 		soon := time.Now().Add(time.Minute)
-		if st, err := h.store.Move(t.Context(), later[2].id, soon, ""); err != nil || st.Message.Public() != later[2].id || st.Message.ID == later[2].id {
+		if st, err := h.store.Move(t.Context(), later[2].id, soon, ""); err != nil ||
+			st.Message.Public() != later[2].id || st.Message.ID == later[2].id {
 			t.Errorf("move: %+v %v", st, err)
 		}
 		later[2].due = soon
@@ -190,7 +194,8 @@ func TestWatch_EndsWithTheEpoch(t *testing.T) {
 		}
 		w.change(3)
 		changed := time.Now()
-		if _, err := h.appends.Append(t.Context(), weir.Message{Key: "k", Body: []byte("y")}, ""); weir.KindOf(err) != weir.Unavailable {
+		if _, err := h.appends.Append(t.Context(), weir.Message{Key: "k", Body: []byte("y")},
+			""); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("append: %v", err)
 		}
 		if err := <-ended; !errors.Is(err, relane.ErrChanged) || time.Since(changed) > time.Second {
@@ -208,7 +213,8 @@ func TestWatch_EndsWhenTheRecordIsAnother(t *testing.T) {
 				defer h.stop(t)
 				ended, nudge := make(chan error, 1), make(chan struct{}, 1)
 				go func() { ended <- relane.Watch(t.Context(), h.store, nudge) }()
-				if _, err := h.store.Table.Transact(t.Context(), "meta", []storage.Op{{Kind: storage.Delete, Key: "lanes"}}); err != nil {
+				if _, err := h.store.Table.Transact(t.Context(), "meta",
+					[]storage.Op{{Kind: storage.Delete, Key: "lanes"}}); err != nil {
 					t.Fatal(err)
 				}
 				if anew {

@@ -58,10 +58,12 @@ func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
 		w.change(2)
 		h = w.start(2)
 		w.refuses(h, late, behind.id.String())
-		if m, err := h.store.LoadEdited(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" || m.ContentType != "text/xml" {
+		if m, err := h.store.LoadEdited(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" ||
+			m.ContentType != "text/xml" {
 			t.Errorf("%+v, %v", m, err)
 		}
-		if m, err := h.store.Load(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" || m.ContentType != "application/xml" {
+		if m, err := h.store.Load(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
+			m.ContentType != "application/xml" {
 			t.Errorf("%+v, %v", m, err)
 		}
 		w.replay(h, edited, "good now")
@@ -98,7 +100,9 @@ func TestRun_WhatIsNotKnownStaysUnknown(t *testing.T) {
 		old := w.post(h, "k1", "bad 1")
 		w.comes(h, old, weir.Dead)
 		h.stop(t)
-		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Watched": int64(0)}}}); err != nil {
+		if _, err := w.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
+				Values: map[string]any{"Watched": int64(0)}}}); err != nil {
 			t.Fatal(err)
 		}
 		w.change(2)
@@ -124,7 +128,8 @@ func TestRun_WhatFellDueIsInOrderWithWhatIsNew(t *testing.T) {
 		h.stop(t)
 		w.change(2)
 		h = w.start(2)
-		if rows, _, err := h.store.Dead(t.Context(), lane.Of("k1", 2), 0, 10); err != nil || len(rows) != 1 || rows[0].Place != lane.Place(1) {
+		if rows, _, err := h.store.Dead(t.Context(), lane.Of("k1", 2), 0, 10); err != nil || len(rows) != 1 ||
+			rows[0].Place != lane.Place(1) {
 			t.Errorf("the dead: %+v, %v", rows, err)
 		}
 		newer := w.post(h, "k1", "good and newer") // by its number in front of that place

@@ -7,14 +7,14 @@ import (
 	"weir/internal/lane"
 )
 
-// A bulk replay goes through the lanes of one epoch, and its note stands in one of them. So
-// no change begins while one is under way. One that begins at the same moment is found when
-// the heads are sealed, for from then on none can begin.
+// A bulk replay visits the lanes of one epoch, and its row stands in one of them. So no change begins
+// while one is running. One that starts at the same time is found after the heads are sealed, because
+// none can start from then on.
 
-// noReplays says whether a change to n lanes that is not begun yet has to wait for bulk
+// checkNoReplays returns an error if a change to n lanes has not begun and must wait for bulk
 // replays.
-func (c Config) noReplays(ctx context.Context, n int) error {
-	return c.patiently(ctx, func() error {
+func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
+	return c.retryTransient(ctx, func() error {
 		meta, err := c.Store.Meta(ctx)
 		if err != nil || meta.Step != lane.StepNone || meta.Open.Lanes == n {
 			return err
@@ -27,12 +27,13 @@ func (c Config) noReplays(ctx context.Context, n int) error {
 	})
 }
 
-// noneSlipped looks for bulk replays once the heads are sealed.
-func (c Config) noneSlipped(ctx context.Context) error {
-	return c.patiently(ctx, func() error {
+// recheckNoReplays returns an error if a bulk replay started before the heads were sealed.
+func (c Resharder) recheckNoReplays(ctx context.Context) error {
+	return c.retryTransient(ctx, func() error {
 		jobs, err := c.Store.Jobs(ctx)
 		if err == nil && len(jobs) > 0 {
-			err = fmt.Errorf("%w (%d): cancel them and run this again; or give the change up with --undo, and run it again when they are over", ErrReplays, len(jobs))
+			err = fmt.Errorf("%w (%d): cancel them and run this again; or give the change up with --undo, "+
+				"and run it again when they are over", ErrReplays, len(jobs))
 		}
 		return err
 	})

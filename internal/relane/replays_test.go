@@ -24,7 +24,8 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			}
 		}
 		file("one")
-		if err := w.command(storagetest.NewFaults()).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) || !strings.Contains(err.Error(), "cancel") {
+		if err := w.command(storagetest.NewFaults()).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+			!strings.Contains(err.Error(), "cancel") {
 			t.Errorf("with one under way: %v", err)
 		}
 		if m := w.meta(); m.Step != lane.StepNone {
@@ -42,7 +43,8 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			file("two") // just before lane 0 is sealed
 			return true
 		}, storagetest.Fault{Kind: storagetest.FailBefore})
-		if err := w.command(slips).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) || !strings.Contains(err.Error(), "--undo") {
+		if err := w.command(slips).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+			!strings.Contains(err.Error(), "--undo") {
 			t.Errorf("with one that slipped in: %v", err)
 		}
 		if _, err := h.store.FileJob(t.Context(), lane.Job{ID: "three"}); weir.KindOf(err) != weir.Unavailable {

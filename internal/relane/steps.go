@@ -14,13 +14,13 @@ import (
 	"weir/internal/lease"
 )
 
-// pausedShown is how many pauses are named.
-const pausedShown = 10
+// maxPausesNamed is the number of pauses that an error names.
+const maxPausesNamed = 10
 
-// refusePaused says what has to be resumed before a change can begin: what is paused waits,
-// and a lane that does not run empty is never closed.
-func (c Config) refusePaused(ctx context.Context, open lane.Epoch) error {
-	return c.patiently(ctx, func() error {
+// checkNotPaused returns an error that names the pauses: a paused lane does not become empty, and
+// so is never closed.
+func (c Resharder) checkNotPaused(ctx context.Context, open lane.Epoch) error {
+	return c.retryTransient(ctx, func() error {
 		pauses, err := c.Store.In(open).Pauses(ctx)
 		if err != nil || len(pauses) == 0 {
 			return err
@@ -28,8 +28,8 @@ func (c Config) refusePaused(ctx context.Context, open lane.Epoch) error {
 		text := ErrPaused
 		for i, p := range pauses {
 			switch {
-			case i == pausedShown:
-				return fmt.Errorf("%w; and %d more", text, len(pauses)-pausedShown)
+			case i == maxPausesNamed:
+				return fmt.Errorf("%w; and %d more", text, len(pauses)-maxPausesNamed)
 			case p.Key == "":
 				text = fmt.Errorf("%w; lane %d (%s)", text, p.Lane, p.Reason)
 			default:
@@ -40,12 +40,12 @@ func (c Config) refusePaused(ctx context.Context, open lane.Epoch) error {
 	})
 }
 
-// drain seals the heads and closes every lane as soon as it has run empty.
-func (c Config) drain(ctx context.Context, meta lane.Meta) error {
+// drainLanes seals the heads and closes every lane as soon as it is empty.
+func (c Resharder) drainLanes(ctx context.Context, meta lane.Meta) error {
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Seal); err != nil {
 		return err
 	}
-	if err := c.noneSlipped(ctx); err != nil {
+	if err := c.recheckNoReplays(ctx); err != nil {
 		return err
 	}
 	c.Progress("Intake answers 503 now; waiting for the lanes to run empty.")
@@ -56,28 +56,28 @@ func (c Config) drain(ctx context.Context, meta lane.Meta) error {
 		open[number] = true
 		drainer.Wake(number)
 	}
-	for told := c.Store.Now(); ; {
+	for reportedAt := c.Store.Now(); ; {
 		rests, err := c.closeEmpty(ctx, open)
 		if err != nil || len(open) == 0 {
 			return err
 		}
-		if now := c.Store.Now(); now.Sub(told) >= tell {
-			told = now
-			for number := range open { // not too often: a wake makes a holder linger
+		if now := c.Store.Now(); now.Sub(reportedAt) >= progressInterval {
+			reportedAt = now
+			for number := range open { // not more often, because a wake makes a holder linger
 				drainer.Wake(number)
 			}
-			c.Progress(describe(rests, now))
+			c.Progress(describeRemaining(rests, now))
 		}
-		if !clock.Sleep(ctx, look) {
+		if !clock.Sleep(ctx, pollInterval) {
 			return context.Cause(ctx)
 		}
-		if err := c.stillWanted(ctx, meta); err != nil {
+		if err := c.checkNotUndone(ctx, meta); err != nil {
 			return err
 		}
 	}
 }
 
-func (c Config) closeDrainer(ctx context.Context, d Drainer) {
+func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := d.Close(limited); err != nil {
@@ -85,14 +85,15 @@ func (c Config) closeDrainer(ctx context.Context, d Drainer) {
 	}
 }
 
-// closeEmpty closes what has run empty, takes it out of open, and tells what keeps the rest.
-func (c Config) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane.Rest, error) {
+// closeEmpty closes the lanes that are empty, removes them from open, and returns for each lane the
+// reason why it cannot be closed.
+func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane.Rest, error) {
 	numbers := slices.Sorted(maps.Keys(open))
 	found, closed := make([]lane.Rest, len(numbers)), make([]bool, len(numbers))
 	err := lane.Each(len(numbers), func(i int) (err error) {
-		return c.patiently(ctx, func() (err error) {
+		return c.retryTransient(ctx, func() (err error) {
 			if found[i], err = c.Store.Rest(ctx, numbers[i]); err == nil && found[i].Empty() {
-				closed[i], err = c.close(ctx, numbers[i])
+				closed[i], err = c.closeLane(ctx, numbers[i])
 			}
 			return err
 		})
@@ -106,22 +107,22 @@ func (c Config) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane
 	return rests, err
 }
 
-// close closes one lane under its lease. A lane that another holds is let be for now.
-func (c Config) close(ctx context.Context, number int) (bool, error) {
-	l, err := c.acquire(ctx, c.Store.LeaseName(number))
+// closeLane closes a lane under its lease. It returns false if another process holds the lane.
+func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
+	l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 	if errors.Is(err, lease.ErrBusy) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer c.release(ctx, l)
+	defer c.releaseLease(ctx, l)
 	return c.Store.Close(l.Context(), number, rand.Text(), c.Settle)
 }
 
-// stillWanted says whether the change has been undone meanwhile.
-func (c Config) stillWanted(ctx context.Context, meta lane.Meta) error {
-	return c.patiently(ctx, func() error {
+// checkNotUndone returns ErrUndone if another command has undone the change.
+func (c Resharder) checkNotUndone(ctx context.Context, meta lane.Meta) error {
+	return c.retryTransient(ctx, func() error {
 		now, err := c.Store.Meta(ctx)
 		if err == nil && (now.Step != meta.Step || now.Next != meta.Next) {
 			return ErrUndone
@@ -130,8 +131,8 @@ func (c Config) stillWanted(ctx context.Context, meta lane.Meta) error {
 	})
 }
 
-// describe tells what the lanes wait for.
-func describe(rests map[int]lane.Rest, now time.Time) string {
+// describeRemaining returns a sentence about the messages for which the change waits.
+func describeRemaining(rests map[int]lane.Rest, now time.Time) string {
 	waiting, lanes, reason := int64(0), 0, ""
 	var until time.Time
 	for _, r := range rests {
@@ -159,28 +160,27 @@ func describe(rests map[int]lane.Rest, now time.Time) string {
 	return text + "."
 }
 
-// refile copies what is kept for later into the next epoch's lanes.
-func (c Config) refile(ctx context.Context, meta lane.Meta) error {
+// copyMessages copies scheduled and dead messages into the next epoch's lanes.
+func (c Resharder) copyMessages(ctx context.Context, meta lane.Meta) error {
 	c.Progress("All lanes are empty and closed; moving what is scheduled and dead.")
 	r := &lane.Refile{From: c.Store, To: c.Store.In(meta.Next)}
-	if err := c.patiently(ctx, func() error { return r.Prepare(ctx) }); err != nil {
+	if err := c.retryTransient(ctx, func() error { return r.Prepare(ctx) }); err != nil {
 		return err
 	}
-	// One after the other: the lanes' order decides nothing, but two at a time would write
-	// the same heads.
+	// One lane after the other, because two at a time would write the same heads.
 	for number := range meta.Open.Lanes {
-		if err := c.stillWanted(ctx, meta); err != nil {
+		if err := c.checkNotUndone(ctx, meta); err != nil {
 			return err
 		}
-		if err := c.patiently(ctx, func() error { return r.Lane(ctx, number) }); err != nil {
+		if err := c.retryTransient(ctx, func() error { return r.Lane(ctx, number) }); err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)
 		}
 	}
 	return nil
 }
 
-// books writes into the closed lanes what moved out of them.
-func (c Config) books(ctx context.Context, meta lane.Meta) error {
+// recordMoved writes into the closed lanes the number of messages that were moved.
+func (c Resharder) recordMoved(ctx context.Context, meta lane.Meta) error {
 	last := meta.Earlier[len(meta.Earlier)-1]
 	return c.eachLane(ctx, last.Lanes, c.Store.In(last).Book)
 }

@@ -85,7 +85,8 @@ func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 			c.tried = map[string]bool{}
 		}
 		c.tried[string(m.Body)] = true
-		return weir.Result{Outcome: weir.OutcomeRetry, Status: 500, Reason: "not now", RetryAfter: 20 * time.Second, StartedAt: time.Now()}
+		return weir.Result{Outcome: weir.OutcomeRetry, Status: 500, Reason: "not now", RetryAfter: 20 * time.Second,
+			StartedAt: time.Now()}
 	case strings.Contains(string(m.Body), "bad"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, "bad content"
 	}
@@ -171,11 +172,11 @@ func (w *world) post(h *handler, key, body string, change ...func(*weir.Message)
 }
 
 // command is a change over storage with faults.
-func (w *world) command(faults *storagetest.Faults) relane.Config {
+func (w *world) command(faults *storagetest.Faults) relane.Resharder {
 	store := w.store(0)
 	store.Table = faults.Table(w.account.Table())
 	leases := faults.Leases(w.account.Leases())
-	return relane.Config{
+	return relane.Resharder{
 		Store: store, Leases: leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet,
 		Drainer: func(s *lane.Store) relane.Drainer { return w.drainer(s, leases) },
 		Progress: func(text string) {
@@ -238,12 +239,14 @@ func (w *world) holds(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
 		stage := w.stage(h, s)
-		r, err := h.appends.Append(w.t.Context(), weir.Message{Contract: "article", Key: s.key, Body: []byte(s.body)}, s.idem)
+		r, err := h.appends.Append(w.t.Context(), weir.Message{Contract: "article", Key: s.key, Body: []byte(s.body)},
+			s.idem)
 		if err != nil || !r.Duplicate || r.Message.Public() != s.id || r.Stage != stage {
 			w.t.Errorf("%q again: %+v, %v; want %+v", s.body, r, err, s.id)
 		}
 	}
-	_, err := h.appends.Append(w.t.Context(), weir.Message{Contract: "article", Key: w.sent[0].key, Body: []byte("other")}, w.sent[0].idem)
+	_, err := h.appends.Append(w.t.Context(),
+		weir.Message{Contract: "article", Key: w.sent[0].key, Body: []byte("other")}, w.sent[0].idem)
 	if weir.KindOf(err) != weir.Invalid {
 		w.t.Errorf("another body under a known idempotency key: %v", err)
 	}

@@ -345,10 +345,10 @@ func (w *world) changeLanes() {
 }
 
 // newCommand returns the command that changes the number of lanes.
-func (w *world) newCommand(progress func(string)) relane.Config {
+func (w *world) newCommand(progress func(string)) relane.Resharder {
 	p := &process{w: w}
 	p.bell = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Now: time.Now, Rand: half, Log: quietLog})
-	return relane.Config{
+	return relane.Resharder{
 		Store: p.newStore(0), Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Settle: settleTime,
 		Log: quietLog, Drainer: func(s *lane.Store) relane.Drainer { return p.newDrainer(s, nil) }, Progress: progress,
 	}

@@ -97,7 +97,7 @@ func (w *town) change(ctx context.Context, n int) {
 		if kill := w.dice.chance("kill command", 0.7); kill && try < 5 {
 			p.killAt = 1 + w.dice.below("kill at", 60)
 		}
-		command := relane.Config{
+		command := relane.Resharder{
 			Store: p.store, Leases: p.faults.Leases(w.account.Leases()), Lease: townLease, Settle: townSettle, Log: quietLog, Progress: func(string) {},
 			Drainer: func(s *lane.Store) relane.Drainer { return commandDrainer{p.newDrainer(s), p} },
 		}
