@@ -51,7 +51,7 @@ func (p *Program) checkHost(env func(string) string) finding {
 		f.wrong = errors.Join(f.wrong, errNoPrefix)
 	}
 	if env("WEBSITE_SKU") == "FlexConsumption" && !p.settings.leavesDelivery() {
-		f.detail += ", every instance delivers: a backlog can be cut off when the platform takes one away (delivery.instances)"
+		f.detail += ", every instance delivers: what outlasts a ticket moves to the group of process (delivery.instances)"
 	}
 	return f
 }
