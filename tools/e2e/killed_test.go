@@ -76,8 +76,8 @@ func (s *system) survivesKills(kill func(turn int)) {
 type hostStatus struct{ Instances []instanceStatus }
 
 type instanceStatus struct {
-	Number, PID, Port int
-	Group             string
+	Number, PID, Port, Invocations int
+	Group                          string
 }
 
 // killNext ends one handler by SIGKILL, the instances in turn. Which one holds the lane
@@ -111,11 +111,19 @@ func (s *system) killHolder() {
 
 // holdsLane asks the handler itself. One that does not answer holds none.
 func (i instanceStatus) holdsLane(lane int) bool {
+	return strings.Contains(i.metrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
+}
+
+// metrics are the handler's own; empty if it does not answer.
+func (i instanceStatus) metrics() string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/metrics", i.Port))
 	if err != nil {
-		return false
+		return ""
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return err == nil && strings.Contains(string(text), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }

@@ -138,6 +138,12 @@ func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *syst
 // processes and storage of its own, and most of its time is waiting.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
+	return newBareSystemAt(t, 20*time.Millisecond)
+}
+
+// newBareSystemAt is newBareSystem with a CMS that takes so long for each write.
+func newBareSystemAt(t *testing.T, latency time.Duration) *system {
+	t.Helper()
 	t.Parallel()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), logs: &logs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
@@ -149,7 +155,7 @@ func newBareSystem(t *testing.T) *system {
 	t.Cleanup(func() { s.storage.Stop() })
 	cmsPort := freePort(t)
 	s.cms = "http://127.0.0.1:" + cmsPort
-	s.start("cms", nil, "--port", cmsPort, "--latency", "20ms")
+	s.start("cms", nil, "--port", cmsPort, "--latency", latency.String())
 	s.eventually("the CMS is ready", startLimit, func() bool { return s.status(s.cms+"/stats") == http.StatusOK })
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -29,6 +29,9 @@ type InstanceStatus struct {
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
+	// In flight there: HTTP requests, and invocations of queues and timers.
+	Requests    int `json:"requests"`
+	Invocations int `json:"invocations"`
 }
 
 // Status tells how the instances are.
@@ -53,6 +56,7 @@ func (i *instance) status() InstanceStatus {
 	if at == gone && i.isScaledIn.Load() {
 		s.State = "scaled in"
 	}
+	s.Requests, s.Invocations, _ = i.inFlight.now()
 	if p != nil {
 		s.WorkerID = p.workerID
 		if at != zombie {

@@ -1,0 +1,375 @@
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/tools/cms/server"
+	"weir/tools/funchost/fleet"
+	"weir/tools/funchost/host"
+)
+
+const (
+	chaosLanes    = 8
+	chaosIdleKill = 5 * time.Second
+	// uncommittedFor is for how long a write may not be committed yet, so that it comes again when its
+	// process is killed: 100 ms, and what a busy machine adds.
+	uncommittedFor = 5 * time.Second
+)
+
+// TestChaos: two hosts, eight lanes, and all the ways in which a platform ends or restarts processes,
+// in random order under load. Each message that was acknowledged is written, those of a key in order,
+// never two of a lane at a time. A message is written twice only if the process that wrote it was
+// killed in between, by SIGKILL and without notice.
+func TestChaos(t *testing.T) {
+	c := newChaos(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	posted := c.load(ctx)
+	c.goesOn()
+	for _, act := range c.plan() {
+		t.Logf("%5.1f s: %s", time.Since(c.begunAt).Seconds(), act.name)
+		act.run()
+		c.goesOn()
+	}
+	t.Logf("%5.1f s: end", time.Since(c.begunAt).Seconds())
+	stop()
+	accepted := <-posted
+	c.eventually("all is delivered, by the books", 2*time.Minute, func() bool { return c.balances().Delivered >= int64(len(accepted)) })
+	c.judge(accepted)
+	c.linearizes(accepted)
+}
+
+// chaos is a system on hosts that are processes of their own.
+type chaos struct {
+	*system
+	fleet   *fleet.Fleet
+	random  *rand.Rand
+	hosts   []*fleet.Host // that live
+	begunAt time.Time
+	killed  []time.Time // when handlers were killed without notice
+
+	mu     sync.Mutex
+	halted chan struct{} // not nil = the clients wait until it is closed
+}
+
+func newChaos(t *testing.T) *chaos {
+	t.Helper()
+	c := &chaos{system: newBareSystemAt(t, 100*time.Millisecond), random: rand.New(rand.NewPCG(12, 4))}
+	c.app = c.stage("lanes: 1 ", fmt.Sprintf("lanes: %d ", chaosLanes), "lease: 30s", "lease: 15s")
+	var err error
+	c.fleet, err = fleet.Start(fleet.Options{
+		Binary: filepath.Join(built, "funchost"),
+		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
+			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String()},
+		// A holder that a request woke gets its invocation when the host polls next.
+		Env: append(c.env(), "FUNCTIONS_WORKER_RUNTIME=custom", "AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
+		Out: c.logs,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.fleet.Close)
+	c.weir = c.fleet.URL()
+	t.Cleanup(answers.Watch(strings.TrimPrefix(c.weir, "http://"), func(text string) {
+		if !strings.Contains(text, "status 502") { // the front's own, when a host ends with requests in flight
+			t.Error("not as openapi.yaml has it:", text)
+		}
+	}))
+	c.add()
+	c.add()
+	c.begunAt = time.Now()
+	return c
+}
+
+// add starts a host and waits until it serves.
+func (c *chaos) add() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
+	defer cancel()
+	h, err := c.fleet.Add(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.hosts = append(c.hosts, h)
+	c.serves(h)
+}
+
+func (c *chaos) serves(h *fleet.Host) {
+	c.t.Helper()
+	c.eventually("the host serves", startLimit, func() bool { return c.ask(h, "GET", "/api/health") == http.StatusOK })
+}
+
+// ask sends a request to one host, and returns the status of the answer; 0 = none.
+func (c *chaos) ask(h *fleet.Host, method, path string) int {
+	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
+	if err != nil {
+		return 0
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// load posts to two keys of each lane, until ctx ends, and then returns the acknowledged messages.
+func (c *chaos) load(ctx context.Context) <-chan []message {
+	var mu sync.Mutex
+	var accepted []message
+	var clients sync.WaitGroup
+	for _, path := range chaosPaths() {
+		clients.Go(func() {
+			for version := 1; c.mayPost(ctx); version++ {
+				m, err := c.post(c.t.Context(), path, version)
+				if err != nil {
+					return // the test has ended
+				}
+				mu.Lock()
+				accepted = append(accepted, m)
+				mu.Unlock()
+			}
+		})
+	}
+	done := make(chan []message, 1)
+	go func() { clients.Wait(); done <- accepted }()
+	return done
+}
+
+// chaosPaths returns two paths for each lane.
+func chaosPaths() []string {
+	var paths []string
+	in := map[int]int{}
+	for n := 0; len(paths) < 2*chaosLanes; n++ {
+		path := fmt.Sprintf("/chaos/%d", n)
+		if number := lane.Of(path, chaosLanes); in[number] < 2 {
+			in[number]++
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// mayPost paces the clients, and reports whether to go on.
+func (c *chaos) mayPost(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(400 * time.Millisecond):
+	}
+	c.mu.Lock()
+	halted := c.halted
+	c.mu.Unlock()
+	if halted != nil {
+		<-halted
+	}
+	return ctx.Err() == nil
+}
+
+type act struct {
+	name string
+	run  func()
+}
+
+// plan has each act at least once. A drain takes a minute, the others seconds.
+func (c *chaos) plan() []act {
+	short := []act{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill}, {"restart", c.restart}}
+	acts := append([]act{{"drain", c.drain}}, short...)
+	for range 3 {
+		acts = append(acts, short[c.random.IntN(len(short))])
+	}
+	c.random.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
+	return acts
+}
+
+// one picks a host: as a rule the one that holds the most lanes, because little happens to the others.
+func (c *chaos) one() *fleet.Host {
+	if c.random.IntN(4) == 0 {
+		return c.hosts[c.random.IntN(len(c.hosts))]
+	}
+	return c.holder()
+}
+
+func (c *chaos) holder() *fleet.Host {
+	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.lanesHeld(a) - c.lanesHeld(b) })
+}
+
+func (c *chaos) lanesHeld(h *fleet.Host) int {
+	return len(heldLane.FindAllString(c.instance(h).metrics(), -1))
+}
+
+func (c *chaos) instance(h *fleet.Host) instanceStatus {
+	c.t.Helper()
+	return get[hostStatus](c.system, h.URL()+"/admin/host/status").Instances[0]
+}
+
+func (c *chaos) forget(h *fleet.Host) {
+	c.hosts = slices.DeleteFunc(c.hosts, func(other *fleet.Host) bool { return other == h })
+}
+
+// stopOne stops a host in order, and starts another.
+func (c *chaos) stopOne() {
+	h := c.one()
+	if err := h.Stop(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.ended(h)
+	c.add()
+}
+
+func (c *chaos) ended(h *fleet.Host) {
+	c.t.Helper()
+	select {
+	case <-h.Done():
+	case <-time.After(time.Minute):
+		c.t.Fatal("the host did not end within a minute")
+	}
+	c.forget(h)
+}
+
+// drain lets a host end what is in flight, kills it then, and starts another.
+func (c *chaos) drain() {
+	h := c.holder()
+	if status := c.ask(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
+		c.t.Fatalf("drain: %d", status)
+	}
+	c.eventually("the drain is completed", 2*time.Minute, func() bool {
+		return get[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
+	})
+	_ = h.Kill() // its exit is an error
+	c.forget(h)
+	c.add()
+}
+
+// killHandler ends a handler without notice; its host starts another.
+func (c *chaos) killHandler() {
+	h := c.one()
+	var pid int
+	c.eventually("a handler runs", startLimit, func() bool { pid = c.instance(h).PID; return pid > 0 })
+	c.killed = append(c.killed, time.Now())
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		c.t.Fatal(err)
+	}
+	c.serves(h)
+}
+
+// restart restarts the script host: a second handler starts beside the first.
+func (c *chaos) restart() {
+	h := c.one()
+	if status := c.ask(h, "POST", "/admin/host/restart"); status != http.StatusOK {
+		c.t.Fatalf("restart: %d", status)
+	}
+	c.serves(h)
+}
+
+// awaitIdleKill leaves a backlog and stops the load, until a host has ended its handler for want of
+// invocations.
+func (c *chaos) awaitIdleKill() {
+	before := strings.Count(c.logs.String(), "is scaled in.")
+	halted := make(chan struct{})
+	c.mu.Lock()
+	c.halted = halted
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.halted = nil
+		c.mu.Unlock()
+		close(halted)
+	}()
+	c.eventually("an idle instance is killed", 2*time.Minute, func() bool { return strings.Count(c.logs.String(), "is scaled in.") > before })
+}
+
+// attendedFor is how long each holder must have had an invocation in flight: one that stays with the
+// lanes, and none that passes.
+const attendedFor = 2 * time.Second
+
+// goesOn waits until every lane writes a message that began after now, and every holder has an
+// invocation that stays: before that an end without notice is the same as a SIGKILL.
+func (c *chaos) goesOn() {
+	c.t.Helper()
+	from := time.Now()
+	c.eventually("each lane goes on", time.Minute, func() bool {
+		moved := map[int]bool{}
+		for _, r := range c.requests() {
+			if r.StartedAt.After(from) {
+				moved[lane.Of(r.Path, chaosLanes)] = true
+			}
+		}
+		return len(moved) == chaosLanes
+	})
+	since := time.Now()
+	c.eventually("each holder has an invocation", time.Minute, func() bool {
+		if slices.ContainsFunc(c.hosts, c.holdsUnattended) {
+			since = time.Now()
+		}
+		return time.Since(since) >= attendedFor
+	})
+}
+
+// holdsUnattended reports whether a host's handler holds a lane without an invocation in flight.
+func (c *chaos) holdsUnattended(h *fleet.Host) bool {
+	i := c.instance(h)
+	return i.PID > 0 && i.Invocations == 0 && heldLane.MatchString(i.metrics())
+}
+
+var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
+
+// judge holds the CMS's record against what was acknowledged.
+func (c *chaos) judge(accepted []message) {
+	c.t.Helper()
+	st := c.stats()
+	if st.Writes-st.Repeats != len(accepted) || st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
+		c.t.Errorf("%d accepted, the CMS's record: %+v", len(accepted), st)
+	}
+	byLane, byID := map[int][]server.Request{}, map[string][]server.Request{}
+	for _, r := range c.requests() {
+		byLane[lane.Of(r.Path, chaosLanes)] = append(byLane[lane.Of(r.Path, chaosLanes)], r)
+		byID[r.ID] = append(byID[r.ID], r)
+	}
+	longest := time.Duration(0)
+	for number, requests := range byLane {
+		slices.SortFunc(requests, byStart)
+		for i, r := range requests[1:] {
+			if r.StartedAt.Before(requests[i].EndedAt) {
+				c.t.Errorf("lane %d had two writers at %s", number, r.StartedAt)
+			}
+			longest = max(longest, r.StartedAt.Sub(requests[i].EndedAt))
+		}
+	}
+	repeats := 0
+	for _, requests := range byID {
+		slices.SortFunc(requests, byStart)
+		for i, r := range requests[1:] {
+			repeats++
+			if !c.wasKilledBetween(requests[i], r) {
+				c.t.Errorf("written twice, and no handler was killed in between: %+v, %+v", requests[i], r)
+			}
+		}
+	}
+	c.t.Logf("%d messages, %d writes came twice, %d handlers killed; the longest time in which a lane wrote nothing: %s",
+		len(accepted), repeats, len(c.killed), longest.Round(10*time.Millisecond))
+}
+
+func byStart(a, b server.Request) int {
+	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
+}
+
+// wasKilledBetween reports whether a handler was killed shortly after the first write, and before the second.
+func (c *chaos) wasKilledBetween(first, second server.Request) bool {
+	return slices.ContainsFunc(c.killed, func(at time.Time) bool {
+		return at.After(first.StartedAt) && at.Before(second.StartedAt) && at.Sub(first.StartedAt) < uncommittedFor
+	})
+}
