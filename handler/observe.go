@@ -55,7 +55,7 @@ type removal struct {
 // Forgotten implements sweep.Retention.
 func (r removal) Forgotten(ctx context.Context) (time.Time, error) {
 	if k := r.keeper.Load(); k != nil {
-		k.Clear()
+		k.RequestCleanup()
 	}
 	return r.Retention.Forgotten(ctx)
 }

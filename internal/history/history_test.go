@@ -57,7 +57,8 @@ func newInstance(t *testing.T, table storage.Table) *instance {
 	i.Recorder = history.NewRecorder(time.Now, func() map[string]int64 {
 		return map[string]int64{"table transact": i.asked.Load()}
 	})
-	i.Keeper = history.NewKeeper(history.Config{Table: i.table, Recorder: i.Recorder, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	i.Keeper = history.NewKeeper(history.Config{Table: i.table, Recorder: i.Recorder, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
 		if err := i.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -136,7 +137,7 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 				k.deliver(0, time.Second)
 			}
 			if minute%60 == 0 {
-				k.Clear()
+				k.RequestCleanup()
 			}
 			time.Sleep(time.Minute)
 			if n := k.table.n.Load() - before; n > 1 {
@@ -343,7 +344,7 @@ func TestKeeper_ClearsThoughAskedEarly(t *testing.T) {
 		before.deliver(0, time.Millisecond)
 		time.Sleep(9 * 24 * time.Hour)
 		young := newInstance(t, table)
-		young.Clear()
+		young.RequestCleanup()
 		time.Sleep(20 * time.Minute)
 		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
 		if err != nil || len(page.Rows) != 0 {

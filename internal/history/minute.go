@@ -6,17 +6,17 @@ import (
 	"weir/internal/weir"
 )
 
-// Minute is what happened in one minute, or in a longer step that begins with it.
+// Minute has the counts of one minute, or of a longer step that begins with it.
 type Minute struct {
 	At           time.Time              `json:"t"`
 	Lanes        map[int]*Lane          `json:"l,omitempty"`
 	Attempts     map[weir.Outcome]int64 `json:"a,omitempty"`
-	Attempt      Durations              `json:"d,omitempty"` // how long attempts took
+	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
 	Lag          Durations              `json:"g,omitempty"` // from acceptance, or the due time, to delivery
 	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation: "table transact"
 }
 
-// Lane is what happened in one lane. Waiting and Oldest are as last seen, where Seen.
+// Lane has the counts of one lane. Waiting and Oldest are the last observed values, if Seen.
 type Lane struct {
 	Accepted   int64         `json:"a,omitempty"`
 	Delivered  int64         `json:"d,omitempty"`
@@ -25,11 +25,11 @@ type Lane struct {
 	Superseded int64         `json:"s,omitempty"`
 	Seen       bool          `json:"v,omitempty"`
 	Waiting    int64         `json:"w,omitempty"`
-	Oldest     time.Duration `json:"o,omitempty"` // how long the oldest had waited
+	Oldest     time.Duration `json:"o,omitempty"` // age of the oldest waiting message
 }
 
-// final counts one message.
-func (l *Lane) final(stage weir.Stage) {
+// countFinal counts a message that became final.
+func (l *Lane) countFinal(stage weir.Stage) {
 	switch stage {
 	case weir.Delivered:
 		l.Delivered++
@@ -43,10 +43,11 @@ func (l *Lane) final(stage weir.Stage) {
 }
 
 func newMinute(at time.Time) *Minute {
-	return &Minute{At: at, Lanes: map[int]*Lane{}, Attempts: map[weir.Outcome]int64{}, Attempt: Durations{}, Lag: Durations{}, Transactions: map[string]int64{}}
+	return &Minute{At: at, Lanes: map[int]*Lane{}, Attempts: map[weir.Outcome]int64{}, Attempt: Durations{},
+		Lag: Durations{}, Transactions: map[string]int64{}}
 }
 
-func (m *Minute) lane(number int) *Lane {
+func (m *Minute) laneOf(number int) *Lane {
 	l := m.Lanes[number]
 	if l == nil {
 		l = &Lane{}
@@ -55,8 +56,8 @@ func (m *Minute) lane(number int) *Lane {
 	return l
 }
 
-// idle says that nothing was done.
-func (m *Minute) idle() bool {
+// isIdle reports whether the minute has no activity; waiting messages are none.
+func (m *Minute) isIdle() bool {
 	for _, l := range m.Lanes {
 		if *l != (Lane{Seen: l.Seen, Waiting: l.Waiting, Oldest: l.Oldest}) {
 			return false
@@ -65,11 +66,11 @@ func (m *Minute) idle() bool {
 	return len(m.Attempts) == 0
 }
 
-// Total is all lanes together: Waiting is their sum, Oldest the oldest of all.
+// Total returns the counts of all lanes together: the sum of Waiting, and the largest Oldest.
 func (m *Minute) Total() Lane {
 	var t Lane
 	for _, l := range m.Lanes {
-		t.plus(l)
+		t.addCounts(l)
 		t.Seen = t.Seen || l.Seen
 		t.Waiting += l.Waiting
 		t.Oldest = max(t.Oldest, l.Oldest)
@@ -77,7 +78,7 @@ func (m *Minute) Total() Lane {
 	return t
 }
 
-// AllTransactions is the number of storage transactions.
+// AllTransactions returns the number of storage transactions.
 func (m *Minute) AllTransactions() int64 {
 	var n int64
 	for _, c := range m.Transactions {
@@ -86,8 +87,8 @@ func (m *Minute) AllTransactions() int64 {
 	return n
 }
 
-// plus adds what was counted.
-func (l *Lane) plus(other *Lane) {
+// addCounts adds the counters of another.
+func (l *Lane) addCounts(other *Lane) {
 	l.Accepted += other.Accepted
 	l.Delivered += other.Delivered
 	l.Dead += other.Dead
@@ -95,13 +96,14 @@ func (l *Lane) plus(other *Lane) {
 	l.Superseded += other.Superseded
 }
 
-// plus adds what another instance counted in the same minute, or the same in a later one.
-// What waited was seen, not counted: the larger of two stands.
-func (m *Minute) plus(other *Minute) {
+// addMinute adds the counts of another instance in the same minute, or of a later minute of the
+// same step. Waiting is an observation and not a counter, so the larger value is kept.
+func (m *Minute) addMinute(other *Minute) {
 	for number, l := range other.Lanes {
-		mine := m.lane(number)
-		mine.plus(l)
-		mine.Waiting, mine.Oldest, mine.Seen = max(mine.Waiting, l.Waiting), max(mine.Oldest, l.Oldest), mine.Seen || l.Seen
+		mine := m.laneOf(number)
+		mine.addCounts(l)
+		mine.Waiting, mine.Oldest, mine.Seen = max(mine.Waiting, l.Waiting), max(mine.Oldest, l.Oldest), mine.Seen ||
+			l.Seen
 	}
 	for outcome, n := range other.Attempts {
 		m.Attempts[outcome] += n
@@ -109,6 +111,6 @@ func (m *Minute) plus(other *Minute) {
 	for name, n := range other.Transactions {
 		m.Transactions[name] += n
 	}
-	m.Attempt.plus(other.Attempt)
-	m.Lag.plus(other.Lag)
+	m.Attempt.addAll(other.Attempt)
+	m.Lag.addAll(other.Lag)
 }

@@ -8,90 +8,91 @@ import (
 	"weir/internal/weir"
 )
 
-// Recorder counts what this instance does. It is the Observer of its drains. Safe for
+// Recorder counts the activity of this instance. It is the Observer of its drains. Safe for
 // concurrent use.
 type Recorder struct {
 	now    func() time.Time
 	counts func() map[string]int64 // storage transactions so far
 
-	mu      sync.Mutex
-	current *Minute
-	closed  []*Minute        // over, oldest first; all of one hour once they are written
-	counted map[string]int64 // counts at the end of the last minute that is in closed
-	waited  map[int]int64    // by lane, as the minutes in closed have it
+	mu            sync.Mutex
+	currentMinute *Minute
+	completed     []*Minute        // past minutes, oldest first; after a write only those of the last hour
+	countsAtLast  map[string]int64 // counts at the end of the last completed minute
+	lastWaiting   map[int]int64    // by lane, as last recorded
 }
 
-// waitEvery is how often what waits is noted where it stays the same: what is scheduled for
-// next month must not cost a transaction a minute.
-const waitEvery = 10 * time.Minute
+// waitingInterval is how often an unchanged number of waiting messages is recorded. Messages that
+// are scheduled for next month must not cost a transaction a minute.
+const waitingInterval = 10 * time.Minute
 
-// NewRecorder makes a Recorder. counts gives the storage transactions of this process so far.
+// NewRecorder returns a Recorder. counts returns the storage transactions of this process so far.
 func NewRecorder(now func() time.Time, counts func() map[string]int64) *Recorder {
-	return &Recorder{now: now, counts: counts, waited: map[int]int64{}}
+	return &Recorder{now: now, counts: counts, lastWaiting: map[int]int64{}}
 }
 
-// minute gives the minute of now; the caller holds the lock.
-func (r *Recorder) minute() *Minute {
+// thisMinute returns the present minute, and completes the one before. The caller holds mu.
+func (r *Recorder) thisMinute() *Minute {
 	at := r.now().UTC().Truncate(time.Minute)
-	if r.current == nil || at.After(r.current.At) {
-		r.end()
-		r.current = newMinute(at)
+	if r.currentMinute == nil || at.After(r.currentMinute.At) {
+		r.completeMinute()
+		r.currentMinute = newMinute(at)
 	}
-	return r.current
+	return r.currentMinute
 }
 
-// end puts the current minute aside, where there is something in it.
-func (r *Recorder) end() {
-	if r.current == nil || r.quiet(r.current) {
+// completeMinute adds the current minute to the completed ones, unless it can be skipped.
+func (r *Recorder) completeMinute() {
+	if r.currentMinute == nil || r.canSkip(r.currentMinute) {
 		return
 	}
-	for number, l := range r.current.Lanes {
+	for number, l := range r.currentMinute.Lanes {
 		if l.Seen {
-			r.waited[number] = l.Waiting
+			r.lastWaiting[number] = l.Waiting
 		}
 	}
-	r.counted = r.bill(r.current)
-	r.closed = append(r.closed, r.current)
+	r.countsAtLast = r.addTransactions(r.currentMinute)
+	r.completed = append(r.completed, r.currentMinute)
 }
 
-// bill adds the storage transactions since the last minute that was put aside, and gives all
-// there were so far.
-func (r *Recorder) bill(m *Minute) map[string]int64 {
+// addTransactions adds to m the storage transactions since the last completed minute, and returns
+// the counts so far.
+func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 	total := r.counts()
 	for name, n := range total {
-		if d := n - r.counted[name]; d > 0 {
+		if d := n - r.countsAtLast[name]; d > 0 {
 			m.Transactions[name] += d
 		}
 	}
 	return total
 }
 
-// quiet says that a minute need not be kept: nothing was done, and what waits is known.
-func (r *Recorder) quiet(m *Minute) bool {
-	if !m.idle() {
+// canSkip reports whether a minute need not be kept: it has no activity, and its waiting messages
+// are recorded already.
+func (r *Recorder) canSkip(m *Minute) bool {
+	if !m.isIdle() {
 		return false
 	}
-	again := m.At.Equal(m.At.Truncate(waitEvery))
+	again := m.At.Equal(m.At.Truncate(waitingInterval))
 	for number, l := range m.Lanes {
-		if l.Seen && (l.Waiting != r.waited[number] || l.Waiting > 0 && again) {
+		if l.Seen && (l.Waiting != r.lastWaiting[number] || l.Waiting > 0 && again) {
 			return false
 		}
 	}
 	return true
 }
 
-// Accepted counts messages that were filed.
+// Accepted counts filed messages.
 func (r *Recorder) Accepted(lane, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.minute().lane(lane).Accepted += int64(n)
+	r.thisMinute().laneOf(lane).Accepted += int64(n)
 }
 
-// Waits notes how many messages wait in a lane, and how long the oldest has.
+// Waits records the number of waiting messages of a lane, and the age of the oldest.
 func (r *Recorder) Waits(lane int, waiting int64, oldest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.minute().lane(lane)
+	l := r.thisMinute().laneOf(lane)
 	l.Seen, l.Waiting, l.Oldest = true, waiting, oldest
 }
 
@@ -99,7 +100,7 @@ func (r *Recorder) Waits(lane int, waiting int64, oldest time.Duration) {
 func (r *Recorder) Attempted(_ int, _ *weir.Message, result weir.Result, outcome weir.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.minute()
+	m := r.thisMinute()
 	m.Attempts[outcome]++
 	m.Attempt.Add(result.Duration)
 }
@@ -108,8 +109,8 @@ func (r *Recorder) Attempted(_ int, _ *weir.Message, result weir.Result, outcome
 func (r *Recorder) Finished(lane int, f drain.Final) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.minute()
-	m.lane(lane).final(f.Stage)
+	m := r.thisMinute()
+	m.laneOf(lane).countFinal(f.Stage)
 	if f.Stage == weir.Delivered {
 		m.Lag.Add(f.At.Sub(f.Since))
 	}
@@ -118,35 +119,34 @@ func (r *Recorder) Finished(lane int, f drain.Final) {
 // Lease implements drain.Observer.
 func (r *Recorder) Lease(int, drain.LeaseEvent) {}
 
-// take gives copies of the minutes put aside, those of the minute that is not over among
-// them where unfinished is asked for.
-func (r *Recorder) take(unfinished bool) []*Minute {
+// copyMinutes returns copies of the completed minutes; with unfinished also the present one.
+func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.minute() // ends the last one when its time is over
+	r.thisMinute() // completes the last one if it is over
 	var all []*Minute
-	for _, m := range r.closed {
-		all = append(all, m.clone())
+	for _, m := range r.completed {
+		all = append(all, m.copyMinute())
 	}
-	if unfinished && !r.quiet(r.current) {
-		c := r.current.clone()
-		r.bill(c)
+	if unfinished && !r.canSkip(r.currentMinute) {
+		c := r.currentMinute.copyMinute()
+		r.addTransactions(c)
 		all = append(all, c)
 	}
 	return all
 }
 
-// drop lets go of what was written and belongs to hours before the given one.
-func (r *Recorder) drop(before time.Time) {
+// dropBefore drops the minutes before a time, after they were written.
+func (r *Recorder) dropBefore(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.closed) > 0 && r.closed[0].At.Before(before) {
-		r.closed = r.closed[1:]
+	for len(r.completed) > 0 && r.completed[0].At.Before(before) {
+		r.completed = r.completed[1:]
 	}
 }
 
-func (m *Minute) clone() *Minute {
+func (m *Minute) copyMinute() *Minute {
 	c := newMinute(m.At)
-	c.plus(m)
+	c.addMinute(m)
 	return c
 }
