@@ -49,7 +49,7 @@ type emptiedLane struct {
 	Reason     string     `json:"reason,omitempty"`
 }
 
-func (s *shell) tellEmptied(e *poll.Emptied, asJSON bool) error {
+func (s *shell) tellEmptied(e *poll.DrainResult, asJSON bool) error {
 	if !asJSON {
 		s.print("%s", e)
 		return nil
@@ -74,10 +74,10 @@ func (s *shell) drain(ctx context.Context, p *Program, asJSON bool) error {
 	}
 	sender := p.newNotifier(store)
 	drainer := drain.New(p.drainConfig(store, p.newBell(store)))
-	lanes := make([]poll.Emptied, p.settings.Lanes)
+	lanes := make([]poll.DrainResult, p.settings.Lanes)
 	var all sync.WaitGroup
 	for n := range lanes {
-		all.Go(func() { lanes[n] = poll.Empty(ctx, store, drainer, n, time.Now) })
+		all.Go(func() { lanes[n] = poll.DrainLane(ctx, store, drainer, n, time.Now) })
 	}
 	all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -85,7 +85,7 @@ func (s *shell) drain(ctx context.Context, p *Program, asJSON bool) error {
 	err = errors.Join(drainer.Close(closing), closeNotifier(closing, sender))
 	for _, l := range lanes {
 		err = errors.Join(err, s.tellEmptied(&l, asJSON))
-		if l.Left() {
+		if l.HasWorkLeft() {
 			err = errors.Join(err, fmt.Errorf("lane %d: %w", l.Lane, errLeft))
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Config says how long to work and how often to look.
+// Config configures a period.
 type Config struct {
 	Period    time.Duration // from one start to the next
-	Idle      time.Duration // between two looks at the lanes
-	Estimate  time.Duration // the average time of an attempt, until it is known
-	Tolerance float64       // how many averages are kept free before the end
+	Idle      time.Duration // between two reads of the lanes
+	Estimate  time.Duration // average time of an attempt, until it is measured
+	Tolerance float64       // number of average attempts for which time is reserved before the end
 	Timeout   time.Duration // of an attempt
 }
 
-// Check gives every problem of the values, each by itself.
+// Check returns every problem of the single values.
 func (c Config) Check() error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -30,26 +30,28 @@ func (c Config) Check() error {
 	return errors.Join(problems...)
 }
 
-// Fits says whether there is room for work in a period at all.
+// Fits returns an error if a period has no time for any attempt.
 func (c Config) Fits() error {
 	switch {
 	case c.Timeout >= c.Period:
-		return fmt.Errorf("no attempt could begin: period (%s) must be longer than delivery.timeout (%s)", c.Period, c.Timeout)
-	case c.averages(c.Estimate) >= c.Period:
-		return fmt.Errorf("no work could begin: period (%s) must be longer than estimate × tolerance (%s)", c.Period, c.averages(c.Estimate))
+		return fmt.Errorf("no attempt could begin: period (%s) must be longer than delivery.timeout (%s)", c.Period,
+			c.Timeout)
+	case c.reservedAverages(c.Estimate) >= c.Period:
+		return fmt.Errorf("no work could begin: period (%s) must be longer than estimate × tolerance (%s)", c.Period,
+			c.reservedAverages(c.Estimate))
 	}
 	return nil
 }
 
-// averages is the time of as many attempts as the tolerance says.
-func (c Config) averages(average time.Duration) time.Duration {
+// reservedAverages returns the time of Tolerance attempts.
+func (c Config) reservedAverages(average time.Duration) time.Duration {
 	return time.Duration(float64(average) * c.Tolerance)
 }
 
-// reserve is the time before the period's end in which nothing is begun.
-func (c Config) reserve(average time.Duration) time.Duration {
-	return max(c.averages(average), c.Timeout)
+// reservedTime returns the time before the period's end in which no attempt begins.
+func (c Config) reservedTime(average time.Duration) time.Duration {
+	return max(c.reservedAverages(average), c.Timeout)
 }
 
-// NotAfter is the last moment at which an attempt may begin in a period.
+// NotAfter returns the last time at which an attempt may begin in a period.
 func (c Config) NotAfter(start time.Time) time.Time { return start.Add(c.Period - c.Timeout) }

@@ -13,54 +13,56 @@ import (
 )
 
 const (
-	// troubles is how often in a row storage may fail before a lane is given up.
-	troubles = 3
-	// soon is the longest wait in all for a CMS that may still be at work on what it did
-	// not answer, and for whatever else keeps back what is due already.
-	soon = 90 * time.Second
-	// glance is the shortest wait between two looks at what is kept back.
-	glance = 100 * time.Millisecond
+	// maxStorageFailures is the number of failures of storage in a row after which a lane is given
+	// up.
+	maxStorageFailures = 3
+	// maxShortWait bounds the total wait for a settle time, or for other short blocks of due
+	// messages.
+	maxShortWait = 90 * time.Second
+	// minRecheck is the shortest wait between two reads of a blocked lane.
+	minRecheck = 100 * time.Millisecond
 )
 
-// Joiner drains a lane and tells how it was left.
+// Joiner drains a lane and returns its state afterwards.
 type Joiner interface {
 	Join(ctx context.Context, lane int) drain.Report
 }
 
-// Emptied is what became of one lane.
-type Emptied struct {
+// DrainResult is the result of draining one lane.
+type DrainResult struct {
 	Lane    int
 	Report  drain.Report
-	Done    lane.Counts // messages that became final meanwhile, whoever made them so
+	Done    lane.Counts // messages that became final, by any process
 	Waiting int64       // messages that are not final
-	Due     bool        // some of them could go now
-	Err     error       // storage could not be asked
+	Due     bool        // some of them could be sent now
+	Err     error       // of storage
 }
 
-// Empty drains a lane until it is idle, or what is left waits for a later time, for a CMS
-// that is away, or in another process's hands.
-func Empty(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) Emptied {
-	e := Emptied{Lane: number}
+// DrainLane drains a lane until it is empty, or its messages wait for a later time, for a CMS that
+// is unavailable, or for another process that holds the lane.
+func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) DrainResult {
+	e := DrainResult{Lane: number}
 	before, err := log.Control(ctx, number)
 	if err != nil {
 		e.Err = err
 		return e
 	}
-	limit := now().Add(soon)
-	for failed := 0; failed < troubles; {
+	limit := now().Add(maxShortWait)
+	for failed := 0; failed < maxStorageFailures; {
 		e.Report = joiner.Join(ctx, number)
 		if e.Report.Err != nil {
 			failed++
 			continue
 		}
 		failed = 0
-		// Also when told to end: what was done is to be told.
+		// Even after ctx has ended, so that the result has the counts.
 		after, err := log.Control(context.WithoutCancel(ctx), number)
 		if e.Err = err; err != nil {
 			return e
 		}
-		e.take(before, after, now())
-		if !e.keptBack(limit) || !clock.Sleep(ctx, max(e.Report.Until.Sub(now()), glance)) || now().After(limit) {
+		e.recordCounts(before, after, now())
+		if !e.isBlockedBriefly(limit) || !clock.Sleep(ctx, max(e.Report.Until.Sub(now()), minRecheck)) ||
+			now().After(limit) {
 			return e
 		}
 	}
@@ -68,33 +70,35 @@ func Empty(ctx context.Context, log Reader, joiner Joiner, number int, now func(
 	return e
 }
 
-func (e *Emptied) take(before, after lane.Control, now time.Time) {
+func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	a, b := after.Tail.Counts, before.Tail.Counts
-	e.Done = lane.Counts{Delivered: a.Delivered - b.Delivered, Dead: a.Dead - b.Dead, Cancelled: a.Cancelled - b.Cancelled, Superseded: a.Superseded - b.Superseded}
+	e.Done = lane.Counts{Delivered: a.Delivered - b.Delivered, Dead: a.Dead - b.Dead,
+		Cancelled: a.Cancelled - b.Cancelled, Superseded: a.Superseded - b.Superseded}
 	e.Waiting, e.Due = after.Waiting(), after.Work(now)
 }
 
-// keptBack says that what is due waits for a short time only.
-func (e *Emptied) keptBack(limit time.Time) bool {
+// isBlockedBriefly reports whether due messages wait, and may be sent before limit.
+func (e *DrainResult) isBlockedBriefly(limit time.Time) bool {
 	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
 
-// Left says that something is left that could have gone. What came after the lane had been
-// found empty is not.
-func (e *Emptied) Left() bool {
+// HasWorkLeft reports whether messages are left that could have been sent. Messages that arrived
+// after the lane was empty do not count.
+func (e *DrainResult) HasWorkLeft() bool {
 	return e.Err != nil || e.Report.State == drain.Working || (e.Due && e.Report.State == drain.Busy)
 }
 
-// String is one line, for people.
-func (e *Emptied) String() string {
+// String returns one line for a person.
+func (e *DrainResult) String() string {
 	if e.Err != nil {
 		return fmt.Sprintf("lane %d: storage cannot be reached: %v", e.Lane, e.Err)
 	}
-	parts := []string{e.state()}
+	parts := []string{e.describeState()}
 	for _, c := range []struct {
 		n    int64
 		what string
-	}{{e.Done.Delivered, "delivered"}, {e.Done.Dead, "dead"}, {e.Done.Cancelled, "cancelled"}, {e.Done.Superseded, "superseded"}} {
+	}{{e.Done.Delivered, "delivered"}, {e.Done.Dead, "dead"}, {e.Done.Cancelled, "cancelled"}, {e.Done.Superseded,
+		"superseded"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -102,27 +106,27 @@ func (e *Emptied) String() string {
 	return fmt.Sprintf("lane %d: %s", e.Lane, strings.Join(parts, ", "))
 }
 
-// State is how a lane was left.
+// State is the state in which a lane was left.
 type State string
 
 // The states of a lane that was to be emptied.
 const (
-	Failed      State = "failed"      // storage could not be asked
-	Held        State = "held"        // by another process, with something that could go
-	Paused      State = "paused"      // by an operator or the calendar, or the CMS is away
-	Waiting     State = "waiting"     // what is left is due later
-	Interrupted State = "interrupted" // it was told to end
-	Clear       State = "empty"       // but for what came since
+	Failed      State = "failed"      // storage failed
+	Held        State = "held"        // by another process, with a message that could be sent
+	Paused      State = "paused"      // by an operator or the calendar, or the CMS is unavailable
+	Waiting     State = "waiting"     // all messages are due later
+	Interrupted State = "interrupted" // the process was told to end
+	Clear       State = "empty"       // except for messages that arrived since
 )
 
-// State says how the lane was left.
-func (e *Emptied) State() State {
+// State returns the state in which the lane was left.
+func (e *DrainResult) State() State {
 	switch {
 	case e.Err != nil:
 		return Failed
 	case e.Due && e.Report.State == drain.Busy:
 		return Held
-	case e.Report.State == drain.Waiting && (e.Report.Paused || endless(e.Report.Until)):
+	case e.Report.State == drain.Waiting && (e.Report.Paused || isEndless(e.Report.Until)):
 		return Paused
 	case e.Report.State == drain.Waiting:
 		return Waiting
@@ -132,7 +136,7 @@ func (e *Emptied) State() State {
 	return Clear
 }
 
-func (e *Emptied) state() string {
+func (e *DrainResult) describeState() string {
 	switch e.State() {
 	case Held:
 		return fmt.Sprintf("held by another process, %d waiting", e.Waiting)
@@ -140,7 +144,8 @@ func (e *Emptied) state() string {
 		if !e.Report.Paused {
 			return fmt.Sprintf("what is left is paused until it is resumed, %d waiting", e.Waiting)
 		}
-		return fmt.Sprintf("paused %s because %s, %d waiting", moment(e.Report.Until), e.Report.Reason, e.Waiting)
+		return fmt.Sprintf("paused %s because %s, %d waiting", describeUntil(e.Report.Until), e.Report.Reason,
+			e.Waiting)
 	case Waiting:
 		return fmt.Sprintf("the next is due at %s, %d waiting", e.Report.Until.UTC().Format(time.RFC3339), e.Waiting)
 	case Interrupted:
@@ -152,21 +157,21 @@ func (e *Emptied) state() string {
 	return "empty"
 }
 
-// Until is the moment that ends the wait; zero = none does, or it does not wait.
-func (e *Emptied) Until() time.Time {
-	if s := e.State(); (s != Paused && s != Waiting) || endless(e.Report.Until) {
+// Until returns when the wait ends; zero if it has no end, or the lane does not wait.
+func (e *DrainResult) Until() time.Time {
+	if s := e.State(); (s != Paused && s != Waiting) || isEndless(e.Report.Until) {
 		return time.Time{}
 	}
 	return e.Report.Until.UTC()
 }
 
-// moment says until when it is paused.
-func moment(until time.Time) string {
-	if endless(until) {
+// describeUntil describes the end of a pause.
+func describeUntil(until time.Time) string {
+	if isEndless(until) {
 		return "until it is resumed"
 	}
 	return "until " + until.UTC().Format(time.RFC3339)
 }
 
-// endless says that no moment ends the wait.
-func endless(until time.Time) bool { return !until.Before(weir.Forever.Add(-time.Hour)) }
+// isEndless reports whether a wait has no end.
+func isEndless(until time.Time) bool { return !until.Before(weir.Forever.Add(-time.Hour)) }

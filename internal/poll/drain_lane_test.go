@@ -32,7 +32,8 @@ func (j *joins) Control(context.Context, int) (lane.Control, error) { return j.s
 
 // at is a lane with three messages of which so many are delivered, and the cursor behind them.
 func at(delivered int64) lane.Control {
-	return lane.Control{Head: lane.Head{Next: 4}, Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
+	return lane.Control{Head: lane.Head{Next: 4},
+		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
 }
 
 func TestEmpty(t *testing.T) {
@@ -46,32 +47,46 @@ func TestEmpty(t *testing.T) {
 		says  string
 		takes time.Duration
 	}{
-		"Emptied":   {[]joined{{control: at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty, 2 delivered", 0},
-		"Nothing":   {[]joined{{control: at(3)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty", 0},
-		"CameSince": {[]joined{{control: at(2)}, {drain.Report{State: drain.Idle}, at(2)}}, false, "lane 7: emptied, 1 came since", 0},
-		"Held":      {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(1)}}, true, "lane 7: held by another process, 2 waiting", 0},
-		"HeldIdle":  {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(3)}}, false, "lane 7: empty, 2 delivered", 0},
-		"Later":     {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false, "lane 7: the next is due at 2000-01-01T00:00:05Z, 1 waiting, 1 delivered", 0},
-		"Paused": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon, Paused: true, Reason: "the CMS is unavailable"}, at(1)}}, false,
-			"lane 7: paused until 2000-01-01T00:00:05Z because the CMS is unavailable, 2 waiting", 0},
-		"Stopped": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: weir.Forever, Paused: true, Reason: "an operator has paused it: fire"}, at(1)}}, false,
-			"lane 7: paused until it is resumed because an operator has paused it: fire, 2 waiting", 0},
-		"KeysStopped": {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: weir.Forever.Add(-lane.DueLead)}, due}}, false,
-			"lane 7: what is left is paused until it is resumed, 1 waiting, 1 delivered", 0},
-		"Settling": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon}, at(2)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
-			"lane 7: empty, 2 delivered", 5 * time.Second},
-		"ToldToEnd": {[]joined{{control: at(1)}, {drain.Report{State: drain.Working}, at(2)}}, true, "lane 7: told to end before it was empty, 1 waiting, 1 delivered", 0},
-		"ShortTrouble": {[]joined{{control: at(1)}, {drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+		"Emptied": {[]joined{{control: at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
 			"lane 7: empty, 2 delivered", 0},
-		"Trouble": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Err: errors.New("away")}, at(1)}}, true, "lane 7: storage cannot be reached: away", 0},
+		"Nothing": {[]joined{{control: at(3)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty", 0},
+		"CameSince": {[]joined{{control: at(2)}, {drain.Report{State: drain.Idle}, at(2)}}, false,
+			"lane 7: emptied, 1 came since", 0},
+		"Held": {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(1)}}, true,
+			"lane 7: held by another process, 2 waiting", 0},
+		"HeldIdle": {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(3)}}, false,
+			"lane 7: empty, 2 delivered", 0},
+		"Later": {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false,
+			"lane 7: the next is due at 2000-01-01T00:00:05Z, 1 waiting, 1 delivered", 0},
+		"Paused": {[]joined{{control: at(1)},
+			{drain.Report{State: drain.Waiting, Until: soon, Paused: true, Reason: "the CMS is unavailable"}, at(1)}},
+			false,
+			"lane 7: paused until 2000-01-01T00:00:05Z because the CMS is unavailable, 2 waiting", 0},
+		"Stopped": {[]joined{{control: at(1)},
+			{drain.Report{State: drain.Waiting, Until: weir.Forever, Paused: true,
+				Reason: "an operator has paused it: fire"}, at(1)}}, false,
+			"lane 7: paused until it is resumed because an operator has paused it: fire, 2 waiting", 0},
+		"KeysStopped": {[]joined{{control: at(2)},
+			{drain.Report{State: drain.Waiting, Until: weir.Forever.Add(-lane.DueLead)}, due}}, false,
+			"lane 7: what is left is paused until it is resumed, 1 waiting, 1 delivered", 0},
+		"Settling": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon}, at(2)},
+			{drain.Report{State: drain.Idle}, at(3)}}, false,
+			"lane 7: empty, 2 delivered", 5 * time.Second},
+		"ToldToEnd": {[]joined{{control: at(1)}, {drain.Report{State: drain.Working}, at(2)}}, true,
+			"lane 7: told to end before it was empty, 1 waiting, 1 delivered", 0},
+		"ShortTrouble": {[]joined{{control: at(1)}, {drain.Report{Err: errors.New("away")}, at(1)},
+			{drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+			"lane 7: empty, 2 delivered", 0},
+		"Trouble": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Err: errors.New("away")}, at(1)}},
+			true, "lane 7: storage cannot be reached: away", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start, j := time.Now(), &joins{steps: c.steps}
-				e := poll.Empty(t.Context(), j, j, 7, time.Now)
-				if e.Left() != c.left || e.String() != c.says || time.Since(start) != c.takes {
-					t.Errorf("%q after %s, left %v; want %q", e.String(), time.Since(start), e.Left(), c.says)
+				e := poll.DrainLane(t.Context(), j, j, 7, time.Now)
+				if e.HasWorkLeft() != c.left || e.String() != c.says || time.Since(start) != c.takes {
+					t.Errorf("%q after %s, left %v; want %q", e.String(), time.Since(start), e.HasWorkLeft(), c.says)
 				}
 			})
 		})

@@ -13,63 +13,63 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Meter is a Sender that counts and measures what goes through it. Safe for concurrent use.
+// Meter is a Sender that counts and measures the attempts of another. Safe for concurrent use.
 type Meter struct {
-	sender Sender
-	now    func() time.Time
-	moved  chan struct{} // has room for one: the average may be another
+	sender         Sender
+	now            func() time.Time
+	averageChanged chan struct{} // buffer of one; receives after each attempt
 
-	mu       sync.Mutex
-	counts   Counts
-	answered int           // attempts that the average is made of
-	total    time.Duration // their time
-	flying   int           // attempts under way
-	since    time.Time     // when flying rose from 0
-	busy     time.Duration // time with attempts under way, up to since
+	mu        sync.Mutex
+	counts    Counts
+	answered  int           // attempts in the average
+	total     time.Duration // their time
+	inFlight  int           // attempts in flight
+	busySince time.Time     // when inFlight rose from 0
+	busyTotal time.Duration // time with attempts in flight, up to busySince
 }
 
-// Counts says what came of the attempts.
+// Counts counts attempts by outcome.
 type Counts struct {
 	Delivered, Rejected, Retried, Unavailable, Cut int
 }
 
-// NewMeter makes a Meter before a Sender.
+// NewMeter returns a Meter in front of a Sender.
 func NewMeter(sender Sender, now func() time.Time) *Meter {
-	return &Meter{sender: sender, now: now, moved: make(chan struct{}, 1)}
+	return &Meter{sender: sender, now: now, averageChanged: make(chan struct{}, 1)}
 }
 
 // Send makes one attempt.
 func (m *Meter) Send(ctx context.Context, d weir.Delivery) weir.Result {
-	m.begin()
+	m.beginAttempt()
 	var r weir.Result
-	defer func() { m.end(r) }() // a panic goes on to the drain, and is no attempt under way
+	defer func() { m.endAttempt(r) }() // also after a panic, which the drain handles
 	r = m.sender.Send(ctx, d)
 	return r
 }
 
-func (m *Meter) begin() {
+func (m *Meter) beginAttempt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.flying++; m.flying == 1 {
-		m.since = m.now()
+	if m.inFlight++; m.inFlight == 1 {
+		m.busySince = m.now()
 	}
 }
 
-func (m *Meter) end(r weir.Result) {
+func (m *Meter) endAttempt(r weir.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.flying--; m.flying == 0 {
-		m.busy += m.now().Sub(m.since)
+	if m.inFlight--; m.inFlight == 0 {
+		m.busyTotal += m.now().Sub(m.busySince)
 	}
-	m.count(r)
+	m.countResult(r)
 	select {
-	case m.moved <- struct{}{}:
+	case m.averageChanged <- struct{}{}:
 	default:
 	}
 }
 
-// count takes a result in. What found no CMS says nothing of how long one takes.
-func (m *Meter) count(r weir.Result) {
+// countResult counts a result. An attempt that reached no CMS does not count for the average.
+func (m *Meter) countResult(r weir.Result) {
 	switch r.Outcome {
 	case weir.OutcomeDelivered:
 		m.counts.Delivered++
@@ -88,7 +88,7 @@ func (m *Meter) count(r weir.Result) {
 	m.total += r.Duration
 }
 
-// Average is the mean time of the attempts, false when none was answered yet.
+// Average returns the mean time of the attempts, and false if none was answered yet.
 func (m *Meter) Average() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,19 +98,19 @@ func (m *Meter) Average() (time.Duration, bool) {
 	return m.total / time.Duration(m.answered), true
 }
 
-// Counts gives what came of the attempts so far.
+// Counts returns the attempts so far.
 func (m *Meter) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.counts
 }
 
-// Busy is the time in which at least one attempt was under way.
+// Busy returns the time in which at least one attempt was in flight.
 func (m *Meter) Busy() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.flying > 0 {
-		return m.busy + m.now().Sub(m.since)
+	if m.inFlight > 0 {
+		return m.busyTotal + m.now().Sub(m.busySince)
 	}
-	return m.busy
+	return m.busyTotal
 }

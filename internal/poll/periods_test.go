@@ -32,7 +32,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T, lanes int, takes time.Duration) *world {
-	w := &world{t: t, account: memory.New(time.Now), takes: takes, accepted: map[string]time.Time{}, begun: map[string][]time.Time{}, flying: map[int]int{}}
+	w := &world{t: t, account: memory.New(time.Now), takes: takes, accepted: map[string]time.Time{},
+		begun: map[string][]time.Time{}, flying: map[int]int{}}
 	w.store = &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}
 	if err := w.store.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,8 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	w.mu.Lock()
 	w.flying[number]--
 	w.mu.Unlock()
-	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now().Add(-w.takes), Duration: w.takes}
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now().Add(-w.takes),
+		Duration: w.takes}
 }
 
 // Ring is a bell that nobody hears: there are no triggers.
@@ -68,7 +70,8 @@ func (w *world) put(n int) { w.putDue(n, time.Time{}) }
 
 // putDue files a message for a moment. From then on it counts as accepted.
 func (w *world) putDue(n int, due time.Time) {
-	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml", Body: []byte("<a/>"), DueAt: due}
+	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml",
+		Body: []byte("<a/>"), DueAt: due}
 	r, err := w.append.Append(w.t.Context(), m, "")
 	if err != nil {
 		w.t.Error(err)
@@ -85,17 +88,20 @@ func (w *world) putDue(n int, due time.Time) {
 func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
 	store := *w.store
 	return drain.New(drain.Config{
-		Store: &store, Leases: w.account.Leases(), Sender: sender, Bell: w, Lease: 15 * time.Second, Settle: time.Second, Attempts: 5,
+		Store: &store, Leases: w.account.Leases(), Sender: sender, Bell: w, Lease: 15 * time.Second,
+		Settle: time.Second, Attempts: 5,
 		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet, NotAfter: notAfter,
 	})
 }
 
-var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond, Tolerance: 5, Timeout: time.Second}
+var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond,
+	Tolerance: 5, Timeout: time.Second}
 
 // process is one scheduled start: it begins now, with nothing known.
 func (w *world) process(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
 	meter, start := poll.NewMeter(w, time.Now), time.Now()
-	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store, Drainer: w.drainer(meter, cfg.NotAfter(start)),
+	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store,
+		Drainer: w.drainer(meter, cfg.NotAfter(start)),
 		Sweeper: w, Meter: meter, Now: time.Now, Logger: quiet}
 	return run.Do(ctx)
 }
@@ -152,7 +158,8 @@ func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testin
 			put := <-putting
 			longest, notOnce := w.late()
 			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put || w.overlaps > 0 {
-				t.Errorf("seed %d: %d messages, %d delivered, %d not at once, %d overlaps, longest wait %s", seed, put, delivered, notOnce, w.overlaps, longest)
+				t.Errorf("seed %d: %d messages, %d delivered, %d not at once, %d overlaps, longest wait %s", seed,
+					put, delivered, notOnce, w.overlaps, longest)
 			}
 			w.noneLate(starts, tenSeconds)
 			if seed == 0 {
@@ -176,7 +183,8 @@ func (w *world) noneLate(starts []time.Time, cfg poll.Config) {
 
 func TestPeriods_ABacklogIsWorkedOffOverSeveral(t *testing.T) {
 	t.Parallel()
-	for name, takes := range map[string]time.Duration{"Fast": 70 * time.Millisecond, "AsSlowAsTheTimeout": time.Second} {
+	for name, takes := range map[string]time.Duration{"Fast": 70 * time.Millisecond,
+		"AsSlowAsTheTimeout": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

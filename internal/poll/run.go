@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// sweepEvery is how often a long period is swept: as often as the timer of a host would.
-	sweepEvery = time.Minute
-	// looksAtOnce bounds the lanes that are looked at at the same time.
-	looksAtOnce = 8
-	// leaveTime is what leaving may take beyond the timeout of an attempt under way: the
-	// last commits and the releases.
-	leaveTime = 4 * time.Second
-	// interruptTime is what leaving may take when the process is told to end.
-	interruptTime = 8 * time.Second
+	// sweepInterval is how often a long period is swept: as often as a host's timer would.
+	sweepInterval = time.Minute
+	// maxParallelReads bounds the lanes that are read at the same time.
+	maxParallelReads = 8
+	// closeReserve is the time for the last commits and the releases, after the timeout of an
+	// attempt in flight.
+	closeReserve = 4 * time.Second
+	// interruptTimeout bounds the close after the process was told to end.
+	interruptTimeout = 8 * time.Second
 )
 
 // Reader reads a lane's control rows.
@@ -30,19 +30,20 @@ type Reader interface {
 	Control(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Drainer drains lanes. Report tells of one lane: the zero value while it is being drained.
+// Drainer drains lanes. Report returns the state of a lane: the zero value while it is being
+// drained.
 type Drainer interface {
 	Wake(lane int)
 	Report(lane int) drain.Report
 	Close(ctx context.Context) error
 }
 
-// Sweeper does the work of the timer.
+// Sweeper does the work of the host's timer.
 type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// Run is one period's work. All fields are needed.
+// Run is the work of one period. All fields are required.
 type Run struct {
 	Config
 	Start   time.Time // when the period began
@@ -55,36 +56,35 @@ type Run struct {
 	Logger  *slog.Logger
 }
 
-// Do works until just before the period's end, or until ctx ends, and leaves in order. The
-// error says what failed and had not come right again by then; the summary stands also
-// beside an error. It closes the Drainer.
+// Do works until just before the period's end, or until ctx ends, and closes the Drainer. The error
+// has the failures that were not repaired by then; the summary is valid even with an error.
 func (r *Run) Do(ctx context.Context) (Summary, error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	swept := make(chan error, 1)
-	go func() { swept <- r.sweeps(working) }()
-	runs, lookErr := r.looks(working)
+	go func() { swept <- r.sweepLoop(working) }()
+	runs, lookErr := r.wakeLoop(working)
 	stop()
-	lanesErr := r.trouble()
-	closeErr := r.leave(ctx)
-	return r.summary(runs), errors.Join(lookErr, <-swept, lanesErr, closeErr)
+	lanesErr := r.laneErrors()
+	closeErr := r.closeDrains(ctx)
+	return r.newSummary(runs), errors.Join(lookErr, <-swept, lanesErr, closeErr)
 }
 
-// stopAt is the moment from which nothing more is begun, by what is known now.
+// stopAt returns the time from which no attempt begins, by the present average.
 func (r *Run) stopAt() time.Time {
 	average, known := r.Meter.Average()
 	if !known {
 		average = r.Estimate
 	}
-	return r.Start.Add(r.Period - r.reserve(average))
+	return r.Start.Add(r.Period - r.reservedTime(average))
 }
 
-// errTooLate is the failure of a run that came to nothing.
-var errTooLate = errors.New("the period was over before the lanes could be looked at")
+// errTooLate is the error of a period in which the lanes were never read.
+var errTooLate = errors.New("the period was over before the lanes could be read")
 
-// looks looks at the lanes each idle until it is time to stop, and says how often it did,
-// and why the last time failed, if it did.
-func (r *Run) looks(ctx context.Context) (runs int, err error) {
+// wakeLoop wakes the lanes with work each Idle until stopAt. It returns how often it did, and the
+// error of the last time.
+func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	err = errTooLate
 	for next := r.Now(); ctx.Err() == nil; {
 		now, stop := r.Now(), r.stopAt()
@@ -92,39 +92,39 @@ func (r *Run) looks(ctx context.Context) (runs int, err error) {
 		case !now.Before(stop):
 			return runs, err
 		case now.Before(next):
-			r.pause(ctx, earlier(stop, next).Sub(now))
+			r.waitForChange(ctx, earlierOf(stop, next).Sub(now))
 		default:
 			next = now.Add(r.Idle)
 			runs++
-			err = r.lookUntil(ctx, stop, err)
+			err = r.wakeLanesUntil(ctx, stop, err)
 		}
 	}
 	if errors.Is(err, errTooLate) {
-		err = nil // told to end before
+		err = nil // ctx ended first
 	}
 	return runs, err
 }
 
-// lookUntil looks once. A look that the end has cut off says nothing: what was known
-// before it stands.
-func (r *Run) lookUntil(ctx context.Context, stop time.Time, before error) error {
+// wakeLanesUntil calls wakeLanes with the time limit stop. If the limit cuts the call off, it
+// returns the earlier result.
+func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) error {
 	limited, cancel := context.WithTimeout(ctx, stop.Sub(r.Now()))
 	defer cancel()
-	err := r.look(limited)
+	err := r.wakeLanes(limited)
 	if err != nil && limited.Err() != nil && !errors.Is(before, errTooLate) {
 		return before
 	}
 	if err != nil && limited.Err() == nil {
-		r.Logger.Warn("poll: lanes not looked at", "err", err)
+		r.Logger.Warn("poll: lanes not read", "err", err)
 	}
 	return err
 }
 
-// look wakes every lane that has work, or will have within this period. One lane's failure
-// does not keep the others from it.
-func (r *Run) look(ctx context.Context) error {
+// wakeLanes wakes every lane that has work, or will have within this period. It reads all lanes,
+// even if one fails.
+func (r *Run) wakeLanes(ctx context.Context) error {
 	var group errgroup.Group
-	group.SetLimit(looksAtOnce)
+	group.SetLimit(maxParallelReads)
 	end := r.Start.Add(r.Period)
 	for number := range r.Lanes {
 		group.Go(func() error {
@@ -141,27 +141,27 @@ func (r *Run) look(ctx context.Context) error {
 	return group.Wait()
 }
 
-// pause waits, at most until the average may be another.
-func (r *Run) pause(ctx context.Context, d time.Duration) {
+// waitForChange waits for a time, or until the average may have changed.
+func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.Meter.moved:
+	case <-r.Meter.averageChanged:
 	case <-ctx.Done():
 	}
 }
 
-// sweeps sweeps at once and each minute until ctx ends, and says why the last sweep
-// failed, if it did. It runs beside the looks: removing what is old may take long.
-func (r *Run) sweeps(ctx context.Context) error {
-	ticker := time.NewTicker(sweepEvery)
+// sweepLoop sweeps at once and each minute until ctx ends, and returns the error of the last sweep.
+// It runs beside wakeLoop, because retention may take long.
+func (r *Run) sweepLoop(ctx context.Context) error {
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	var failed error
 	for {
 		err := r.Sweeper.Sweep(ctx)
 		if ctx.Err() != nil {
-			return failed // cut off: what it left, the next one does
+			return failed // cut off; the next sweep does the rest
 		}
 		failed = nil
 		if err != nil {
@@ -176,9 +176,9 @@ func (r *Run) sweeps(ctx context.Context) error {
 	}
 }
 
-// trouble is what keeps lanes from being drained at this moment, beside what is nobody's
-// fault here: a CMS that is away, another holder.
-func (r *Run) trouble() error {
+// laneErrors returns the errors that keep lanes from being drained now. An unavailable CMS or
+// another holder is no error.
+func (r *Run) laneErrors() error {
 	var problems []error
 	for number := range r.Lanes {
 		if report := r.Drainer.Report(number); report.Err != nil {
@@ -188,22 +188,22 @@ func (r *Run) trouble() error {
 	return errors.Join(problems...)
 }
 
-// leave ends all drains. An attempt under way has time for its timeout, unless the process
-// was told to end.
-func (r *Run) leave(ctx context.Context) error {
-	limit := r.Timeout + leaveTime
+// closeDrains ends all drains. An attempt in flight may take its timeout, unless the process was
+// told to end.
+func (r *Run) closeDrains(ctx context.Context) error {
+	limit := r.Timeout + closeReserve
 	if ctx.Err() != nil {
-		limit = interruptTime
+		limit = interruptTimeout
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if err := r.Drainer.Close(limited); err != nil {
-		return fmt.Errorf("leave the lanes: %w", err)
+		return fmt.Errorf("close the drains: %w", err)
 	}
 	return nil
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierOf(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}

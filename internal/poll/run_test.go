@@ -22,7 +22,8 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func TestConfig_Check(t *testing.T) {
 	t.Parallel()
-	good := poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5, Timeout: 30 * time.Second}
+	good := poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5,
+		Timeout: 30 * time.Second}
 	if err := errors.Join(good.Check(), good.Fits()); err != nil {
 		t.Error(err)
 	}
@@ -94,8 +95,10 @@ func (f *fake) Send(context.Context, weir.Delivery) weir.Result {
 func (f *fake) run() *poll.Run {
 	f.started = time.Now()
 	return &poll.Run{
-		Config: poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5, Timeout: time.Second},
-		Start:  f.started, Lanes: 1, Log: f, Drainer: f, Sweeper: f, Meter: poll.NewMeter(f, time.Now), Now: time.Now, Logger: quiet,
+		Config: poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5,
+			Timeout: time.Second},
+		Start: f.started, Lanes: 1, Log: f, Drainer: f, Sweeper: f, Meter: poll.NewMeter(f, time.Now), Now: time.Now,
+		Logger: quiet,
 	}
 }
 
@@ -130,7 +133,8 @@ func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 				if f.limit < c.timeout {
 					t.Errorf("an attempt under way was given %s of its timeout of %s", f.limit, c.timeout)
 				}
-				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) > 0.001 || s.Known != (c.attempt > 0) {
+				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) > 0.001 ||
+					s.Known != (c.attempt > 0) {
 					t.Errorf("idle %.3f, want %.3f; %+v", s.Idle, want, s)
 				}
 			})
@@ -163,7 +167,8 @@ func TestRun_WakesForWhatIsDueInThisPeriodOnly(t *testing.T) {
 	t.Parallel()
 	for due, want := range map[time.Duration]bool{59 * time.Second: true, 2 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fake{control: lane.Control{Head: lane.Head{Next: 2}, Tail: lane.Tail{Cursor: 2, NextDue: time.Now().Add(due)}}}
+			f := &fake{control: lane.Control{Head: lane.Head{Next: 2},
+				Tail: lane.Tail{Cursor: 2, NextDue: time.Now().Add(due)}}}
 			if _, err := f.run().Do(t.Context()); err != nil || (f.wakes > 0) != want {
 				t.Errorf("due in %s: woken %d times, %v", due, f.wakes, err)
 			}
@@ -182,7 +187,8 @@ func TestRun_Fails(t *testing.T) {
 		"LanesCannotBeRead": {f: &fake{readErr: away}, says: "lane 0: away"},
 		"SweepFails":        {f: &fake{sweep: away}, says: "sweep: away"},
 		"LaneCannotBeTaken": {f: &fake{report: drain.Report{State: drain.Waiting, Err: away}}, says: "lane 0: away"},
-		"StartedTooLate":    {f: &fake{}, change: func(_ *fake, r *poll.Run) { r.Start = r.Start.Add(-time.Minute) }, says: "the period was over"},
+		"StartedTooLate": {f: &fake{}, change: func(_ *fake, r *poll.Run) { r.Start = r.Start.Add(-time.Minute) },
+			says: "the period was over"},
 		"CameRightAgain": {f: &fake{readErr: away}, change: func(f *fake, _ *poll.Run) {
 			time.AfterFunc(12*time.Second, func() {
 				f.mu.Lock()
@@ -200,7 +206,8 @@ func TestRun_Fails(t *testing.T) {
 					c.change(c.f, r)
 				}
 				_, err := r.Do(t.Context())
-				if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				if c.says == "" && err != nil ||
+					c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 					t.Errorf("error %v, want %q", err, c.says)
 				}
 				if c.f.closed == 0 && c.says != "the period was over" {

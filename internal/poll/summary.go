@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Summary is what a period came to.
+// Summary is the result of a period.
 type Summary struct {
-	Runs     int           // looks at all lanes
+	Runs     int           // reads of all lanes
 	Messages int           // delivered by this process
 	Counts   Counts        // of its attempts
-	Average  time.Duration // of an attempt; the estimate when Known is false
+	Average  time.Duration // of an attempt; the estimate if Known is false
 	Known    bool
 	Worked   time.Duration // from the period's start to the end of the work
-	Idle     float64       // share of that in which no attempt was under way, 0 to 1
+	Idle     float64       // share of that without an attempt in flight, 0 to 1
 }
 
-func (r *Run) summary(runs int) Summary {
+func (r *Run) newSummary(runs int) Summary {
 	s := Summary{Runs: runs, Counts: r.Meter.Counts(), Worked: r.Now().Sub(r.Start), Idle: 1}
 	s.Messages = s.Counts.Delivered
 	if s.Average, s.Known = r.Meter.Average(); !s.Known {
@@ -28,17 +28,19 @@ func (r *Run) summary(runs int) Summary {
 	return s
 }
 
-// String is the summary on one line, for people.
+// String returns the summary on one line for a person.
 func (s Summary) String() string {
 	average := s.Average.Round(100 * time.Microsecond).String()
 	if !s.Known {
 		average += " (estimate)"
 	}
-	line := fmt.Sprintf("%d runs, %d messages, average %s, idle %.0f %%, %s", s.Runs, s.Messages, average, 100*s.Idle, s.Worked.Round(100*time.Millisecond))
+	line := fmt.Sprintf("%d runs, %d messages, average %s, idle %.0f %%, %s", s.Runs, s.Messages, average, 100*s.Idle,
+		s.Worked.Round(100*time.Millisecond))
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{s.Counts.Rejected, "rejected"}, {s.Counts.Retried, "failed attempts"}, {s.Counts.Unavailable, "times no CMS"}, {s.Counts.Cut, "cut off"}} {
+	}{{s.Counts.Rejected, "rejected"}, {s.Counts.Retried, "failed attempts"}, {s.Counts.Unavailable,
+		"times no CMS"}, {s.Counts.Cut, "cut off"}} {
 		if part.n > 0 {
 			line += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
