@@ -8,68 +8,69 @@ import (
 	"time"
 )
 
-// Settings is the calendar as it is written.
+// Settings are the settings of a calendar.
 type Settings struct {
 	TimeZone string   `yaml:"timezone"` // of the tz database; empty = UTC
 	Closed   []Window `yaml:"closed"`
 }
 
-// Window is a closed time: each week, From and To being hours (22:00), or once, From and To
-// being dates (2026-12-24T12:00).
+// Window is a closed time: each week, if From and To are hours (22:00), or once, if From and To are
+// dates (2026-12-24T12:00).
 type Window struct {
 	Name string   `yaml:"name"`
-	Days []string `yaml:"days"` // of From, where that is an hour; empty = each day
+	Days []string `yaml:"days"` // of From, if that is an hour; empty = each day
 	From string   `yaml:"from"`
-	To   string   `yaml:"to"` // an hour that is not after From is the next day's
+	To   string   `yaml:"to"` // an hour that is not after From is on the next day
 }
 
-// Calendar is what Settings say. The zero value is always open. Safe for concurrent use.
+// Calendar computes closed times. The zero value is always open. Safe for concurrent use.
 type Calendar struct {
 	zone   *time.Location
-	weekly []weekly
-	spans  []span
+	weekly []weeklyWindow
+	spans  []dateWindow
 }
 
-// weekly is a window of each week.
-type weekly struct {
+// weeklyWindow is a window of each week.
+type weeklyWindow struct {
 	name     string
-	days     [7]bool // by time.Weekday
-	from, to clock   // to may be over 24 hours
+	days     [7]bool   // by time.Weekday
+	from, to timeOfDay // to may be over 24 hours
 }
 
-// span is a window that comes once.
-type span struct {
+// dateWindow is a window that occurs once.
+type dateWindow struct {
 	name     string
 	from, to time.Time
 }
 
-// New reads settings. The error names every problem, one a line.
+// New returns the calendar of settings. The error names every problem, one a line.
 func New(s Settings) (*Calendar, error) {
 	c := &Calendar{zone: time.UTC}
 	var problems []error
 	if s.TimeZone != "" {
 		zone, err := time.LoadLocation(s.TimeZone)
 		if err != nil || s.TimeZone == "Local" {
-			problems = append(problems, fmt.Errorf("timezone %q is not one of the tz database, such as Europe/Berlin", s.TimeZone))
+			problems = append(problems, fmt.Errorf("timezone %q is not one of the tz database, such as Europe/Berlin",
+				s.TimeZone))
 		} else {
 			c.zone = zone
 		}
 	}
 	for i, w := range s.Closed {
-		for _, err := range c.add(w) {
+		for _, err := range c.addWindow(w) {
 			problems = append(problems, fmt.Errorf("closed[%d] (%s): %w", i, w.Name, err))
 		}
 	}
 	if len(problems) == 0 && c.alwaysClosed() {
-		problems = append(problems, errors.New("the weekly times leave no moment open"))
+		problems = append(problems, errors.New("the weekly times are closed all week"))
 	}
 	return c, errors.Join(problems...)
 }
 
-// add reads one window, and gives all that is wrong with it.
-func (c *Calendar) add(w Window) (problems []error) {
+// addWindow parses and adds one window, and returns every problem of it.
+func (c *Calendar) addWindow(w Window) (problems []error) {
 	if strings.TrimSpace(w.Name) == "" {
-		problems = append(problems, errors.New("name is missing: it is the reason that people are told"))
+		problems = append(problems, errors.New("name is missing: it is shown as the reason of the pause"))
 	}
 	if w.From == "" || w.To == "" {
 		return append(problems, errors.New("from and to are needed"))
@@ -80,15 +81,16 @@ func (c *Calendar) add(w Window) (problems []error) {
 		return append(problems, c.addWeekly(w, from, to)...)
 	}
 	if fromErr == nil || toErr == nil {
-		return append(problems, errors.New("from and to are both an hour, such as 22:00, or both a date, such as 2026-12-24T12:00"))
+		return append(problems, errors.New("from and to are both an hour, such as 22:00, "+
+			"or both a date, such as 2026-12-24T12:00"))
 	}
 	return append(problems, c.addSpan(w)...)
 }
 
-func (c *Calendar) addWeekly(w Window, from, to clock) (problems []error) {
-	one := weekly{name: w.Name, from: from, to: to}
+func (c *Calendar) addWeekly(w Window, from, to timeOfDay) (problems []error) {
+	one := weeklyWindow{name: w.Name, from: from, to: to}
 	if to <= from {
-		one.to += day
+		one.to += fullDay
 	}
 	for _, name := range w.Days {
 		d := slices.Index(dayNames[:], strings.ToLower(strings.TrimSpace(name)))
@@ -101,7 +103,7 @@ func (c *Calendar) addWeekly(w Window, from, to clock) (problems []error) {
 	if len(w.Days) == 0 {
 		one.days = [7]bool{true, true, true, true, true, true, true}
 	}
-	if from >= day {
+	if from >= fullDay {
 		problems = append(problems, errors.New("from is before 24:00"))
 	}
 	c.weekly = append(c.weekly, one)
@@ -123,15 +125,15 @@ func (c *Calendar) addSpan(w Window) (problems []error) {
 	if len(problems) == 0 && !from.Before(to) {
 		problems = append(problems, errors.New("from must be before to"))
 	}
-	c.spans = append(c.spans, span{w.Name, from, to})
+	c.spans = append(c.spans, dateWindow{w.Name, from, to})
 	return problems
 }
 
-// At says whether a moment is closed, by which windows, and until when, windows that follow
-// each other taken together.
+// At reports whether the calendar is closed at a time, by which windows, and until when. Windows
+// that follow each other count as one.
 func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time) {
 	var names []string
-	until = c.covering(t, func(name string) {
+	until = c.endOfCovering(t, func(name string) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -139,32 +141,32 @@ func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time)
 	if until.IsZero() {
 		return false, "", time.Time{}
 	}
-	for next := until; !next.IsZero(); next = c.covering(until, func(string) {}) {
+	for next := until; !next.IsZero(); next = c.endOfCovering(until, func(string) {}) {
 		until = next
 	}
 	return true, strings.Join(names, ", "), until.UTC()
 }
 
-// Next is the next moment at which it closes or opens; zero = it never does.
+// Next returns the next time after t at which the calendar closes or opens; zero if there is none.
 func (c *Calendar) Next(t time.Time) time.Time {
 	if closed, _, until := c.At(t); closed {
 		return until
 	}
 	var next time.Time
-	note := func(from time.Time) {
+	consider := func(from time.Time) {
 		if from.After(t) && (next.IsZero() || from.Before(next)) {
 			next = from
 		}
 	}
 	for _, s := range c.spans {
-		note(s.from)
+		consider(s.from)
 	}
 	for i := range c.weekly {
 		// A week and a day: today's may be over.
 		for ahead := range 9 {
-			// In an hour that the clocks leave out nothing closes.
-			if from, to, ok := c.weekly[i].on(t.In(c.zone), ahead); ok && from.Before(to) {
-				note(from)
+			// A window within a skipped hour never closes.
+			if from, to, ok := c.weekly[i].windowOn(t.In(c.zone), ahead); ok && from.Before(to) {
+				consider(from)
 			}
 		}
 	}
@@ -174,52 +176,53 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return next.UTC()
 }
 
-// covering tells the names of the windows around a moment, and gives the end of the last of
-// them to end; zero = there is none.
-func (c *Calendar) covering(t time.Time, tell func(name string)) (end time.Time) {
-	note := func(name string, from, to time.Time) {
+// endOfCovering calls report with the name of each window that contains t, and returns the latest
+// end of them; zero if there is none.
+func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end time.Time) {
+	consider := func(name string, from, to time.Time) {
 		if from.After(t) || !to.After(t) {
 			return
 		}
-		tell(name)
+		report(name)
 		if to.After(end) {
 			end = to
 		}
 	}
 	for _, s := range c.spans {
-		note(s.name, s.from, s.to)
+		consider(s.name, s.from, s.to)
 	}
 	if len(c.weekly) == 0 {
 		return end
 	}
 	local := t.In(c.zone)
 	for i := range c.weekly {
-		for ahead := -2; ahead <= 0; ahead++ { // one of two days ago ends today at the latest
-			if from, to, ok := c.weekly[i].on(local, ahead); ok {
-				note(c.weekly[i].name, from, to)
+		for ahead := -2; ahead <= 0; ahead++ { // a window of two days ago ends today at the latest
+			if from, to, ok := c.weekly[i].windowOn(local, ahead); ok {
+				consider(c.weekly[i].name, from, to)
 			}
 		}
 	}
 	return end
 }
 
-// on gives the window that begins so many days after a moment's day, if one does.
-func (w *weekly) on(local time.Time, ahead int) (from, to time.Time, ok bool) {
+// windowOn returns the window that begins a number of days after local's day; ok is false if none
+// does.
+func (w *weeklyWindow) windowOn(local time.Time, ahead int) (from, to time.Time, ok bool) {
 	y, m, d := local.Date()
 	date := time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC)
 	if !w.days[date.Weekday()] {
 		return from, to, false
 	}
-	return instant(date, w.from, local.Location(), false), instant(date, w.to, local.Location(), true), true
+	return instantOf(date, w.from, local.Location(), false), instantOf(date, w.to, local.Location(), true), true
 }
 
-// alwaysClosed says whether the weekly windows cover a whole week.
+// alwaysClosed reports whether the weekly windows cover a whole week.
 func (c *Calendar) alwaysClosed() bool {
 	monday := time.Date(2024, 1, 8, 0, 0, 0, 0, time.UTC)
 	week := &Calendar{zone: time.UTC, weekly: c.weekly}
 	t := monday
 	for t.Before(monday.AddDate(0, 0, 7)) {
-		if t = week.covering(t, func(string) {}); t.IsZero() {
+		if t = week.endOfCovering(t, func(string) {}); t.IsZero() {
 			return false
 		}
 	}

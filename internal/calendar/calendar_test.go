@@ -48,8 +48,9 @@ func TestCalendar_At(t *testing.T) {
 		"Winter":                {"2026-01-09T20:30:00Z", "", "", "2026-01-09T21:00:00Z"},
 		"SpringHourLeftOut":     {"2026-03-29T00:59:00Z", "night freeze", "2026-03-29T04:00:00Z", ""},
 		"AutumnHourTwice":       {"2026-10-25T00:20:00Z", "night freeze, change of clocks", "2026-10-25T05:00:00Z", ""},
-		"YearEnd":               {"2026-12-24T11:00:00Z", "year end", "2027-01-02T06:30:00Z", ""}, // the first of January is a Friday
-		"YearEndNotYet":         {"2026-12-24T10:59:00Z", "", "", "2026-12-24T11:00:00Z"},
+		"YearEnd": {"2026-12-24T11:00:00Z", "year end", "2027-01-02T06:30:00Z",
+			""}, // the first of January is a Friday
+		"YearEndNotYet": {"2026-12-24T10:59:00Z", "", "", "2026-12-24T11:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +71,8 @@ func TestCalendar_At(t *testing.T) {
 
 func TestCalendar_ChangeOfClocks(t *testing.T) {
 	t.Parallel()
-	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin", Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
+	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",
+		Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
 	for name, want := range map[string]struct{ from, until string }{
 		"Summer":          {"2026-06-14T00:15:00Z", "2026-06-14T00:45:00Z"},
 		"HourThatIsTwice": {"2026-10-25T00:15:00Z", "2026-10-25T01:45:00Z"},
@@ -142,8 +144,10 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 	if err == nil {
 		t.Fatal("no problem was found")
 	}
-	for _, want := range []string{"Europe/Nowhere", "closed[0] (): name is missing", "closed[1] (a): from and to are both", `closed[2] (b): from: "25:00"`, `closed[2] (b): to: "soon"`,
-		`closed[3] (c): day "funday"`, `closed[3] (c): day "tueday"`, "closed[4] (d): days go with hours", "closed[5] (e): from and to are needed", "closed[6] (f): from is before"} {
+	for _, want := range []string{"Europe/Nowhere", "closed[0] (): name is missing",
+		"closed[1] (a): from and to are both", `closed[2] (b): from: "25:00"`, `closed[2] (b): to: "soon"`,
+		`closed[3] (c): day "funday"`, `closed[3] (c): day "tueday"`,
+		"closed[4] (d): days go with hours", "closed[5] (e): from and to are needed", "closed[6] (f): from is before"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told of in\n%v", want, err)
 		}
@@ -163,7 +167,8 @@ func TestNew_NeverOpen(t *testing.T) {
 			}
 		})
 	}
-	if _, err := calendar.New(calendar.Settings{Closed: []calendar.Window{{Name: "a", From: "00:01", To: "00:00"}}}); err != nil {
+	if _, err := calendar.New(calendar.Settings{Closed: []calendar.Window{{Name: "a", From: "00:01",
+		To: "00:00"}}}); err != nil {
 		t.Errorf("one minute is open: %v", err)
 	}
 }
@@ -172,7 +177,8 @@ func TestNew_NeverOpen(t *testing.T) {
 // one in which something closes.
 func TestCalendar_NextIsAChange(t *testing.T) {
 	t.Parallel()
-	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin", Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
+	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",
+		Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
 	if got, want := c.Next(at(t, "2026-03-29T00:30:00Z")), at(t, "2026-03-30T00:15:00Z"); !got.Equal(want) {
 		t.Errorf("next change %s, want %s", got, want)
 	}

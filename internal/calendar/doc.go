@@ -1,7 +1,8 @@
-// Package calendar says when nothing is to be sent: each week at certain hours, or from one
-// date to another. It does no I/O.
+// Package calendar computes closed times, in which no message is sent: each week at certain hours,
+// or from one date to another. It does no I/O.
 //
-// All times are of one time zone. A closed time that begins or ends in the hour that summer
-// time leaves out does so at the change of the clocks; one in the hour that comes twice begins
-// the first time and ends the second: what was asked to be closed is closed.
+// All times are of one time zone. If a closed time begins or ends in the hour that summer time
+// skips, it does so when the clocks change. If it begins in the hour that occurs twice, it begins
+// the first time; if it ends there, it ends the second time. So the whole configured time is
+// closed.
 package calendar
