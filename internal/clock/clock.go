@@ -1,4 +1,4 @@
-// Package clock waits.
+// Package clock has a sleep that a context can end.
 package clock
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends, whichever is first. It says whether ctx has not ended.
+// Sleep waits for d, or until ctx ends. It reports whether ctx has not ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
