@@ -14,7 +14,7 @@ import (
 var errPrivate = errors.New("not a public address")
 
 // privateNetworks are the networks that an address given from outside must not lead into. Otherwise
-// whoever posts a message could make Weir send requests to internal systems. Of IPv6 only 2000::/3
+// any upstream could make Weir send requests to internal systems. Of IPv6 only 2000::/3
 // is public; no other range that translates or embeds addresses is.
 var privateNetworks = parsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",

@@ -59,7 +59,8 @@ func TestCallbacks_Check(t *testing.T) {
 	} {
 		err := c.Check(address)
 		if (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Invalid {
-			t.Errorf("%.80q: %v", address, err)
+			t.Errorf("%.80q: got %v, want (err == nil) == ok && "+
+				"(err == nil || weir.KindOf(err) == weir.Invalid)", address, err)
 		}
 		var ours *weir.Error
 		if errors.As(err, &ours) && (len(ours.Problems) != 1 || ours.Problems[0].Path != "Weir-Callback") {
@@ -124,7 +125,7 @@ func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 		"[2600::1]:443": true, "[2a00::1]:443": true, "[2001:200::1]:443": true,
 	} {
 		if err := notify.Public(address); (err == nil) != ok {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got %v, want (err == nil) == ok", address, err)
 		}
 	}
 }
@@ -158,13 +159,13 @@ func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
 	}
 }
 
-// notified passes on what an observer is told.
+// notified is an observer that sends each outcome.
 type notified chan string
 
 func (n notified) Notified(event, outcome string) { n <- event + " " + outcome }
 
-// An event for a name that leads to this machine never gets as far as a connection, whoever
-// named it, unless that is allowed.
+// An event for a name that resolves to this machine is refused before the connection, for receivers
+// and callbacks alike, unless private addresses are allowed.
 func TestSender_DialsNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32

@@ -99,7 +99,7 @@ func TestLook_TellsOfACMSThatIsAway(t *testing.T) {
 			t.Fatalf("told: %q", w.heard())
 		}
 		if d := w.receiver.all()[0].event.Data; d["by"] != "cms" || d["reason"] != "connection refused" {
-			t.Errorf("%v", d)
+			t.Errorf("got %v, want d[\"by\"] == \"cms\" && d[\"reason\"] == \"connection refused\"", d)
 		}
 		w.away(0)
 		w.end(weir.Delivered, id)
@@ -140,7 +140,7 @@ func TestLook_TellsOfALaneThatIsBehind(t *testing.T) {
 			t.Fatalf("told: %q", w.heard())
 		}
 		if d := w.receiver.all()[0].event.Data; d["waiting"] != 1.0 || d["oldestWaitingSeconds"] != 900.0 {
-			t.Errorf("%v", d)
+			t.Errorf("got %v, want d[\"waiting\"] == 1.0 && d[\"oldestWaitingSeconds\"] == 900.0", d)
 		}
 		w.end(weir.Delivered, id)
 		if w.sweep(10*time.Minute, a, b); w.heard() != "lane.behind lane.caught_up " {
@@ -150,8 +150,8 @@ func TestLook_TellsOfALaneThatIsBehind(t *testing.T) {
 	})
 }
 
-// A lane that is as it should be costs nothing, also where somebody wants to know of it.
-func TestLook_CostsNothingWhereNothingHappens(t *testing.T) {
+// A lane without a pause or a backlog causes no request to storage, even if a receiver wants its events.
+func TestSender_ReportLane_IdleLaneIsFree(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start(watcher(t))
 		calls := 0
@@ -178,7 +178,8 @@ func TestReplayFinished(t *testing.T) {
 		for _, e := range w.receiver.all() {
 			ids[e.id] = true
 			if e.event.Type != "replay.finished" || fmt.Sprint(e.event.Data["state"]) != "done" {
-				t.Errorf("%s", e.body)
+				t.Errorf("got %s, want e.event.Type == \"replay.finished\" && "+
+					"fmt.Sprint(e.event.Data[\"state\"]) == \"done\"", e.body)
 			}
 		}
 		if len(ids) != 1 {
@@ -188,7 +189,7 @@ func TestReplayFinished(t *testing.T) {
 	})
 }
 
-// What was left in the lanes of an earlier epoch is found when a process starts.
+// Events left in the lanes of an earlier epoch are found when a process starts.
 func TestSender_ScanEarlierEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		first := w.start()

@@ -41,7 +41,7 @@ type told struct {
 	}
 }
 
-// receiver answers as the test says, and records.
+// receiver answers by a function of the test, and records.
 type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
@@ -119,7 +119,7 @@ type world struct {
 	seen     *outcomes
 }
 
-// outcomes counts what the observer is told.
+// outcomes counts the outcomes that the observer gets.
 type outcomes struct {
 	mu sync.Mutex
 	n  map[string]int

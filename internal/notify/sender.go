@@ -53,7 +53,7 @@ type Config struct {
 	Log       *slog.Logger
 	Rand      func() float64    // 0 to 1, called concurrently; nil = math/rand
 	Observer  Observer          // nil = none
-	Transport http.RoundTripper // nil = the network, with private addresses refused where the settings say so
+	Transport http.RoundTripper // nil = the network; private addresses are refused unless allowed
 }
 
 // Sender empties the outboxes of all lanes in which this process knows of events. Safe for

@@ -77,7 +77,7 @@ func TestSender_CostsSixTransactions(t *testing.T) {
 		want := []string{"table Range", "leases Acquire", "table Range", "table Get", "table Transact",
 			"leases Release"}
 		if w.empty(); !slices.Equal(calls, want) {
-			t.Errorf("%v", calls)
+			t.Errorf("got calls %v, want %v", calls, want)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestSender_FollowsNoRedirect(t *testing.T) {
 		w.end(weir.Delivered, w.file(hook))
 		sleep(4 * time.Second)
 		if all := w.receiver.all(); len(all) != 1 || w.seen.count("message.delivered retry") != 1 {
-			t.Errorf("%+v", all)
+			t.Errorf("got %+v, want len(all) == 1 && w.seen.count(\"message.delivered retry\") == 1", all)
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestSender_ASlowReceiverKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// Wherever a process dies, the next one tells what is left.
+// Wherever a process dies, the next one sends the remaining events.
 func TestSender_TellsAcrossCrashes(t *testing.T) {
 	for crash := range 14 {
 		t.Run(fmt.Sprint(crash), func(t *testing.T) {
@@ -277,8 +277,8 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 	}
 }
 
-// A look that fails has seen nothing: what comes of the events on their way meanwhile does not
-// make the outbox an empty one.
+// After a failed read the outbox does not count as empty, whatever the results of the requests in
+// flight.
 func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -303,8 +303,8 @@ func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 	})
 }
 
-// What could not be read to be told stays in the outbox, and its note with it, though all
-// the rest was told.
+// An event whose message could not be read stays in the outbox, and so does the marker, even if all
+// other events were sent.
 func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -367,7 +367,7 @@ func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
 		slices.Sort(urls)
 		if want := []string{hook, "https://ops.example.com/all",
 			"https://ops.example.com/articles"}; !slices.Equal(urls, want) || len(ids) != 1 {
-			t.Errorf("%v, %v", urls, ids)
+			t.Errorf("got %v with ids %v, want %v with one id", urls, ids, want)
 		}
 		sleep(time.Minute)
 		w.empty()
@@ -380,7 +380,8 @@ func TestSender_DropsWhatNobodyIsToHear(t *testing.T) {
 		w.end(weir.Delivered, w.file("https://was-allowed.example.com/"))
 		sleep(time.Minute)
 		if w.empty(); len(w.receiver.all()) != 0 || w.seen.count("message.delivered dropped") != 1 {
-			t.Errorf("%+v", w.seen.n)
+			t.Errorf("got %+v, want len(w.receiver.all()) == 0 && "+
+				"w.seen.count(\"message.delivered dropped\") == 1", w.seen.n)
 		}
 	})
 }
