@@ -145,7 +145,7 @@ func (w *world) get(name string) recur.Schedule {
 	return s
 }
 
-// filed is a message of a schedule, as its text tells.
+// filed is a message of a schedule, decoded from its text.
 type filed struct {
 	Key, Due string
 	Run      int
@@ -196,7 +196,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// isMove says whether a call moves a schedule's row.
+// isMove reports whether a call moves a schedule's row.
 func isMove(c storagetest.Call) bool {
 	return c.Op == "Transact" && c.Partition == "schedules"
 }

@@ -17,7 +17,7 @@ func plan(t *testing.T, expr, zone string) *recur.Plan {
 	t.Helper()
 	p, err := recur.NewPlan(recur.Definition{Cron: expr, TimeZone: zone}, day("2000-01-01"))
 	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
+		t.Fatalf("%s: unexpected error: %v", expr, err)
 	}
 	return p
 }
@@ -179,7 +179,8 @@ func TestNewPlan_Refuses(t *testing.T) {
 			_, err := recur.NewPlan(d, day("2000-01-01"))
 			var e *weir.Error
 			if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) != 1 || e.Problems[0].Path == "" {
-				t.Errorf("%v", err)
+				t.Errorf("got %v, want errors.As(err, &e) && e.Kind == weir.Invalid && "+
+					"len(e.Problems) == 1 && e.Problems[0].Path != \"\"", err)
 			}
 		})
 	}

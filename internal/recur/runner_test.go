@@ -28,7 +28,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 				}
 			}
 			if s := w.get("s"); s.Filed != 200 || s.State.Missed != 0 || s.Skipped != 0 {
-				t.Errorf("%+v", s.State)
+				t.Errorf("got %+v, want s.Filed == 200 && s.State.Missed == 0 && s.Skipped == 0", s.State)
 			}
 		})
 	})
@@ -63,7 +63,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			pass(2 * time.Minute)
 			got := w.messages()
 			if len(got) != 3 {
-				t.Fatalf("%+v", got)
+				t.Fatalf("got %+v, want len(got) == 3", got)
 			}
 			for i, most := range []time.Duration{0, 100 * time.Millisecond, 25 * time.Millisecond} {
 				if late := got[i].At.Add(time.Second).Sub(due(t, got[i])); late < 0 || late > most ||
@@ -260,7 +260,7 @@ func afterTenYears(t *testing.T, w *world) {
 		t.Errorf("at %s: %v", now, got)
 	}
 	if s := w.get("every"); s.State.Missed != 10*365*24*3600 {
-		t.Errorf("%+v", s.State)
+		t.Errorf("got %+v, want s.State.Missed == 10 * 365 * 24 * 3600", s.State)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestRunner_Overlap(t *testing.T) {
 					w.put(other, "s", definition("@every 1h", skip,
 						func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))
 					if s := w.get("s"); s.Skipped != 1 {
-						t.Errorf("%+v", s.State)
+						t.Errorf("got %+v, want s.Skipped == 1", s.State)
 					}
 				}
 				return storagetest.Fault{}
@@ -333,7 +333,8 @@ func TestRunner_Overlap(t *testing.T) {
 			pass(time.Hour)
 			if s := w.get("s"); s.Filed != 2 || s.Skipped != 0 || s.Last.DueAt.Format("15:04") != "02:00" ||
 				s.NextRun != 3 {
-				t.Errorf("%+v", s.State)
+				t.Errorf("got %+v, want s.Filed == 2 && s.Skipped == 0 && "+
+					"s.Last.DueAt.Format(\"15:04\") == \"02:00\" && s.NextRun == 3", s.State)
 			}
 		})
 	})
@@ -342,7 +343,7 @@ func TestRunner_Overlap(t *testing.T) {
 			w.put(w.process("a", 0), "s", definition("@every 1h"))
 			pass(3 * time.Hour)
 			if s := w.get("s"); s.Filed != 3 || s.Skipped != 0 {
-				t.Errorf("%+v", s.State)
+				t.Errorf("got %+v, want s.Filed == 3 && s.Skipped == 0", s.State)
 			}
 		})
 	})

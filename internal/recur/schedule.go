@@ -27,7 +27,7 @@ type Missed string
 const (
 	One  Missed = "one"  // one message, for the last of them
 	All  Missed = "all"  // one message for each
-	None Missed = "none" // nothing
+	None Missed = "none" // no message
 )
 
 // Definition is the part of a schedule that a user writes.

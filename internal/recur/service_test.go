@@ -43,11 +43,12 @@ func TestRunner_Put(t *testing.T) {
 			pass(90 * time.Minute)
 			s := w.put(r, "s", definition("@every 1h", keyed("other")))
 			if s.NextAt.Format("15:04") != "02:00" || s.NextRun != 2 || s.Filed != 1 {
-				t.Errorf("%+v", s.State)
+				t.Errorf("got %+v, want s.NextAt.Format(\"15:04\") == \"02:00\" && s.NextRun == 2 && "+
+					"s.Filed == 1", s.State)
 			}
 			pass(time.Hour)
 			if got := w.messages(); len(got) != 2 || got[0].Key == got[1].Key {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want len(got) == 2 && got[0].Key != got[1].Key", got)
 			}
 		})
 	})
@@ -79,7 +80,7 @@ func TestRunner_Put(t *testing.T) {
 			pass(time.Hour)
 			got := w.messages()
 			if len(got) != 2 || got[0].Key == got[1].Key {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want len(got) == 2 && got[0].Key != got[1].Key", got)
 			}
 		})
 	})
@@ -99,19 +100,19 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 		})
 		pass(time.Hour - 2*time.Second)
 		if len(w.messages()) != 1 {
-			t.Fatalf("%+v", w.messages())
+			t.Fatalf("got %+v, want len(w.messages()) == 1", w.messages())
 		}
 		b := w.process("b", -2*time.Second)
 		w.put(b, "s", definition("0 * * * *", keyed("other")))
 		pass(90 * time.Minute)
 		w.onceEach()
 		if got := w.messages(); len(got) != 2 {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want len(got) == 2", got)
 		}
 	})
 }
 
-// What a new definition finds due soon is filed by the old one, for its time.
+// An occurrence that is due soon when a new definition is put is filed by the old one, for its time.
 func TestRunner_PutShortBeforeADueTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.process("a", 0)
@@ -120,7 +121,8 @@ func TestRunner_PutShortBeforeADueTime(t *testing.T) {
 		w.put(a, "s", definition("@every 1h", keyed("other")))
 		got := w.messages()
 		if len(got) != 1 || got[0].Key != "k" || !got[0].DueAt.Equal(due(t, got[0])) {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want len(got) == 1 && got[0].Key == \"k\" && "+
+				"got[0].DueAt.Equal(due(t, got[0]))", got)
 		}
 	})
 }
@@ -157,7 +159,7 @@ func TestRunner_PutRefuses(t *testing.T) {
 				}
 				var e *weir.Error
 				if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) == 0 {
-					t.Errorf("%v", err)
+					t.Errorf("got %v, want errors.As(err, &e) && e.Kind == weir.Invalid && len(e.Problems) != 0", err)
 				}
 			})
 		})
@@ -169,10 +171,11 @@ func TestRunner_TryStoresNothing(t *testing.T) {
 		r := w.process("a", 0)
 		p, err := r.Try(t.Context(), definition("@every 1h"), 3)
 		if err != nil || len(p.Runs) != 3 || p.Runs[2].DueAt.Format("15:04") != "03:00" {
-			t.Errorf("%+v, %v", p, err)
+			t.Errorf("got %+v, %v, want err == nil && len(p.Runs) == 3 && "+
+				"p.Runs[2].DueAt.Format(\"15:04\") == \"03:00\"", p, err)
 		}
 		if list, err := r.List(t.Context()); err != nil || len(list) != 0 {
-			t.Errorf("%+v, %v", list, err)
+			t.Errorf("got %+v, %v, want err == nil && len(list) == 0", list, err)
 		}
 	})
 }
@@ -214,7 +217,8 @@ func TestRunner_Conditions(t *testing.T) {
 			t.Helper()
 			s, _, err := r.Put(t.Context(), "s", d, c)
 			if (err == nil) != (want == nil) || err != nil && weir.KindOf(err) != weir.Stale {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want (err == nil) == (want == nil) && "+
+					"(err == nil || weir.KindOf(err) == weir.Stale)", what, err)
 			}
 			return s
 		}
@@ -258,7 +262,8 @@ func TestRunner_LostUpdate(t *testing.T) {
 		}
 		one, other := <-answers, <-answers
 		if (one == nil) == (other == nil) || weir.KindOf(errors.Join(one, other)) != weir.Stale {
-			t.Errorf("%v, %v", one, other)
+			t.Errorf("got %v, %v, want (one == nil) != (other == nil) && "+
+				"weir.KindOf(errors.Join(one, other)) == weir.Stale", one, other)
 		}
 	})
 }
@@ -328,7 +333,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 	})
 }
 
-// A move that arrives late must not bring a schedule back to what it was.
+// A move that arrives late must not restore an earlier state of the schedule.
 func TestRunner_LateMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.put(w.process("a", 0), "s", definition("@every 1h"))
@@ -389,7 +394,8 @@ func TestRunner_Refused(t *testing.T) {
 		pass(2 * time.Hour)
 		if s := w.get("s"); s.Refused != 2 || s.Refusal != "no: never" || s.NextAt.Format("15:04") != "03:00" ||
 			s.NextRun != 1 {
-			t.Errorf("%+v", s.State)
+			t.Errorf("got %+v, want s.Refused == 2 && s.Refusal == \"no: never\" && "+
+				"s.NextAt.Format(\"15:04\") == \"03:00\" && s.NextRun == 1", s.State)
 		}
 	})
 }
@@ -406,7 +412,8 @@ func TestCheckName(t *testing.T) {
 	for name, ok := range map[string]bool{"nightly": true, "A.b_c-9": true, strings.Repeat("x", 64): true,
 		"": false, strings.Repeat("x", 65): false, "a/b": false, "ä": false, "a b": false, ".": false, "..": false} {
 		if err := recur.CheckName(name); (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Malformed {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got %v, want (err == nil) == ok && "+
+				"(err == nil || weir.KindOf(err) == weir.Malformed)", name, err)
 		}
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"weir/internal/storage"
 )
 
-// A message's text stands in its schedule's row, compressed, up to this size; a larger one
-// in a blob. A row's property holds 64 KiB.
 const (
 	// A message is stored in its schedule's row, compressed, up to inlineLimit; a larger one in a
 	// blob. A row's property holds 64 KiB.
