@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRunner_AHolderBehind: what dies again is none of those meant, though by the clock of
-// its holder it does so before the job began by the runner's.
+// TestRunner_AHolderBehind: a message that dies again is not the job's, even if by its holder's clock it
+// does so before the job began by the runner's clock.
 func TestRunner_AHolderBehind(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(1, "/a")
@@ -22,7 +22,8 @@ func TestRunner_AHolderBehind(t *testing.T) {
 		time.AfterFunc(400*time.Millisecond, w.grant)
 		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Replayed != 1 ||
 			j.Refused != 0 || j.DeadAgain != 1 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 1 && j.Replayed == 1 && j.Refused == 0 && "+
+				"j.DeadAgain == 1", j)
 		}
 	})
 }
@@ -70,7 +71,7 @@ func TestRunner_TurnNotWrittenDown(t *testing.T) {
 		time.Sleep(time.Minute)
 		q.sweep()
 		if j := q.comes(id, replay.Done, time.Minute); j.Matched != 10 || j.Replayed != 10 || j.Skipped != 0 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 10 && j.Replayed == 10 && j.Skipped == 0", j)
 		}
 		w.inOrder()
 	})

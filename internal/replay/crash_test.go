@@ -46,11 +46,12 @@ func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 			return // killed before it began
 		}
 		if listErr != nil || len(jobs) != 1 {
-			t.Fatalf("%+v, %v", jobs, listErr)
+			t.Fatalf("got %+v, %v, want listErr == nil && len(jobs) == 1", jobs, listErr)
 		}
 		j := q.comes(jobs[0].ID, replay.Done, time.Minute)
 		if j.Matched != 20 || j.Replayed != 16 || j.Delivered != 16 || j.Refused != 4 || j.Skipped != 0 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 20 && j.Replayed == 16 && j.Delivered == 16 && "+
+				"j.Refused == 4 && j.Skipped == 0", j)
 		}
 		w.inOrder()
 		if len(w.list()) != 16 || len(w.told()) == 0 {
@@ -94,7 +95,7 @@ func TestRunner_TwoAtOnce(t *testing.T) {
 		q.sweep()
 		j = q.comes(j.ID, replay.Done, 3*time.Minute)
 		if j.Delivered != 200 || len(w.list()) != 200 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Delivered == 200 && len(w.list()) == 200", j)
 		}
 		w.inOrder()
 	})
@@ -133,13 +134,13 @@ func TestRunner_Stalled(t *testing.T) {
 		}
 		j = q.comes(j.ID, replay.Done, 5*time.Minute)
 		if j.Replayed != 200 || j.Delivered != 200 || len(w.list()) != 200 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Replayed == 200 && j.Delivered == 200 && len(w.list()) == 200", j)
 		}
 		w.inOrder()
 	})
 }
 
-// TestRunner_Close: what a process leaves at its end, the next one takes up.
+// TestRunner_Close: the next process resumes the jobs of one that has ended.
 func TestRunner_Close(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(40, keys...)
@@ -156,7 +157,7 @@ func TestRunner_Close(t *testing.T) {
 		q := w.start()
 		q.sweep()
 		if j = q.comes(j.ID, replay.Done, time.Minute); j.Delivered != 200 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Delivered == 200", j)
 		}
 		w.inOrder()
 	})
@@ -178,16 +179,16 @@ func TestRunner_KilledAtTheEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop()
 		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 1 {
-			t.Fatalf("%v, %v", jobs, err)
+			t.Fatalf("got %v, %v, want err == nil && len(jobs) == 1", jobs, err)
 		}
 		if all, err := q.List(t.Context()); err != nil || len(all) != 1 || all[0] != j {
-			t.Errorf("%+v, %v", all, err)
+			t.Errorf("got %+v, %v, want err == nil && len(all) == 1 && all[0] == j", all, err)
 		}
 		before := len(w.told())
 		q.sweep()
 		time.Sleep(time.Minute)
 		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
-			t.Errorf("%v, %v", jobs, err)
+			t.Errorf("got %v, %v, want err == nil && len(jobs) == 0", jobs, err)
 		}
 		if told := w.told(); len(told) != before+1 || told[before] != j {
 			t.Errorf("told: %+v", told)

@@ -20,7 +20,7 @@ import (
 // The tests of this file run the whole way: messages are filed, drained, die, and are
 // replayed by wishes that holders grant.
 
-// realLog is the log as the handler gives it.
+// realLog is the log as the handler wires it.
 type realLog struct{ *lane.Store }
 
 func (l realLog) Replay(ctx context.Context, id weir.ID, force bool) error {
@@ -28,7 +28,7 @@ func (l realLog) Replay(ctx context.Context, id weir.ID, force bool) error {
 	return err
 }
 
-// cms takes or rejects, and keeps a record of what it took.
+// cms accepts or rejects, and records the accepted messages.
 type cms struct {
 	mu      sync.Mutex
 	rejects func(body string) bool
@@ -187,7 +187,7 @@ func (w *whole) rest() lane.Counts {
 	}
 }
 
-// inOrder checks what the CMS took: each message once, those of a key in order.
+// inOrder checks that the CMS accepted each message once, and those of a key in order.
 func (w *whole) inOrder(n int) {
 	w.t.Helper()
 	last, took := map[string]int{}, w.cms.record()
@@ -226,7 +226,7 @@ func (w *whole) comes(p *instance, id string, s replay.State) replay.Job {
 			return j
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("%+v", j)
+			w.t.Fatalf("not over in time: got %+v", j)
 		}
 	}
 }
@@ -236,38 +236,40 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 		p := w.start()
 		w.post(p, 20, keys...)
 		if c := w.rest(); c.Dead != 100 {
-			t.Fatalf("%+v", c)
+			t.Fatalf("got %+v, want c.Dead == 100", c)
 		}
 		w.cms.set(func(body string) bool { return strings.HasPrefix(body, "/e ") && !strings.HasSuffix(body, "0") })
 		plan, err := p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 100 || plan.Refused != 0 || !plan.Complete || plan.EstimatedSeconds != 10 {
-			t.Errorf("%+v, %v", plan, err)
+			t.Errorf("got %+v, %v, want err == nil && plan.Count == 100 && plan.Refused == 0 && "+
+				"plan.Complete && plan.EstimatedSeconds == 10", plan, err)
 		}
 		j := w.comes(p, w.begin(p, plain).ID, replay.Done)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 82 || j.DeadAgain != 18 || j.Waiting != 0 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 100 && j.Replayed == 100 && j.Delivered == 82 && "+
+				"j.DeadAgain == 18 && j.Waiting == 0", j)
 		}
 		if c := w.rest(); c.Delivered != 82 || c.Dead != 18 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want c.Delivered == 82 && c.Dead == 18", c)
 		}
 		w.inOrder(82)
-		// What died before a later one of its key was delivered stays dead.
+		// A message that died before a later one of its key was delivered stays dead.
 		w.cms.set(func(string) bool { return false })
 		plan, err = p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 18 || plan.Refused != 18 {
-			t.Errorf("%+v, %v", plan, err)
+			t.Errorf("got %+v, %v, want err == nil && plan.Count == 18 && plan.Refused == 18", plan, err)
 		}
 		if j = w.comes(p, w.begin(p, plain).ID, replay.Done); j.Replayed != 0 || j.Refused != 18 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Replayed == 0 && j.Refused == 18", j)
 		}
 		w.inOrder(82)
 		forced := plain
 		forced.Force = true
 		if j = w.comes(p, w.begin(p, forced).ID, replay.Done); j.Delivered != 18 || j.Refused != 0 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Delivered == 18 && j.Refused == 0", j)
 		}
 		if c := w.rest(); c.Delivered != 100 || c.Dead != 0 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want c.Delivered == 100 && c.Dead == 0", c)
 		}
 	})
 }
@@ -288,10 +290,11 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 		j = w.comes(p, j.ID, replay.Done)
 		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 ||
 			j.Skipped != 0 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Replayed + j.Refused == 100 && j.Delivered == j.Replayed && "+
+				"j.Refused != 0 && j.Delivered != 0 && j.Skipped == 0", j)
 		}
 		if c := w.rest(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
-			t.Errorf("%+v, %+v", c, j)
+			t.Errorf("got %+v, %+v, want c.Dead == j.Refused && c.Delivered == 50 + j.Delivered", c, j)
 		}
 		w.inOrder(int(50 + j.Delivered))
 	})
@@ -310,14 +313,14 @@ func TestWhole_Paused(t *testing.T) {
 		j := w.begin(p, plain)
 		time.Sleep(5 * time.Minute)
 		if got := w.comes(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.record()) != 0 {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want got.Waiting == 100 && len(w.cms.record()) == 0", got)
 		}
 		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		w.sweep(p)
 		if j = w.comes(p, j.ID, replay.Done); j.Delivered != 100 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Delivered == 100", j)
 		}
 		w.inOrder(100)
 	})
@@ -346,10 +349,10 @@ func TestWhole_Crash(t *testing.T) {
 		}
 		j = w.comes(p, j.ID, replay.Done)
 		if j.Matched != 200 || j.Replayed != 200 || j.Delivered != 200 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 200 && j.Replayed == 200 && j.Delivered == 200", j)
 		}
 		if c := w.rest(); c.Delivered != 200 || c.Dead != 0 {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want c.Delivered == 200 && c.Dead == 0", c)
 		}
 		if n := len(w.cms.record()); n < 200 || n > 200+4*64 { // what was not committed comes again
 			t.Errorf("it took %d", n)

@@ -52,7 +52,9 @@ func TestSpec(t *testing.T) {
 			}
 			if c.problems == 0 && err != nil ||
 				c.problems > 0 && (e == nil || e.Kind != weir.Invalid || len(e.Problems) != c.problems) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want (c.problems != 0 || err == nil) && "+
+					"(c.problems <= 0 || e != nil && e.Kind == weir.Invalid && "+
+					"len(e.Problems) == c.problems)", name, err)
 			}
 			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
 				t.Errorf("%s: started: %v", name, err)
@@ -100,14 +102,15 @@ func TestFilter(t *testing.T) {
 			s.Filter = c.filter
 			plan, err := p.Plan(t.Context(), s)
 			if err != nil || plan.Count != c.count || plan.Keys != c.keys || !plan.Complete {
-				t.Errorf("%s: %+v, %v", name, plan, err)
+				t.Errorf("%s: got %+v, %v, want err == nil && plan.Count == c.count && "+
+					"plan.Keys == c.keys && plan.Complete", name, plan, err)
 			}
 		}
 		s := plain
 		s.Filter.Fingerprint = bad
 		if j := p.comes(p.begin(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 ||
 			j.Filter != s.Filter {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 2 && j.Delivered == 2 && j.Filter == s.Filter", j)
 		}
 	})
 }
@@ -157,19 +160,19 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// TestPlan_StorageAway: a plan that has found nothing out says so.
+// TestPlan_StorageAway: a plan that could not read returns an error.
 func TestPlan_StorageAway(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		p := w.start()
 		p.kill()
 		if _, err := p.Plan(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
 		}
 		if _, err := p.List(t.Context()); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
 		}
 		if _, err := p.Get(t.Context(), "00000000000000abcdef0"); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
 		}
 	})
 }
@@ -190,7 +193,8 @@ func TestFates(t *testing.T) {
 		}
 		for i, want := range []weir.Stage{"dead", "dead", "", "dead", "dead", "", "dead", ""} {
 			if fates[i].Stage != want || fates[i].FinishedAt.IsZero() != (want == "") {
-				t.Errorf("%d: %+v", i, fates[i])
+				t.Errorf("%d: got %+v, want fates[i].Stage == want && "+
+					"fates[i].FinishedAt.IsZero() == (want == \"\")", i, fates[i])
 			}
 		}
 	})

@@ -24,7 +24,8 @@ func TestRunner_ReplaysAll(t *testing.T) {
 		w.die(1, "/a") // died since: not meant
 		j = p.comes(j.ID, replay.Done, time.Minute)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 100 || j.FinishedAt.IsZero() {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 100 && j.Replayed == 100 && "+
+				"j.Delivered == 100 && !j.FinishedAt.IsZero()", j)
 		}
 		w.inOrder()
 		if n := len(w.list()); n != 100 {
@@ -38,13 +39,13 @@ func TestRunner_ReplaysAll(t *testing.T) {
 		}
 		all, err := p.List(t.Context())
 		if err != nil || len(all) != 1 || all[0] != j {
-			t.Errorf("%+v, %v", all, err)
+			t.Errorf("got %+v, %v, want err == nil && len(all) == 1 && all[0] == j", all, err)
 		}
 	})
 }
 
-// TestRunner_KeepsKeysTogether: a key's messages go in one go, whatever the rate says, and
-// the rate holds nevertheless.
+// TestRunner_KeepsKeysTogether: a key's messages are replayed together at any rate, and the job still
+// keeps its rate.
 func TestRunner_KeepsKeysTogether(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(10, "/a", "/b", "/c")
@@ -96,7 +97,7 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 	}
 }
 
-// TestRunner_RefusedTakesNoTime: what is not replayed does not count for the rate.
+// TestRunner_RefusedTakesNoTime: refused messages do not count for the rate.
 func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(100, keys...)
@@ -107,18 +108,18 @@ func TestRunner_RefusedTakesNoTime(t *testing.T) {
 		spec := plain
 		spec.RatePerMinute = 1
 		if j := p.comes(p.begin(spec).ID, replay.Done, time.Minute); j.Refused != 500 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Refused == 500", j)
 		}
 	})
 }
 
-// TestRunner_AHolderAhead: what is dead is meant, whatever the clock of its holder said.
+// TestRunner_AHolderAhead: a dead message belongs to the job, even if its holder's clock was ahead.
 func TestRunner_AHolderAhead(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.dead("/a", "article", 422, "bad", time.Now().Add(2*time.Second))
 		p := w.start()
 		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Delivered != 1 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 1 && j.Delivered == 1", j)
 		}
 	})
 }
@@ -152,11 +153,13 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 				outcomes := j.Delivered + j.DeadAgain
 				if c.state == replay.Stopped &&
 					(j.StopReason == "" || outcomes < 10 || float64(j.DeadAgain) < c.rate*float64(outcomes)) {
-					t.Errorf("%+v", j)
+					t.Errorf("got %+v, want (c.state != replay.Stopped || j.StopReason != \"\" && "+
+						"outcomes >= 10 && float64(j.DeadAgain) >= c.rate * float64(outcomes))", j)
 				}
 				if c.state == replay.Done && (j.StopReason != "" || j.DeadAgain != int64(40*c.bad) ||
 					j.Delivered != int64(200-40*c.bad)) {
-					t.Errorf("%+v", j)
+					t.Errorf("got %+v, want (c.state != replay.Done || j.StopReason == \"\" && "+
+						"j.DeadAgain == int64(40 * c.bad) && j.Delivered == int64(200 - 40*c.bad))", j)
 				}
 				n := len(w.list())
 				time.Sleep(time.Minute)
@@ -195,7 +198,8 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 		j = p.comes(j.ID, replay.Done, 3*time.Minute)
 		// Those done by hand are still in the list of the dead here, which no real holder leaves.
 		if j.Matched != 20 || j.Replayed != 4+3+3 || j.Otherwise != 7 || j.Delivered != 3 || j.Refused != 4+4+2 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Matched == 20 && j.Replayed == 4 + 3 + 3 && "+
+				"j.Otherwise == 7 && j.Delivered == 3 && j.Refused == 4 + 4 + 2", j)
 		}
 		for _, a := range w.list() {
 			if a.force || a.key == "/a" || a.seq == 5 || a.seq == 4 {
@@ -222,13 +226,13 @@ func TestRunner_BoundsWhatIsOpen(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		got := p.comes(j.ID, replay.Running, 0)
 		if got.Waiting != 500 || got.Replayed != 500 || len(w.list()) != 500 {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want got.Waiting == 500 && got.Replayed == 500 && len(w.list()) == 500", got)
 		}
 		w.mu.Lock()
 		w.takes = time.Second
 		w.mu.Unlock()
 		if j := p.comes(j.ID, replay.Done, 2*time.Minute); j.Delivered != 600 {
-			t.Errorf("%+v", j)
+			t.Errorf("got %+v, want j.Delivered == 600", j)
 		}
 		w.inOrder()
 	})
@@ -250,7 +254,8 @@ func TestRunner_Cancel(t *testing.T) {
 				}
 				got, err := by.Cancel(t.Context(), j.ID)
 				if err != nil || got.State != replay.Cancelled || got.Replayed < 20 || got.FinishedAt.IsZero() {
-					t.Fatalf("%+v, %v", got, err)
+					t.Fatalf("got %+v, %v, want err == nil && got.State == replay.Cancelled && "+
+						"got.Replayed >= 20 && !got.FinishedAt.IsZero()", got, err)
 				}
 				time.Sleep(3 * time.Second)
 				n := len(w.list())
@@ -315,7 +320,7 @@ func TestRunner_CancelWhatIsOver(t *testing.T) {
 		}
 		for _, id := range []string{"nothing", "../meta", "0000000000000abcdefab"} {
 			if _, err := p.Cancel(t.Context(), id); weir.KindOf(err) != weir.NotFound {
-				t.Errorf("%q: %v", id, err)
+				t.Errorf("%q: got %v, want weir.KindOf(err) == weir.NotFound", id, err)
 			}
 		}
 	})
@@ -363,7 +368,7 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 		time.Sleep(29 * 24 * time.Hour)
 		young := p.comes(p.begin(plain).ID, replay.Done, time.Minute)
 		if all, err := p.List(t.Context()); err != nil || len(all) != 2 || all[0] != young || all[1] != old {
-			t.Errorf("%+v, %v", all, err)
+			t.Errorf("got %+v, %v, want err == nil && len(all) == 2 && all[0] == young && all[1] == old", all, err)
 		}
 		time.Sleep(2 * 24 * time.Hour)
 		p.comes(p.begin(plain).ID, replay.Done, time.Minute)
@@ -377,9 +382,9 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 	})
 }
 
-// TestRunner_KeepsTheOrderOfWhatWasScheduled: what was filed first and fell due last is asked
-// for last, since the holder may deliver it before the next is asked for.
-func TestRunner_KeepsTheOrderOfWhatWasScheduled(t *testing.T) {
+// TestRunner_KeepsTheOrderOfScheduled: a message that was filed first and fell due last is requested
+// last, because the holder may deliver it before the next request.
+func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.die(3, "/a")
 		_, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is one storage account with dead messages in it, and holders that do what is
-// wished: they deliver a message a while after it was asked for, or let it die again.
+// world is one storage account with dead messages in it, and holders that grant requests: they
+// deliver a message a while after its request, or let it die again.
 type world struct {
 	t       *testing.T
 	account *memory.Account
@@ -69,7 +69,7 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 func partition(lane int) string         { return fmt.Sprintf("1.%d", lane) }
 func row(kind string, seq int64) string { return kind + lane.Place(seq) }
 
-// die files n dead messages of each key in turn, and gives how many lanes have some.
+// die files n dead messages of each key in turn.
 func (w *world) die(n int, keys ...string) {
 	w.t.Helper()
 	for range n {
@@ -224,7 +224,7 @@ func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
 	return nil
 }
 
-// grant does what the holders would have done up to now.
+// grant does the work of the holders up to now.
 func (w *world) grant() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,7 +251,7 @@ func (w *world) grant() {
 	}
 }
 
-// refused as the end of a message: its holder does not do what was wished.
+// refused as the end of a message: its holder refuses the request.
 const refused weir.Stage = "refused"
 
 func (w *world) list() []asked {
@@ -272,7 +272,7 @@ func (p *process) begin(s replay.Spec) replay.Job {
 	p.t.Helper()
 	j, err := p.Start(p.t.Context(), s)
 	if err != nil || j.State != replay.Running {
-		p.t.Fatalf("%+v, %v", j, err)
+		p.t.Fatalf("got %+v, %v, want err == nil && j.State == replay.Running", j, err)
 	}
 	return j
 }
