@@ -106,7 +106,7 @@ func (w *world) noCopies() {
 	}
 }
 
-// prepare sends messages of every kind. It gives those that are to wait.
+// prepare sends messages of every kind, and returns those that must wait.
 func (w *world) prepare(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.comes(h, w.post(h, "k1", "bad"), weir.Dead)

@@ -26,10 +26,12 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 		err := w.command(storagetest.NewFaults()).Run(t.Context(), 5)
 		if !errors.Is(err, relane.ErrPaused) || !strings.Contains(err.Error(), "lane 2 (fire)") ||
 			!strings.Contains(err.Error(), `key "k1" (odd)`) {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want errors.Is(err, relane.ErrPaused) && "+
+				"strings.Contains(err.Error(), \"lane 2 (fire)\") && "+
+				"strings.Contains(err.Error(), `key \"k1\" (odd)`)", err)
 		}
 		if m := w.meta(); m.Step != lane.StepNone {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v, want m.Step == lane.StepNone", m)
 		}
 		for number, key := range map[int]string{2: "", of: key} {
 			if err := h.store.Resume(t.Context(), number, key); err != nil {

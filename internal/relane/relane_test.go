@@ -59,13 +59,14 @@ func TestRun_WrongNumbers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		for _, n := range []int{0, -1, lane.MaxLanes + 1} {
 			if err := w.command(storagetest.NewFaults()).Run(t.Context(), n); !errors.Is(err, relane.ErrNumber) {
-				t.Errorf("%d: %v", n, err)
+				t.Errorf("%d: got %v, want errors.Is(err, relane.ErrNumber)", n, err)
 			}
 		}
 		w.change(4) // storage was never used: this records the number
 		w.change(4)
 		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v, want m.Open == (lane.Epoch{Epoch: 1, Lanes: 4}) && m.Used == 1 && "+
+				"len(m.Earlier) == 0", m)
 		}
 		if err := w.command(storagetest.NewFaults()).Undo(t.Context()); err != nil ||
 			!strings.Contains(w.told(), "no change") {
@@ -89,7 +90,7 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		go func() { done <- first.Run(t.Context(), 5) }()
 		time.Sleep(time.Minute)
 		if m := w.meta(); m.Step != lane.StepDrain {
-			t.Fatalf("%+v", m)
+			t.Fatalf("got %+v, want m.Step == lane.StepDrain", m)
 		}
 		if !strings.Contains(w.told(), "--undo") {
 			t.Errorf("nobody was told of the CMS: %v", w.told())
@@ -108,7 +109,8 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		w.change(2) // another one, under a number of its own
 		h.stop(t)
 		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 3, Lanes: 2}) || m.Step != lane.StepNone {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v, want m.Open == (lane.Epoch{Epoch: 3, Lanes: 2}) && "+
+				"m.Step == lane.StepNone", m)
 		}
 		h = w.start(2)
 		w.holds(h, 0)
@@ -128,7 +130,7 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 		}
 		for _, n := range []int{2, 4} {
 			if err := w.command(storagetest.NewFaults()).Run(t.Context(), n); !errors.Is(err, relane.ErrUnderWay) {
-				t.Errorf("%d: %v", n, err)
+				t.Errorf("%d: got %v, want errors.Is(err, relane.ErrUnderWay)", n, err)
 			}
 		}
 		w.cms.set(false)
@@ -140,9 +142,8 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 	})
 }
 
-// TestRun_CountsWhatWasCancelled holds that a wish which nobody has granted yet is granted
-// before its lane is closed.
-func TestRun_CountsWhatWasCancelled(t *testing.T) {
+// TestRun_CountsCancelled holds that a pending request is granted before its lane is closed.
+func TestRun_CountsCancelled(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.start(2)
 		var later []*sent

@@ -38,8 +38,8 @@ func (w *world) refuses(h *handler, s *sent, because string) {
 	}
 }
 
-// TestRun_WhatIsDeadCanBeReplayed holds that what is known of dead messages goes with them.
-func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
+// TestRun_DeadCanBeReplayed holds that dead messages keep their history in the next epoch.
+func TestRun_DeadCanBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.start(3)
 		late := w.post(h, "k1", "bad 1")
@@ -60,11 +60,13 @@ func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
 		w.refuses(h, late, behind.id.String())
 		if m, err := h.store.LoadEdited(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" ||
 			m.ContentType != "text/xml" {
-			t.Errorf("%+v, %v", m, err)
+			t.Errorf("got %+v, %v, want err == nil && string(m.Body) == \"bad still\" && "+
+				"m.ContentType == \"text/xml\"", m, err)
 		}
 		if m, err := h.store.Load(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
 			m.ContentType != "application/xml" {
-			t.Errorf("%+v, %v", m, err)
+			t.Errorf("got %+v, %v, want err == nil && string(m.Body) == \"bad 3\" && "+
+				"m.ContentType == \"application/xml\"", m, err)
 		}
 		w.replay(h, edited, "good now")
 		w.comes(h, edited, weir.Delivered)
@@ -76,7 +78,7 @@ func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
 			w.comes(h, s, weir.Delivered)
 		}
 		if st, err := h.store.Status(t.Context(), edited.id); err != nil || st.Replays != 2 || st.AttemptCount != 3 {
-			t.Errorf("%+v, %v", st, err)
+			t.Errorf("got %+v, %v, want err == nil && st.Replays == 2 && st.AttemptCount == 3", st, err)
 		}
 		var got []string
 		for _, r := range w.cms.requests() {
@@ -92,9 +94,9 @@ func TestRun_WhatIsDeadCanBeReplayed(t *testing.T) {
 	})
 }
 
-// TestRun_WhatIsNotKnownStaysUnknown holds it of what died under an earlier version of the
-// program.
-func TestRun_WhatIsNotKnownStaysUnknown(t *testing.T) {
+// TestRun_UnknownHistoryStaysUnknown holds that messages that died under an earlier version of the
+// program keep their unknown history.
+func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.start(1)
 		old := w.post(h, "k1", "bad 1")

@@ -187,7 +187,7 @@ func (w *world) command(faults *storagetest.Faults) relane.Resharder {
 	}
 }
 
-// told is what the commands have said so far.
+// told returns the progress reports of all commands so far.
 func (w *world) told() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
