@@ -202,7 +202,7 @@ func TestKeeper_StorageIsAway(t *testing.T) {
 		a := newInstance(t, memory.New(time.Now).Table())
 		a.table.away.Store(true)
 		if _, err := a.Series(t.Context(), time.Hour, time.Minute, -1); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
 		}
 		a.table.away.Store(false)
 		series(t, a, time.Hour, time.Minute, -1)
@@ -254,7 +254,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// What another instance delivers must not look as if nobody did, until it is written.
+// Deliveries of another instance must not look like none before they are written.
 func TestKeeper_RateOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
