@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// joins gives one report after the other, and what the lane looks like then.
+// joins returns one report after the other, and the control rows after each.
 type joins struct {
 	steps []joined
 	n     int

@@ -47,7 +47,8 @@ func TestMeter(t *testing.T) {
 			t.Errorf("average %s %v", average, known)
 		}
 		if got := m.Counts(); got != (poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}) {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want %+v", got,
+				(poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}))
 		}
 		if got := m.Busy(); got != 15600*time.Millisecond {
 			t.Errorf("busy %s", got)

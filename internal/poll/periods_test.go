@@ -59,11 +59,11 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		Duration: w.takes}
 }
 
-// Ring is a bell that nobody hears: there are no triggers.
+// Ring does nothing: there are no triggers.
 func (w *world) Ring(context.Context, int) error    { return nil }
 func (w *world) RingNow(context.Context, int) error { return nil }
 
-// Sweep is what the handler's sweep would do beside retention: nothing.
+// Sweep does nothing: the handler's sweep would only run retention.
 func (w *world) Sweep(context.Context) error { return nil }
 
 func (w *world) put(n int) { w.putDue(n, time.Time{}) }
@@ -106,8 +106,8 @@ func (w *world) process(ctx context.Context, cfg poll.Config) (poll.Summary, err
 	return run.Do(ctx)
 }
 
-// late gives the longest that a message waited for its attempt, and how many messages had
-// another number of attempts than one.
+// late returns the longest wait of a message for its attempt, and the number of messages with more or
+// less than one attempt.
 func (w *world) late() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]

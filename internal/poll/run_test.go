@@ -158,7 +158,7 @@ func TestRun_LooksEachIdleAndSweepsEachMinute(t *testing.T) {
 			}
 		}
 		if got := s.String(); got != "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want %q", got, "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s")
 		}
 	})
 }
