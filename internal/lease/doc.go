@@ -9,7 +9,7 @@
 //	trusted ◀──────────────────────────┐
 //	   │ └──────every third of Length──┘
 //	   │
-//	   ├─ trust ends, or storage says it is not ours ─▶ lost (for good)
+//	   ├─ trust ends, or storage refuses a renewal ────▶ lost (for good)
 //	   └─ Release, or the parent context ends ────────▶ released
 //
 // A lost lease stays lost, even if a renewal succeeds afterwards: a caller that has stopped must

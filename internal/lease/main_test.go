@@ -80,7 +80,7 @@ func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
 	})
 }
 
-// isLost reports whether the context says so, and Trusted with it.
+// isLost reports whether the context and Trusted both show the lease as lost.
 func isLost(l *lease.Lease) bool {
 	return context.Cause(l.Context()) == lease.ErrLost && !l.Trusted()
 }
