@@ -50,7 +50,8 @@ func instantOf(date time.Time, at timeOfDay, zone *time.Location, last bool) tim
 	return instantAtWall(date.Add(time.Duration(at)*time.Minute), zone, last)
 }
 
-// instantAtWall returns the instant at which clocks in zone show what wall shows in UTC. If that
+// instantAtWall returns the instant at which clocks in zone show the local time wall, written in
+// UTC. If that
 // local time occurs twice, it returns the first instant, or the last if last is true. If it does
 // not occur, it returns the instant of the change.
 func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
@@ -72,7 +73,7 @@ func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	return change
 }
 
-// showsWall reports whether clocks in zone show at t what wall shows in UTC.
+// showsWall reports whether clocks in zone show at t the local time wall, written in UTC.
 func showsWall(t, wall time.Time, zone *time.Location) bool {
 	_, offset := t.In(zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).Equal(wall)
