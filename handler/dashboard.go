@@ -64,8 +64,8 @@ func pageLane(l *overview.Lane) dashboard.Lane {
 		Number: l.Number, Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying, Exact: l.Exact, OldestAt: l.OldestAt,
 		Counts: dashboard.Counts{Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead, Cancelled: l.Counts.Cancelled,
 			Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting},
-		Rate1: l.Rate1.PerMinute, Rate15: l.Rate15.PerMinute, EmptyIn: l.Empty.In, Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.Halt.By, PausedUntil: l.Halt.Until, PauseReason: l.Halt.Reason, NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
+		Rate1: l.Rate1.PerMinute, Rate15: l.Rate15.PerMinute, EmptyIn: l.DrainEstimate.In, Held: l.Held, Holder: l.Holder, Fence: l.Fence,
+		PausedBy: l.PauseCause.By, PausedUntil: l.PauseCause.Until, PauseReason: l.PauseCause.Reason, NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
 	}
 	for _, p := range l.Pauses {
 		out.Pauses = append(out.Pauses, dashboard.Pause{Lane: l.Number, Key: p.Key, Reason: p.Reason, Since: p.Since, Until: p.Until})
@@ -108,7 +108,7 @@ func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (dashboard.F
 	if err != nil {
 		return dashboard.Found{}, err
 	}
-	out := dashboard.Found{Looked: found.Looked, NotSearched: found.NotSearched, Continue: found.Continue}
+	out := dashboard.Found{Looked: found.Examined, NotSearched: found.BodiesSkipped, Continue: found.Continue}
 	for i := range found.Messages {
 		out.Messages = append(out.Messages, pageMessage(&found.Messages[i]))
 	}
@@ -126,7 +126,7 @@ func (s *pageSource) Message(ctx context.Context, id weir.ID) (dashboard.Message
 	if st.Stage.Final() {
 		return m, nil
 	}
-	o, err := s.overview.Outlook(ctx, st)
+	o, err := s.overview.Forecast(ctx, st)
 	if err != nil {
 		s.program.log.Warn("dashboard: outlook not known", "message_id", m.ID, "err", err)
 		return m, nil
@@ -174,7 +174,7 @@ func (s *pageSource) Errors(ctx context.Context) (dashboard.Clusters, error) {
 	if err != nil {
 		return dashboard.Clusters{}, err
 	}
-	out := dashboard.Clusters{Looked: all.Looked, Complete: all.Complete}
+	out := dashboard.Clusters{Looked: all.Examined, Complete: all.Complete}
 	for _, c := range all.List {
 		out.Clusters = append(out.Clusters, dashboard.Cluster{Fingerprint: c.Fingerprint, Contract: c.Contract, Message: c.Message, CMSStatus: c.CMSStatus, Count: c.Count, Keys: c.Keys,
 			FirstAt: c.First, LastAt: c.Last, SampleID: c.Sample.ID, SampleKey: c.Sample.Key, SampleText: c.Sample.Reason})

@@ -31,7 +31,9 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	call := p.newCaller(drainer, bell)
 	sweeper := p.sweeper(store, call)
 	mux := &router{}
-	wrap := func(function string, h http.Handler) http.Handler { return httpio.Middleware(function, p.log, time.Now, h) }
+	wrap := func(function string, h http.Handler) http.Handler {
+		return httpio.Middleware(function, p.log, time.Now, h)
+	}
 	add := func(function, pattern string, h http.Handler, methods ...string) {
 		mux.Handle(pattern, wrap(function, httpio.AllowMethods(h, methods...)))
 	}
@@ -49,7 +51,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 			Intake: httpio.NewIntake(p.memory.intake, int64(s.MaxBody)), MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
 	mux.Handle("/api/messages/{id}", httpio.ByMethod(map[string]http.Handler{
-		http.MethodGet:    wrap("status", httpio.WithTimeout(readLimit, &status.Function{Log: store, Outlook: op.overview, Logger: p.log})),
+		http.MethodGet:    wrap("status", httpio.WithTimeout(readLimit, &status.Function{Log: store, Forecaster: op.overview, Logger: p.log})),
 		http.MethodDelete: wrap("cancel", httpio.IgnoreDisconnect(&cancel.Function{Log: store, Caller: call, Logger: p.log})),
 		http.MethodPatch:  wrap("move", httpio.IgnoreDisconnect(&move.Function{Log: store, Caller: call, Logger: p.log})),
 	}))

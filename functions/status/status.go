@@ -16,16 +16,16 @@ type Reader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Outlook tells what a waiting message waits for.
-type Outlook interface {
-	Outlook(ctx context.Context, st weir.Status) (overview.Outlook, error)
+// Forecaster forecasts when a waiting message is sent; see overview.Overview.
+type Forecaster interface {
+	Forecast(ctx context.Context, st weir.Status) (overview.Forecast, error)
 }
 
 // Function tells the state of messages. All fields are needed.
 type Function struct {
-	Log     Reader
-	Outlook Outlook
-	Logger  *slog.Logger
+	Log        Reader
+	Forecaster Forecaster
+	Logger     *slog.Logger
 }
 
 // ServeHTTP implements http.Handler. The id is the path value "id".
@@ -70,9 +70,10 @@ func (f *Function) describe(r *http.Request, st weir.Status, outlook bool) httpi
 	if !outlook || st.Stage.Final() {
 		return m
 	}
-	o, err := f.Outlook.Outlook(r.Context(), st)
+	o, err := f.Forecaster.Forecast(r.Context(), st)
 	if err != nil {
-		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r), "message_id", m.ID, "err", err)
+		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r), "message_id", m.ID, "err",
+			err)
 		return m
 	}
 	m.AddForecast(o.Position, o.ExpectedAt, o.WaitsFor)

@@ -30,11 +30,12 @@ func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 	return r.st, nil
 }
 
-func (r reader) Outlook(context.Context, weir.Status) (overview.Outlook, error) {
+func (r reader) Forecast(context.Context, weir.Status) (overview.Forecast, error) {
 	if r.unasked != nil {
 		r.unasked.Error("the outlook was read")
 	}
-	return overview.Outlook{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"}, r.fails
+	return overview.Forecast{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"},
+		r.fails
 }
 
 func TestFunction(t *testing.T) {
@@ -44,11 +45,15 @@ func TestFunction(t *testing.T) {
 	other := id
 	other.Nonce = "99887766554433221100"
 	st := weir.Status{
-		Message: weir.Message{ID: id, Key: "/a", Contract: "article", AcceptedAt: noon}, Stage: weir.Delivered, AttemptCount: 2, CMSStatus: 200,
-		FinishedAt: noon.Add(time.Second), Version: `W/"7"`, Attempts: []weir.Attempt{{Number: 1, Outcome: weir.OutcomeRetry, Status: 500}, {Number: 2, Outcome: weir.OutcomeDelivered}},
+		Message: weir.Message{ID: id, Key: "/a", Contract: "article", AcceptedAt: noon}, Stage: weir.Delivered,
+		AttemptCount: 2, CMSStatus: 200,
+		FinishedAt: noon.Add(time.Second), Version: `W/"7"`,
+		Attempts: []weir.Attempt{{Number: 1, Outcome: weir.OutcomeRetry, Status: 500},
+			{Number: 2, Outcome: weir.OutcomeDelivered}},
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st: st}, Outlook: reader{st: st}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st: st}, Forecaster: reader{st: st},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	get := func(id, tag string) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/messages/"+id, nil)
 		r.Header.Set("If-None-Match", tag)
@@ -60,13 +65,16 @@ func TestFunction(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != 200 || got["stage"] != "delivered" || got["attempts"] != 2.0 || got["deliveredAt"] != "2026-01-08T12:00:01Z" || got["nextAttemptAt"] != nil || len(got["attemptLog"].([]any)) != 2 {
+	if w.Code != 200 || got["stage"] != "delivered" || got["attempts"] != 2.0 ||
+		got["deliveredAt"] != "2026-01-08T12:00:01Z" || got["nextAttemptAt"] != nil ||
+		len(got["attemptLog"].([]any)) != 2 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
 		t.Errorf("with its ETag: %d %s", w.Code, w.Body)
 	}
-	if w := get(id.String()+"?outlook=perhaps", ""); w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" {
+	if w := get(id.String()+"?outlook=perhaps", ""); w.Code != 400 ||
+		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("a wrong outlook: %d %s", w.Code, w.Body)
 	}
 	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
@@ -76,13 +84,15 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-func TestFunction_Outlook(t *testing.T) {
+func TestFunction_Forecast(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
-	st := weir.Status{Message: weir.Message{ID: id, Key: "/a", AcceptedAt: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, Stage: weir.Queued, Version: `W/"7"`}
+	st := weir.Status{Message: weir.Message{ID: id, Key: "/a",
+		AcceptedAt: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, Stage: weir.Queued, Version: `W/"7"`}
 	ask := func(r reader, query string) map[string]any {
 		mux, w := http.NewServeMux(), httptest.NewRecorder()
-		mux.Handle("/api/messages/{id}", &status.Function{Log: r, Outlook: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		mux.Handle("/api/messages/{id}",
+			&status.Function{Log: r, Forecaster: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String()+query, nil))
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
@@ -90,10 +100,12 @@ func TestFunction_Outlook(t *testing.T) {
 		}
 		return got
 	}
-	if got := ask(reader{st: st}, "?outlook=1"); got["position"] != 3.0 || got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
+	if got := ask(reader{st: st}, "?outlook=1"); got["position"] != 3.0 ||
+		got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
 		t.Errorf("%v", got)
 	}
-	if got := ask(reader{st: st, fails: errors.New("storage is away")}, "?outlook=true"); got["stage"] != "queued" || got["position"] != nil || got["waitsFor"] != nil {
+	if got := ask(reader{st: st, fails: errors.New("storage is away")}, "?outlook=true"); got["stage"] != "queued" ||
+		got["position"] != nil || got["waitsFor"] != nil {
 		t.Errorf("where the outlook cannot be read: %v", got)
 	}
 	for _, query := range []string{"", "?outlook=0", "?outlook=false"} {
@@ -102,7 +114,8 @@ func TestFunction_Outlook(t *testing.T) {
 		}
 	}
 	st.Stage = weir.Delivered
-	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil || got["waitsFor"] != nil {
+	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil ||
+		got["waitsFor"] != nil {
 		t.Errorf("of a final message: %v", got)
 	}
 }

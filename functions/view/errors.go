@@ -58,7 +58,7 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Errors   []failure `json:"errors"`
 		Looked   int       `json:"looked"`
 		Complete bool      `json:"complete"`
-	}{[]failure{}, all.Looked, all.Complete}
+	}{[]failure{}, all.Examined, all.Complete}
 	for _, c := range all.List {
 		out.Errors = append(out.Errors, failure{c.Fingerprint, c.Contract, c.CMSStatus, c.Message, c.Count, c.Keys, c.First.UTC(), c.Last.UTC(),
 			sample{c.Sample.ID, c.Sample.Key, c.Sample.Reason}})

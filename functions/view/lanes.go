@@ -36,7 +36,7 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Lanes    []LaneState          `json:"lanes"`
 		Totals   totals               `json:"totals"`
 		Calendar httpio.CalendarState `json:"calendar"`
-	}{[]LaneState{}, totalsOf(overview.Sum(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
+	}{[]LaneState{}, totalsOf(overview.SumLanes(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
 	for i := range lanes {
 		out.Lanes = append(out.Lanes, DescribeLane(&lanes[i]))
 	}
@@ -100,14 +100,14 @@ func DescribeLane(l *overview.Lane) LaneState {
 		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead, Cancelled: l.Counts.Cancelled,
 		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying,
 		Exact: l.Exact, OldestAt: moment(l.OldestAt), Rate1: rate(l.Rate1), Rate15: rate(l.Rate15), Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.Halt.By, PausedUntil: moment(l.Halt.Until), PauseReason: l.Halt.Reason, Pauses: httpio.DescribePauses(l.Pauses),
+		PausedBy: l.PauseCause.By, PausedUntil: moment(l.PauseCause.Until), PauseReason: l.PauseCause.Reason, Pauses: httpio.DescribePauses(l.Pauses),
 		NextDueAt: moment(l.NextDue), LastError: l.LastError, LastErrorAt: moment(l.LastErrorAt),
 	}
 	if !l.OldestAt.IsZero() {
 		s.OldestSeconds = seconds(max(l.At.Sub(l.OldestAt), 0))
 	}
-	if l.Empty.Known {
-		s.EmptyIn = seconds(l.Empty.In)
+	if l.DrainEstimate.Known {
+		s.EmptyIn = seconds(l.DrainEstimate.In)
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 
 // Searcher finds messages; see overview.Overview.
 type Searcher interface {
-	Search(ctx context.Context, f overview.Filter, limit int, token string) (overview.Found, error)
+	Search(ctx context.Context, f overview.Filter, limit int, token string) (overview.SearchResult, error)
 }
 
 // Messages serves GET /api/messages. All fields are needed.
@@ -32,7 +32,7 @@ type MessageLine struct {
 // ServeHTTP implements http.Handler.
 func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := ParseSearch(r.URL.Query(), f.Lanes)
-	var found overview.Found
+	var found overview.SearchResult
 	if err == nil {
 		found, err = f.Source.Search(r.Context(), q.Filter, q.Limit, q.Continue)
 	}
@@ -46,7 +46,7 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		NotSearched int           `json:"notSearched,omitempty"`
 		Complete    bool          `json:"complete"`
 		Continue    string        `json:"continue,omitempty"`
-	}{[]MessageLine{}, found.Looked, found.NotSearched, found.Complete, found.Continue}
+	}{[]MessageLine{}, found.Examined, found.BodiesSkipped, found.Complete, found.Continue}
 	for _, st := range found.Messages {
 		st.Attempts = nil // some are known by chance
 		out.Messages = append(out.Messages, MessageLine{httpio.DescribeStatus(st), st.Message.Size})

@@ -29,13 +29,13 @@ type source struct {
 	fails  error
 }
 
-func (s *source) Search(_ context.Context, f overview.Filter, limit int, token string) (overview.Found, error) {
+func (s *source) Search(_ context.Context, f overview.Filter, limit int, token string) (overview.SearchResult, error) {
 	s.filter, s.limit, s.token = f, limit, token
-	return overview.Found{Messages: []weir.Status{message}, Looked: 7, NotSearched: 2, Continue: "abc"}, s.fails
+	return overview.SearchResult{Messages: []weir.Status{message}, Examined: 7, BodiesSkipped: 2, Continue: "abc"}, s.fails
 }
 
 func (s *source) Lanes(context.Context) ([]overview.Lane, error) {
-	return []overview.Lane{busy, {Number: 1, Exact: true, Empty: overview.Empty{Known: true}}}, s.fails
+	return []overview.Lane{busy, {Number: 1, Exact: true, DrainEstimate: overview.DrainEstimate{Known: true}}}, s.fails
 }
 
 func (s *source) Lane(_ context.Context, n int) (overview.Lane, error) {
@@ -48,7 +48,7 @@ func (s *source) Lane(_ context.Context, n int) (overview.Lane, error) {
 func (s *source) Clusters(_ context.Context, limit int) (overview.Clusters, error) {
 	s.limit = limit
 	return overview.Clusters{List: []overview.Cluster{{Fingerprint: "0123456789ab", Contract: "article", CMSStatus: 422, Message: "asset <n>", Count: 3, Keys: 2,
-		First: noon, Last: noon.Add(time.Hour), Sample: overview.Sample{ID: "AQ", Key: "/a", Reason: "asset 1"}}}, Looked: 3}, s.fails
+		First: noon, Last: noon.Add(time.Hour), Sample: overview.Sample{ID: "AQ", Key: "/a", Reason: "asset 1"}}}, Examined: 3}, s.fails
 }
 
 func (s *source) Status(_ context.Context, id weir.ID) (weir.Status, error) {
@@ -83,7 +83,7 @@ var message = weir.Status{
 var busy = overview.Lane{
 	At: noon, Accepted: 10, Counts: lane.Counts{Delivered: 4, Dead: 1}, Waiting: 5, Scheduled: 1, Queued: 3, Retrying: 1, OldestAt: noon.Add(-90 * time.Second),
 	Rate1: overview.Rate{PerMinute: 2, Known: true}, Held: true, Holder: "host-1", Fence: 7, NextDue: noon.Add(time.Minute), LastError: "x", LastErrorAt: noon,
-	Pauses: []weir.Pause{{Key: "/a", Reason: "legal", Since: noon}}, Halt: overview.Halt{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
+	Pauses: []weir.Pause{{Key: "/a", Reason: "legal", Since: noon}}, PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
 }
 
 // reads are the addresses, and a way to ask them that holds the answers against the

@@ -14,10 +14,11 @@ import (
 	"weir/tools/azurite"
 )
 
-// TestOverview_OnAzurite shows on real storage what the other tests show in memory.
+// The other tests run on memory storage; this one repeats them on Azurite.
 func TestOverview_OnAzurite(t *testing.T) {
 	t.Parallel()
-	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("view%d", time.Now().UnixNano())})
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
+		Prefix: fmt.Sprintf("view%d", time.Now().UnixNano())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,8 @@ func TestOverview_OnAzurite(t *testing.T) {
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now}, account.Leases())
+	w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
+		account.Leases())
 	file := func(n int, change func(i int, m *weir.Message)) {
 		var wg sync.WaitGroup
 		for i := range n {
@@ -53,14 +55,20 @@ func TestOverview_OnAzurite(t *testing.T) {
 		overview.Filter
 		want func(weir.Status) bool
 	}{
-		"all":       {overview.Filter{}, func(weir.Status) bool { return true }},
-		"dead":      {overview.Filter{Stage: weir.Dead}, func(st weir.Status) bool { return st.Stage == weir.Dead }},
-		"retrying":  {overview.Filter{Stage: weir.Retrying}, func(st weir.Status) bool { return st.Stage == weir.Retrying }},
-		"queued":    {overview.Filter{Stage: weir.Queued}, func(st weir.Status) bool { return st.Stage == weir.Queued }},
-		"scheduled": {overview.Filter{Stage: weir.Scheduled}, func(st weir.Status) bool { return st.Stage == weir.Scheduled }},
-		"key":       {overview.Filter{Key: "late/ \"ü\""}, func(st weir.Status) bool { return st.Message.Key == "late/ \"ü\"" }},
-		"text":      {overview.Filter{Text: "needle"}, func(st weir.Status) bool { return st.Message.Contract == "picture" }},
-		"before":    {overview.Filter{To: middle}, func(st weir.Status) bool { return st.Message.AcceptedAt.Before(middle) }},
+		"all":  {overview.Filter{}, func(weir.Status) bool { return true }},
+		"dead": {overview.Filter{Stage: weir.Dead}, func(st weir.Status) bool { return st.Stage == weir.Dead }},
+		"retrying": {overview.Filter{Stage: weir.Retrying},
+			func(st weir.Status) bool { return st.Stage == weir.Retrying }},
+		"queued": {overview.Filter{Stage: weir.Queued},
+			func(st weir.Status) bool { return st.Stage == weir.Queued }},
+		"scheduled": {overview.Filter{Stage: weir.Scheduled},
+			func(st weir.Status) bool { return st.Stage == weir.Scheduled }},
+		"key": {overview.Filter{Key: "late/ \"ü\""},
+			func(st weir.Status) bool { return st.Message.Key == "late/ \"ü\"" }},
+		"text": {overview.Filter{Text: "needle"},
+			func(st weir.Status) bool { return st.Message.Contract == "picture" }},
+		"before": {overview.Filter{To: middle},
+			func(st weir.Status) bool { return st.Message.AcceptedAt.Before(middle) }},
 	} {
 		found := w.find(f.Filter, 199)
 		w.same(what, found, f.want, all)
@@ -72,7 +80,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := overview.Sum(lanes)
+	sum := overview.SumLanes(lanes)
 	retrying := lanes[0].Retrying + lanes[1].Retrying
 	if sum.Accepted != 830 || sum.Counts.Dead != 8 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 15 {
 		t.Errorf("%+v", lanes)
@@ -82,7 +90,8 @@ func TestOverview_OnAzurite(t *testing.T) {
 		t.Errorf("%+v, %v", clusters, err)
 	}
 	held := w.find(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
-	if o := w.outlook(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "behind ") {
+	if o := w.outlook(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() ||
+		!strings.HasPrefix(o.WaitsFor, "behind ") {
 		t.Errorf("%+v", o)
 	}
 }

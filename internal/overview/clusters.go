@@ -11,65 +11,65 @@ import (
 	"weir/internal/weir"
 )
 
-// Cluster is dead messages that died of the same.
+// Cluster is a group of dead messages with the same cause.
 type Cluster struct {
 	Fingerprint string
 	Contract    string
-	CMSStatus   int    // 0 = the CMS gave none
-	Message     string // the reason without what differs
+	CMSStatus   int    // 0 = the CMS did not answer
+	Message     string // the reason, with placeholders for the parts that differ
 	Count       int
 	Keys        int
 	First, Last time.Time // when they died
-	Sample      Sample    // the one that died last
+	Sample      Sample    // the last one that died
 }
 
 // Sample is one dead message.
 type Sample struct{ ID, Key, Reason string }
 
-// Clusters is what the dead messages died of.
+// Clusters is the answer of Overview.Clusters.
 type Clusters struct {
 	List     []Cluster // the newest first
-	Looked   int       // dead messages looked at
-	Complete bool      // these are all
+	Examined int       // dead messages that were read
+	Complete bool      // all dead messages were read
 }
 
-// clusterLooks bounds the queries, beyond the first of each lane.
-const clusterLooks = 20
+// maxClusterQueries bounds the queries beyond the first of each lane.
+const maxClusterQueries = 20
 
-// Clusters sorts the dead messages by what they died of, the newest of each lane first, and
-// gives up to limit kinds.
+// Clusters groups the dead messages by cause, and returns up to limit groups, the newest first. It
+// reads the newest dead messages of each lane first.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
-	k := &kinds{byName: map[string]*kind{}}
+	k := &clusterer{byFingerprint: map[string]*openCluster{}}
 	lanes := make([]*lane.Past, o.Store.Lanes)
 	err := lane.Each(len(lanes), func(n int) error {
 		c, err := o.Store.Control(ctx, n)
 		if err == nil && c.Tail.Counts.Dead > 0 {
-			lanes[n] = o.Store.Past(n, c.Head.Next, deadSpan)
+			lanes[n] = o.Store.Past(n, c.Head.Next, deadChunk)
 		}
 		return err
 	})
 	if err != nil {
 		return Clusters{}, readError("errors", err)
 	}
-	spare := clusterLooks
+	spare := maxClusterQueries
 	for round := 0; round == 0 || spare > 0; round++ {
 		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lane.Past) bool { return p == nil || p.Before <= 1 })
 		if len(left) == 0 {
-			return o.clusters(ctx, k, limit, true)
+			return o.buildClusters(ctx, k, limit, true)
 		}
-		before := looksOf(left)
-		if err := lane.Each(len(left), func(i int) error { return k.read(ctx, left[i]) }); err != nil {
+		before := countQueries(left)
+		if err := lane.Each(len(left), func(i int) error { return k.readChunk(ctx, left[i]) }); err != nil {
 			return Clusters{}, readError("errors", err)
 		}
 		if round > 0 {
-			spare -= looksOf(left) - before
+			spare -= countQueries(left) - before
 		}
 	}
 	whole := !slices.ContainsFunc(lanes, func(p *lane.Past) bool { return p != nil && p.Before > 1 })
-	return o.clusters(ctx, k, limit, whole)
+	return o.buildClusters(ctx, k, limit, whole)
 }
 
-func looksOf(lanes []*lane.Past) int {
+func countQueries(lanes []*lane.Past) int {
 	n := 0
 	for _, p := range lanes {
 		n += p.Looks
@@ -77,22 +77,22 @@ func looksOf(lanes []*lane.Past) int {
 	return n
 }
 
-// kinds gathers dead messages by kind.
-type kinds struct {
-	mu     sync.Mutex
-	looked int
-	byName map[string]*kind
+// clusterer groups dead messages by fingerprint.
+type clusterer struct {
+	mu            sync.Mutex
+	examined      int
+	byFingerprint map[string]*openCluster
 }
 
-type kind struct {
+type openCluster struct {
 	Cluster
 	keys map[string]bool
 	lane int
 	seq  int64 // of the sample
 }
 
-// read takes in a lane's next piece.
-func (k *kinds) read(ctx context.Context, p *lane.Past) error {
+// readChunk adds the dead messages of a lane's next chunk.
+func (k *clusterer) readChunk(ctx context.Context, p *lane.Past) error {
 	rows, err := p.ReadDead(ctx)
 	if err != nil {
 		return err
@@ -100,18 +100,19 @@ func (k *kinds) read(ctx context.Context, p *lane.Past) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, d := range rows {
-		k.add(p.Lane(), d)
+		k.addDead(p.Lane(), d)
 	}
 	return nil
 }
 
-func (k *kinds) add(number int, d lane.DeadRow) {
-	k.looked++
+func (k *clusterer) addDead(number int, d lane.DeadRow) {
+	k.examined++
 	name, message := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
-	one := k.byName[name]
+	one := k.byFingerprint[name]
 	if one == nil {
-		one = &kind{Cluster: Cluster{Fingerprint: name, Contract: d.Contract, CMSStatus: d.CMSStatus, Message: message, First: d.DiedAt}, keys: map[string]bool{}}
-		k.byName[name] = one
+		one = &openCluster{Cluster: Cluster{Fingerprint: name, Contract: d.Contract, CMSStatus: d.CMSStatus,
+			Message: message, First: d.DiedAt}, keys: map[string]bool{}}
+		k.byFingerprint[name] = one
 	}
 	one.Count++
 	one.keys[d.Key] = true
@@ -124,18 +125,18 @@ func (k *kinds) add(number int, d lane.DeadRow) {
 	}
 }
 
-// clusters gives the answer, with the samples' ids. A sample that was replayed or removed
-// since has none.
-func (o *Overview) clusters(ctx context.Context, k *kinds, limit int, whole bool) (Clusters, error) {
-	list := make([]*kind, 0, len(k.byName))
-	for _, one := range k.byName {
+// buildClusters builds the answer, with the ids of the samples. A sample that was replayed or removed
+// since has no id.
+func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, whole bool) (Clusters, error) {
+	list := make([]*openCluster, 0, len(k.byFingerprint))
+	for _, one := range k.byFingerprint {
 		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b *kind) int {
+	slices.SortFunc(list, func(a, b *openCluster) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	list = list[:min(len(list), limit)]
-	out := Clusters{List: make([]Cluster, len(list)), Looked: k.looked, Complete: whole}
+	out := Clusters{List: make([]Cluster, len(list)), Examined: k.examined, Complete: whole}
 	err := lane.Each(len(list), func(i int) error {
 		entries, _, err := o.Store.ReadMany(ctx, list[i].lane, []int64{list[i].seq})
 		for _, e := range entries {

@@ -30,22 +30,25 @@ func TestClusters(t *testing.T) {
 		last := w.post("bad/of another", func(m *weir.Message) { m.Contract = "picture" })
 		w.drain(time.Minute)
 		all, err := w.all.Clusters(t.Context(), 50)
-		if err != nil || len(all.List) != 2 || !all.Complete || all.Looked != 61 {
+		if err != nil || len(all.List) != 2 || !all.Complete || all.Examined != 61 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		if c := all.List[0]; c.Contract != "picture" || c.Count != 1 || c.Keys != 1 || c.Sample.ID != last.String() || c.Sample.Key != "bad/of another" || !c.First.Equal(c.Last) {
+		if c := all.List[0]; c.Contract != "picture" || c.Count != 1 || c.Keys != 1 || c.Sample.ID != last.String() ||
+			c.Sample.Key != "bad/of another" || !c.First.Equal(c.Last) {
 			t.Errorf("the newest: %+v", c)
 		}
 		c := all.List[1]
 		want, normalised := weir.Fingerprint("article", 422, c.Sample.Reason)
-		if c.Fingerprint != want || c.Message != normalised || c.CMSStatus != 422 || c.Count != 60 || c.Keys != 20 || c.First.Before(began) || c.Last.After(ended) || c.Last.Sub(c.First) < time.Minute {
+		if c.Fingerprint != want || c.Message != normalised || c.CMSStatus != 422 || c.Count != 60 || c.Keys != 20 ||
+			c.First.Before(began) || c.Last.After(ended) || c.Last.Sub(c.First) < time.Minute {
 			t.Errorf("%+v", c)
 		}
 		id, err := weir.ParseID(c.Sample.ID)
-		if st := w.status(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key || st.LastError != c.Sample.Reason || !st.FinishedAt.Equal(c.Last) {
+		if st := w.status(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key ||
+			st.LastError != c.Sample.Reason || !st.FinishedAt.Equal(c.Last) {
 			t.Errorf("the sample: %+v, %v", st, err)
 		}
-		if one, err := w.all.Clusters(t.Context(), 1); err != nil || len(one.List) != 1 || one.Looked != 61 {
+		if one, err := w.all.Clusters(t.Context(), 1); err != nil || len(one.List) != 1 || one.Examined != 61 {
 			t.Errorf("of one: %+v, %v", one, err)
 		}
 		w.same("its messages", w.find(overview.Filter{Fingerprint: c.Fingerprint}, 17), func(st weir.Status) bool {
@@ -56,14 +59,18 @@ func TestClusters(t *testing.T) {
 
 func TestClusters_AreBounded(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.rows("x_", 25_000, map[string]any{"Key": "bad", "Contract": "article", "DiedAt": time.Now(), "Reason": "asset 1 is missing"})
-		if _, err := w.store.Table.Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Dead": int64(25_000)}}}); err != nil {
+		w.rows("x_", 25_000, map[string]any{"Key": "bad", "Contract": "article", "DiedAt": time.Now(),
+			"Reason": "asset 1 is missing"})
+		if _, err := w.store.Table.Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
+				Values: map[string]any{"Dead": int64(25_000)}}}); err != nil {
 			t.Fatal(err)
 		}
 		var all overview.Clusters
 		var err error
 		looks := w.asked(func() { all, err = w.all.Clusters(t.Context(), 50) })
-		if err != nil || all.Complete || all.Looked < 15_000 || looks > 30 || len(all.List) != 1 || all.List[0].Count > all.Looked {
+		if err != nil || all.Complete || all.Examined < 15_000 || looks > 30 || len(all.List) != 1 ||
+			all.List[0].Count > all.Examined {
 			t.Errorf("%d queries, %+v, %v", looks, all, err)
 		}
 	})

@@ -26,8 +26,8 @@ func (c *countingTable) Range(ctx context.Context, q storage.Query) (storage.Pag
 	return page, err
 }
 
-// A state without its outlook costs two reads, however long the lane is: upstreams poll in a
-// backlog.
+// A state without its forecast costs two reads in a lane of any length, because upstreams poll during
+// a backlog.
 func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 1500 {
@@ -41,7 +41,7 @@ func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 			t.Errorf("a state took %d reads of %d rows, want 2 (%v)", table.asked, table.rows, err)
 		}
 		*table = countingTable{Table: table.Table}
-		if _, err := w.all.Outlook(t.Context(), st); err != nil || table.asked > 5 || table.rows > 1010 {
+		if _, err := w.all.Forecast(t.Context(), st); err != nil || table.asked > 5 || table.rows > 1010 {
 			t.Errorf("an outlook took %d reads of %d rows, want 5 of 1,010 at most (%v)", table.asked, table.rows, err)
 		}
 	})

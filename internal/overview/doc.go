@@ -1,11 +1,13 @@
-// Package overview is what an operator reads: how the lanes stand, which messages there
-// are, what the dead ones died of, and what a waiting one waits for. It reads and changes
-// nothing.
+// Package overview reads lanes and messages for operators. It changes nothing.
 //
-// Storage gives rows in the order of the log and knows no other order, so the newest
-// messages are found by reading the logs backwards in pieces, all lanes at once, and
-// merging them. Every answer is bounded: what is left is read by a call that goes on where
-// the last one ended.
+//   - Lanes returns the state of each lane, with counts that balance.
+//   - Search returns messages by a filter, the newest first.
+//   - Clusters groups dead messages by the cause of their death.
+//   - Forecast estimates when a waiting message is sent, and names the cause of the wait.
+//
+// Storage returns rows only in the order of a log. So Search and Clusters read the logs of all lanes
+// backwards in chunks, and merge them. The cost of each call is bounded: Search returns a token with
+// which the next call continues.
 package overview
 
 import (
@@ -19,18 +21,18 @@ import (
 	"weir/internal/weir"
 )
 
-// Rates tells how fast lanes were emptied lately.
+// Rates has the recent rates of lanes.
 type Rates interface {
-	// Rate is how many of a lane's messages became final a minute, over the last so many
-	// minutes; not known where nothing of that was seen.
+	// Rate returns how many of a lane's messages became final per minute, over the last minutes. It
+	// is not known if no message was seen.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
-	// Pace gives the messages a minute that a lane gets through while it has enough to do.
+	// Pace returns the messages per minute that a lane finishes while it has enough work.
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
 
-// Calendar tells when nothing is delivered.
+// Calendar knows the times in which nothing is delivered.
 type Calendar interface {
-	// At says whether it is closed at a moment, by which name, and until when.
+	// At reports whether the calendar is closed at a time, for which reason, and until when.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
@@ -41,11 +43,10 @@ type Overview struct {
 	Calendar Calendar // nil = always open
 	Now      func() time.Time
 
-	texts turns
+	textSearches textSearchLimit
 }
 
-// rate gives a rate, where there is any.
-func (o *Overview) rate(ctx context.Context, lane, minutes int) Rate {
+func (o *Overview) readRate(ctx context.Context, lane, minutes int) Rate {
 	if o.Rates == nil {
 		return Rate{}
 	}
@@ -53,8 +54,8 @@ func (o *Overview) rate(ctx context.Context, lane, minutes int) Rate {
 	return Rate{n, known}
 }
 
-// pace gives the rate to reckon with, where there is any.
-func (o *Overview) pace(ctx context.Context, lane int) Rate {
+// readPace returns the rate for estimates.
+func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	if o.Rates == nil {
 		return Rate{}
 	}
@@ -62,8 +63,8 @@ func (o *Overview) pace(ctx context.Context, lane int) Rate {
 	return Rate{n, known && n > 0}
 }
 
-// readError is what a caller sees of an error: ours as they are, storage's as a reason to
-// try again.
+// readError returns an error for the caller: a *weir.Error unchanged, a failure of storage as
+// Unavailable.
 func readError(op string, err error) error {
 	var ours *weir.Error
 	if errors.As(err, &ours) {
@@ -71,7 +72,8 @@ func readError(op string, err error) error {
 	}
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
-		return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+		return &weir.Error{Kind: weir.Unavailable, Op: op,
+			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }

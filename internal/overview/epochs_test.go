@@ -12,16 +12,18 @@ import (
 	"weir/internal/weir"
 )
 
-// relane changes the number of lanes, and gives the world that follows.
+// relane changes the number of lanes, and returns the world of the next epoch.
 func (w *world) relane(n int) *world {
 	w.t.Helper()
 	fresh := func(lanes int) *lane.Store {
 		return &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: lanes, Now: time.Now}
 	}
 	c := relane.Resharder{
-		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet, Progress: func(string) {},
+		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet,
+		Progress: func(string) {},
 		Drainer: func(s *lane.Store) relane.Drainer {
-			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{},
+				Lease: 15 * time.Second, Settle: 2 * time.Second,
 				Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
 		},
 	}
@@ -31,8 +33,8 @@ func (w *world) relane(n int) *world {
 	return newWorld(w.t, fresh(n), w.leases)
 }
 
-// TestSearch_OfCopies: copies stand in the order of their old lanes, one lane behind the
-// other, so that the moments of their acceptance rise and fall.
+// Copies are in the order of their old lanes, one lane after the other, so their times of acceptance
+// are not in order.
 func TestSearch_OfCopies(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		for i := range 1800 {
@@ -48,7 +50,8 @@ func TestSearch_OfCopies(t *testing.T) {
 			}
 		}
 		for minutes := range 6 {
-			from, to := began.Add(time.Duration(5*minutes)*time.Minute), began.Add(time.Duration(5*minutes+3)*time.Minute)
+			from, to := began.Add(time.Duration(5*minutes)*time.Minute),
+				began.Add(time.Duration(5*minutes+3)*time.Minute)
 			if got := w.find(overview.Filter{From: from, To: to}, 200); len(got) != 180 {
 				t.Errorf("%d of the 180 messages of three minutes", len(got))
 			}
@@ -56,8 +59,8 @@ func TestSearch_OfCopies(t *testing.T) {
 	})
 }
 
-// TestSearch_OverEpochs: a change of the number of lanes leaves what is final behind, and
-// copies the rest. All is found, each once, and what was copied where it stands now.
+// A change of the number of lanes leaves final messages behind, and copies the others. Each message is
+// found once, a copied one in its new lane.
 func TestSearch_OverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		ids := map[string]weir.ID{}
@@ -115,12 +118,13 @@ func TestSearch_OverEpochs(t *testing.T) {
 		if got := w.find(overview.Filter{To: recent.Add(-time.Hour)}, 13); len(got) != 250 {
 			t.Errorf("%d before both changes", len(got))
 		}
-		if clusters, err := w.all.Clusters(t.Context(), 5); err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 50 || clusters.List[0].Sample.ID != ids[clusters.List[0].Sample.Key].String() {
+		if clusters, err := w.all.Clusters(t.Context(), 5); err != nil || len(clusters.List) != 1 ||
+			clusters.List[0].Count != 50 || clusters.List[0].Sample.ID != ids[clusters.List[0].Sample.Key].String() {
 			t.Errorf("%+v, %v", clusters, err)
 		}
 		sum := overview.Totals{}
 		if lanes, err := w.all.Lanes(t.Context()); err == nil {
-			sum = overview.Sum(lanes)
+			sum = overview.SumLanes(lanes)
 		}
 		if sum.Counts.Dead != 50 || sum.Waiting != 50 || sum.Counts.Moved != 0 {
 			t.Errorf("%+v", sum)

@@ -7,30 +7,30 @@ import (
 	"weir/internal/weir"
 )
 
-// Filter says which messages are looked for. What is zero does not matter.
+// Filter selects messages. A zero field matches every message.
 type Filter struct {
 	Stage       weir.Stage
 	Key         string
 	Contract    string
-	Fingerprint string // of the failure; dead ones alone have one
+	Fingerprint string // of the failure; only dead messages have one
 	Lane        *int
 	From, To    time.Time // accepted at or after, accepted before
-	Text        string    // part of key, version, last error, contract or body, in any case
+	Text        string    // part of key, version, last error, contract or body; case does not matter
 }
 
-// clockMargin is how much later a message may say it was accepted than one behind it in the
-// log: the receivers' clocks differ a little, and an append is sent for seconds before it is
-// given up.
+// clockMargin bounds how much the times of acceptance in a log can be out of order, because the
+// receivers' clocks differ, and an append is tried for seconds.
 const clockMargin = time.Minute
 
-// waits says whether only messages are looked for that wait or are dead: those are copied
-// into the epoch that follows when one ends, so earlier ones need not be looked at.
-func (f *Filter) waits() bool {
-	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled && f.Stage != weir.Superseded
+// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. Those are copied
+// into the next epoch, so a search skips earlier epochs.
+func (f *Filter) matchesOnlyUnfinished() bool {
+	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
+		f.Stage != weir.Superseded
 }
 
-// lanes are those of an epoch that can hold what is looked for.
-func (f *Filter) lanes(e lane.Epoch) []int {
+// matchingLanes returns the lanes of an epoch that can have matching messages.
+func (f *Filter) matchingLanes(e lane.Epoch) []int {
 	var lanes []int
 	for n := range e.Lanes {
 		if (f.Lane == nil || *f.Lane == n) && (f.Key == "" || lane.Of(f.Key, e.Lanes) == n) {
@@ -40,8 +40,8 @@ func (f *Filter) lanes(e lane.Epoch) []int {
 	return lanes
 }
 
-// takes says whether a message is one of those, as far as its row tells without the body.
-func (f *Filter) takes(e *lane.Entry) bool {
+// matches reports whether a message matches, except for the text.
+func (f *Filter) matches(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	switch {
 	case f.Stage != "" && st.Stage != f.Stage,
@@ -51,15 +51,16 @@ func (f *Filter) takes(e *lane.Entry) bool {
 		!f.To.IsZero() && !m.AcceptedAt.Before(f.To):
 		return false
 	}
-	return f.Fingerprint == "" || st.Stage == weir.Dead && f.died(m.Contract, st.CMSStatus, st.LastError)
+	return f.Fingerprint == "" || st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
 }
 
-// takesDead is takes for a line of the list of dead messages.
-func (f *Filter) takesDead(d lane.DeadRow) bool {
-	return (f.Key == "" || d.Key == f.Key) && (f.Contract == "" || d.Contract == f.Contract) && f.died(d.Contract, d.CMSStatus, d.Reason)
+// matchesDead is matches for a row of the list of dead messages.
+func (f *Filter) matchesDead(d lane.DeadRow) bool {
+	return (f.Key == "" || d.Key == f.Key) && (f.Contract == "" || d.Contract == f.Contract) &&
+		f.matchesFingerprint(d.Contract, d.CMSStatus, d.Reason)
 }
 
-func (f *Filter) died(contract string, cmsStatus int, reason string) bool {
+func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason string) bool {
 	if f.Fingerprint == "" {
 		return true
 	}
@@ -67,8 +68,7 @@ func (f *Filter) died(contract string, cmsStatus int, reason string) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// past says whether everything that stands before this message in its log was accepted
-// before the span.
-func (f *Filter) past(e *lane.Entry) bool {
+// isBeforeSpan reports whether all earlier messages of the log were accepted before the wanted span.
+func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
 	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

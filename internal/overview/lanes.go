@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Lane is how a lane stands. Its counts are of one snapshot, so that they balance.
+// Lane is the state of a lane. Its counts come from one snapshot, so that they balance.
 type Lane struct {
 	Number   int
 	At       time.Time // of the snapshot
@@ -16,49 +16,49 @@ type Lane struct {
 	Counts   lane.Counts
 	Waiting  int64
 
-	Scheduled, Queued, Retrying int64 // what waits, by stage
-	Exact                       bool  // the stages were counted to the end
+	Scheduled, Queued, Retrying int64 // waiting messages by stage
+	Exact                       bool  // all waiting messages were counted
 
-	OldestAt time.Time // since when the oldest waits that may go; zero = none does
-	Rate1    Rate      // over the last minute
-	Rate15   Rate      // over the last fifteen
-	Empty    Empty
+	OldestAt      time.Time // since when the oldest waiting message could be sent; zero = none waits
+	Rate1         Rate      // over the last minute
+	Rate15        Rate      // over the last fifteen
+	DrainEstimate DrainEstimate
 
-	Held        bool // a holder is at work, or died at it
+	Held        bool // a holder has the lane, or died with it
 	Holder      string
 	Fence       int64
 	NextDue     time.Time
 	LastError   string
 	LastErrorAt time.Time
-	Pauses      []weir.Pause // the operator's in force, of the lane and of keys
-	Halt        Halt         // why nothing of the lane is sent
+	Pauses      []weir.Pause // of operators, that hold now: of the lane and of keys
+	PauseCause  PauseCause   // why the lane sends nothing
 }
 
-// Rate is how many messages became final a minute.
+// Rate is the number of messages that became final per minute.
 type Rate struct {
 	PerMinute float64
 	Known     bool
 }
 
-// Empty is how long it takes until nothing waits that may go now.
-type Empty struct {
+// DrainEstimate is the time until all messages that can be sent now are sent.
+type DrainEstimate struct {
 	In    time.Duration
 	Known bool
 }
 
 const (
-	// lanePages is how many pages of lines and of scheduled messages are counted in a lane.
-	lanePages = 5
-	// oldestRows is how far from the cursor the oldest is looked for in the log: there the
-	// first is it, but for those that are scheduled or held.
-	oldestRows = 200
+	// maxLanePages bounds the pages of held and of scheduled messages that are counted in a lane.
+	maxLanePages = 5
+	// maxOldestRows bounds the rows from the cursor on that are read for the oldest message: usually
+	// the first, except for scheduled and held ones.
+	maxOldestRows = 200
 )
 
-// Lanes tells how all lanes stand.
+// Lanes returns the state of all lanes.
 func (o *Overview) Lanes(ctx context.Context) ([]Lane, error) {
 	lanes := make([]Lane, o.Store.Lanes)
 	err := lane.Each(len(lanes), func(n int) (err error) {
-		lanes[n], err = o.lane(ctx, n)
+		lanes[n], err = o.readLane(ctx, n)
 		return err
 	})
 	if err != nil {
@@ -67,19 +67,19 @@ func (o *Overview) Lanes(ctx context.Context) ([]Lane, error) {
 	return lanes, nil
 }
 
-// Lane tells how one lane stands; NotFound where there is none.
+// Lane returns the state of one lane, or NotFound.
 func (o *Overview) Lane(ctx context.Context, number int) (Lane, error) {
 	if number < 0 || number >= o.Store.Lanes {
 		return Lane{}, &weir.Error{Kind: weir.NotFound, Op: "lane", Message: "there is no such lane"}
 	}
-	l, err := o.lane(ctx, number)
+	l, err := o.readLane(ctx, number)
 	if err != nil {
 		return Lane{}, readError("lane", err)
 	}
 	return l, nil
 }
 
-func (o *Overview) lane(ctx context.Context, number int) (Lane, error) {
+func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 	c, err := o.Store.Control(ctx, number)
 	if err != nil {
 		return Lane{}, err
@@ -88,22 +88,23 @@ func (o *Overview) lane(ctx context.Context, number int) (Lane, error) {
 	l := Lane{
 		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.Waiting(), Exact: true,
 		Held: c.Tail.Open, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
-		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now), Halt: o.halt(c, now),
+		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
+		PauseCause: o.firstPauseCause(c, now),
 	}
 	if l.Waiting > 0 {
-		if err := o.stages(ctx, c, &l); err != nil {
+		if err := o.countStages(ctx, c, &l); err != nil {
 			return Lane{}, err
 		}
 	}
-	l.Rate1, l.Rate15 = o.rate(ctx, number, 1), o.rate(ctx, number, 15)
-	l.Empty = l.empty(o.pace(ctx, number))
+	l.Rate1, l.Rate15 = o.readRate(ctx, number, 1), o.readRate(ctx, number, 15)
+	l.DrainEstimate = l.estimateDrain(o.readPace(ctx, number))
 	return l, nil
 }
 
-// stages tells what waits by stage, and since when. What is read after the snapshot can have
-// changed meanwhile: the counts are held to what the snapshot leaves room for.
-func (o *Overview) stages(ctx context.Context, c lane.Control, l *Lane) error {
-	standing, err := o.Store.Standing(ctx, l.Number, lanePages)
+// countStages counts waiting messages by stage, and finds the oldest. The rows are read after the
+// snapshot and can have changed since, so the counts are limited to those of the snapshot.
+func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) error {
+	standing, err := o.Store.Standing(ctx, l.Number, maxLanePages)
 	if err != nil {
 		return err
 	}
@@ -115,16 +116,17 @@ func (o *Overview) stages(ctx context.Context, c lane.Control, l *Lane) error {
 		}
 	}
 	l.Queued = l.Waiting - l.Scheduled - l.Retrying
-	return o.oldest(ctx, c, standing.Held, l)
+	return o.findOldest(ctx, c, standing.Held, l)
 }
 
-// oldest finds since when the oldest waits: of the lines, the first of the log, the first of
-// those replayed and the one that fell due first; and the log's next.
-func (o *Overview) oldest(ctx context.Context, c lane.Control, line []lane.Held, l *Lane) error {
-	first := map[bool]int64{} // by whether it was replayed
+// findOldest finds since when the oldest message waits. Candidates among the held messages are the
+// first in the log, the first replayed one, and the one that was due first; besides, the next in the
+// log.
+func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.Held, l *Lane) error {
+	first := map[bool]int64{} // by: was replayed
 	for _, h := range line {
 		if at := h.Released(); !at.IsZero() && !h.Again {
-			l.older(at)
+			l.noteWaitingSince(at)
 		} else if first[h.Again] == 0 || h.Seq < first[h.Again] {
 			first[h.Again] = h.Seq
 		}
@@ -135,58 +137,58 @@ func (o *Overview) oldest(ctx context.Context, c lane.Control, line []lane.Held,
 			return err
 		}
 		for _, e := range entries {
-			l.older(e.WaitsSince())
+			l.noteWaitingSince(e.WaitsSince())
 		}
 	}
 	if c.Tail.Cursor >= c.Head.Next {
 		return nil
 	}
-	entries, err := o.Store.ScanLog(ctx, l.Number, c.Tail.Cursor, oldestRows)
+	entries, err := o.Store.ScanLog(ctx, l.Number, c.Tail.Cursor, maxOldestRows)
 	for _, e := range entries {
 		if e.Stage == weir.Queued && !e.Held {
-			l.older(e.Message.AcceptedAt)
+			l.noteWaitingSince(e.Message.AcceptedAt)
 			break
 		}
 	}
 	return err
 }
 
-func (l *Lane) older(at time.Time) {
+func (l *Lane) noteWaitingSince(at time.Time) {
 	if l.OldestAt.IsZero() || at.Before(l.OldestAt) {
 		l.OldestAt = at
 	}
 }
 
-// empty is known where there is nothing to go, or a pace at which it goes.
-func (l *Lane) empty(pace Rate) Empty {
+// estimateDrain returns a known estimate if no message can be sent, or the lane's pace is known.
+func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	left := float64(l.Waiting - l.Scheduled)
 	switch {
 	case left == 0:
-		return Empty{Known: true}
-	case !pace.Known || l.Halt.By != "":
-		return Empty{}
+		return DrainEstimate{Known: true}
+	case !pace.Known || l.PauseCause.By != "":
+		return DrainEstimate{}
 	}
-	return Empty{In: minutes(left / pace.PerMinute), Known: true}
+	return DrainEstimate{In: toDuration(left / pace.PerMinute), Known: true}
 }
 
-// farOff is more than anybody wants to know.
-const farOff = 10 * 365 * 24 * time.Hour
+// maxEstimate is the largest estimate.
+const maxEstimate = 10 * 365 * 24 * time.Hour
 
-func minutes(n float64) time.Duration {
-	if n > farOff.Minutes() {
-		return farOff
+func toDuration(n float64) time.Duration {
+	if n > maxEstimate.Minutes() {
+		return maxEstimate
 	}
 	return time.Duration(n * float64(time.Minute))
 }
 
-// Totals are the sums over lanes.
+// Totals are sums over lanes.
 type Totals struct {
 	Accepted, Waiting int64
 	Counts            lane.Counts
 }
 
-// Sum adds lanes up.
-func Sum(lanes []Lane) Totals {
+// SumLanes returns the sums over lanes.
+func SumLanes(lanes []Lane) Totals {
 	var t Totals
 	for _, l := range lanes {
 		t.Accepted += l.Accepted

@@ -24,7 +24,8 @@ func TestLanes(t *testing.T) {
 	t.Run("Empty", func(t *testing.T) {
 		simulate(t, 2, func(t *testing.T, w *world) {
 			lanes, err := w.all.Lanes(t.Context())
-			if err != nil || len(lanes) != 2 || lanes[1].Number != 1 || lanes[1].Waiting != 0 || !lanes[1].Exact || !lanes[1].OldestAt.IsZero() || lanes[1].Empty != (overview.Empty{Known: true}) {
+			if err != nil || len(lanes) != 2 || lanes[1].Number != 1 || lanes[1].Waiting != 0 || !lanes[1].Exact ||
+				!lanes[1].OldestAt.IsZero() || lanes[1].DrainEstimate != (overview.DrainEstimate{Known: true}) {
 				t.Errorf("%+v, %v", lanes, err)
 			}
 			if looks := w.asked(func() { w.lane(0) }); looks != 1 {
@@ -51,7 +52,8 @@ func TestLanes(t *testing.T) {
 			w.post("much later", due(1000*time.Hour))
 			w.drain(time.Minute)
 			l := w.lane(0)
-			if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 || !l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
+			if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 ||
+				!l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
 				t.Errorf("%+v", l)
 			}
 			if _, err := w.store.Cancel(t.Context(), first); err != nil {
@@ -94,7 +96,8 @@ func TestLanes(t *testing.T) {
 			fell := time.Now().Add(time.Hour)
 			w.drain(2 * time.Hour) // what was scheduled is delivered, and the late one fails
 			since(failed)
-			if _, err := w.store.Cancel(t.Context(), w.find(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
+			if _, err := w.store.Cancel(t.Context(),
+				w.find(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
 				t.Fatal(err)
 			}
 			w.drain(time.Minute)
@@ -109,7 +112,8 @@ func TestLanes(t *testing.T) {
 			w.post("late/a")
 			failed := time.Now()
 			w.drain(time.Minute)
-			if err := w.store.Pause(t.Context(), weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
+			if err := w.store.Pause(t.Context(),
+				weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			for _, id := range ids {
@@ -118,7 +122,8 @@ func TestLanes(t *testing.T) {
 				}
 			}
 			w.drain(time.Minute)
-			if l := w.lane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 || l.OldestAt.Sub(failed).Abs() > 2*time.Second {
+			if l := w.lane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 ||
+				l.OldestAt.Sub(failed).Abs() > 2*time.Second {
 				t.Errorf("%+v, want since %v", l, failed)
 			}
 		})
@@ -140,33 +145,35 @@ func TestLanes_Rates(t *testing.T) {
 			w.post("ok")
 		}
 		w.post("later", due(time.Hour))
-		if l := w.lane(0); l.Empty.Known || l.Rate1.Known {
+		if l := w.lane(0); l.DrainEstimate.Known || l.Rate1.Known {
 			t.Errorf("without a rate: %+v", l)
 		}
 		w.rates[1], w.rates[15] = 0, 10
-		if l := w.lane(0); l.Empty.Known || !l.Rate1.Known || l.Rate15.PerMinute != 10 {
+		if l := w.lane(0); l.DrainEstimate.Known || !l.Rate1.Known || l.Rate15.PerMinute != 10 {
 			t.Errorf("without a pace: %+v", l)
 		}
 		w.rates[pace] = 30
-		if l := w.lane(0); l.Empty != (overview.Empty{In: time.Minute, Known: true}) {
+		if l := w.lane(0); l.DrainEstimate != (overview.DrainEstimate{In: time.Minute, Known: true}) {
 			t.Errorf("by the pace: %+v", l)
 		}
 		w.rates[pace] = 1e-300
-		if l := w.lane(0); l.Empty.In < 1000*time.Hour {
+		if l := w.lane(0); l.DrainEstimate.In < 1000*time.Hour {
 			t.Errorf("next to nothing goes: %+v", l)
 		}
 		w.rates[pace] = 10
 		until := time.Now().Add(time.Hour).UTC()
-		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: time.Now(), Until: until}); err != nil {
+		if err := w.store.Pause(t.Context(),
+			weir.Pause{Reason: "release", Since: time.Now(), Until: until}); err != nil {
 			t.Fatal(err)
 		}
-		if l := w.lane(0); l.Empty.Known || l.Halt.By != overview.ByOperator || l.Halt.Reason != "release" || !l.Halt.Until.Equal(until) || len(l.Pauses) != 1 {
+		if l := w.lane(0); l.DrainEstimate.Known || l.PauseCause.By != overview.ByOperator ||
+			l.PauseCause.Reason != "release" || !l.PauseCause.Until.Equal(until) || len(l.Pauses) != 1 {
 			t.Errorf("paused: %+v", l)
 		}
 	})
 }
 
-func TestSum(t *testing.T) {
+func TestSumLanes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *world) {
 		w.many(200, func(i int, m *weir.Message) {
 			if i%7 == 0 {
@@ -176,8 +183,9 @@ func TestSum(t *testing.T) {
 		w.post("bad")
 		w.drain(time.Minute)
 		lanes, err := w.all.Lanes(t.Context())
-		sum := overview.Sum(lanes)
-		if err != nil || sum.Accepted != 201 || sum.Counts.Delivered != 171 || sum.Counts.Dead != 1 || sum.Waiting != 29 {
+		sum := overview.SumLanes(lanes)
+		if err != nil || sum.Accepted != 201 || sum.Counts.Delivered != 171 || sum.Counts.Dead != 1 ||
+			sum.Waiting != 29 {
 			t.Errorf("%+v, %v", sum, err)
 		}
 	})

@@ -10,83 +10,83 @@ import (
 )
 
 const (
-	// A search asks storage searchLooks times, or for searchRows rows, beyond its first look
-	// at each lane; then it gives what it has.
-	searchLooks = 20
-	searchRows  = 20_000
-	// searchBodies bounds how much of bodies is looked through, in bytes, over all lanes, and
-	// leastBodies is a lane's share at least.
-	searchBodies = 8 << 20
-	leastBodies  = 64 << 10
-	// batchBodies bounds how much of them is in memory at a time, over all lanes.
-	batchBodies = 2 << 20
+	// A search ends after maxSearchQueries queries or maxSearchRows rows, beyond the first query of
+	// each lane, and returns the messages found until then.
+	maxSearchQueries = 20
+	maxSearchRows    = 20_000
+	// maxSearchBytes bounds the bytes of bodies that are searched, over all lanes; minLaneBytes is the
+	// least share of a lane.
+	maxSearchBytes = 8 << 20
+	minLaneBytes   = 64 << 10
+	// maxBatchBytes bounds the bytes of bodies in memory at the same time, over all lanes.
+	maxBatchBytes = 2 << 20
 )
 
-// Found is one answer to a search.
-type Found struct {
-	Messages    []weir.Status // the newest first; without attempts
-	Looked      int           // messages looked at
-	NotSearched int           // of those: their body was not looked through, being large
-	Complete    bool          // there are no more
-	Continue    string        // goes on from here, where there may be
+// SearchResult is one page of a search.
+type SearchResult struct {
+	Messages      []weir.Status // the newest first; without attempts
+	Examined      int           // messages read
+	BodiesSkipped int           // of those, the ones whose large body was not searched
+	Complete      bool          // no more messages match
+	Continue      string        // token of the next page; empty = none
 }
 
-// Search gives the newest messages that the filter takes, up to limit. token is a Found's
-// Continue, of the same filter; empty = from the newest on.
-func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (Found, error) {
+// Search returns up to limit matching messages, the newest first. token is SearchResult.Continue of
+// the previous page with the same filter; empty = the first page.
+func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (SearchResult, error) {
 	if f.Text != "" {
-		done, err := o.texts.take(ctx)
+		done, err := o.textSearches.acquireSlot(ctx)
 		if err != nil {
-			return Found{}, err
+			return SearchResult{}, err
 		}
 		defer done()
 	}
-	s := &search{filter: f, limit: limit, needle: newNeedle(f.Text)}
-	more, err := s.run(ctx, o, token)
+	s := &search{filter: f, limit: limit, matcher: newTextMatcher(f.Text)}
+	more, err := s.searchEpochs(ctx, o, token)
 	if err != nil {
-		return Found{}, readError("search", err)
+		return SearchResult{}, readError("search", err)
 	}
-	s.found.Complete, s.found.Continue, s.found.Looked = more == "", more, s.spent.rows
-	return s.found, nil
+	s.result.Complete, s.result.Continue, s.result.Examined = more == "", more, s.totalCost.rows
+	return s.result, nil
 }
 
-// run searches one epoch after the other, and gives the token to go on with; empty = there
-// are no more.
-func (s *search) run(ctx context.Context, o *Overview, token string) (string, error) {
+// searchEpochs searches one epoch after the other, and returns the token of the next page, or an empty
+// one.
+func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (string, error) {
 	f := s.filter
-	at := place{}
+	at := searchPosition{}
 	if token != "" {
 		var err error
-		if at, err = parsePlace(f, token); err != nil {
+		if at, err = parseToken(f, token); err != nil {
 			return "", err
 		}
 	}
-	for i, e := range o.epochs(f) {
+	for i, e := range o.searchedEpochs(f) {
 		if token != "" && e.Epoch > at.epoch {
 			continue
 		}
-		if len(s.found.Messages) == s.limit {
-			return place{epoch: e.Epoch}.token(f), nil
+		if len(s.result.Messages) == s.limit {
+			return searchPosition{epoch: e.Epoch}.encodeToken(f), nil
 		}
 		var before []int64
 		if e.Epoch == at.epoch {
 			before = at.before
 		}
-		more, err := s.epoch(ctx, o.Store.In(e), i > 0, before)
+		more, err := s.searchEpoch(ctx, o.Store.In(e), i > 0, before)
 		if err != nil {
 			return "", err
 		}
 		if more {
-			return s.place(e.Epoch).token(f), nil
+			return s.position(e.Epoch).encodeToken(f), nil
 		}
 	}
 	return "", nil
 }
 
-// epochs are those to be searched, the latest first.
-func (o *Overview) epochs(f Filter) []lane.Epoch {
+// searchedEpochs returns the epochs to search, the latest first.
+func (o *Overview) searchedEpochs(f Filter) []lane.Epoch {
 	epochs := []lane.Epoch{{Epoch: o.Store.Epoch, Lanes: o.Store.Lanes}}
-	if f.waits() {
+	if f.matchesOnlyUnfinished() {
 		return epochs
 	}
 	earlier := slices.Clone(o.Store.Earlier)
@@ -98,125 +98,129 @@ func (o *Overview) epochs(f Filter) []lane.Epoch {
 type search struct {
 	filter  Filter
 	limit   int
-	needle  needle
-	sources []*source // of the epoch that is searched now
-	found   Found
+	matcher textMatcher
+	cursors []*laneCursor // of the current epoch
+	result  SearchResult
 
-	mu    sync.Mutex
-	spent cost
-	first cost // of it, the first look at each lane
+	mu        sync.Mutex
+	totalCost cost
+	firstCost cost // the part of totalCost for the first query of each lane
 }
 
-// cost is what a search has asked of storage.
-type cost struct{ looks, rows int }
+// cost counts the queries to storage, and the rows that they returned.
+type cost struct{ queries, rows int }
 
-// spend counts what a source has asked.
-func (s *search) spend(c cost) {
+// addCost adds the cost of a lane's query.
+func (s *search) addCost(c cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spent.looks += c.looks
-	s.spent.rows += c.rows
+	s.totalCost.queries += c.queries
+	s.totalCost.rows += c.rows
 }
 
-// unsearched counts a message whose body was not looked through.
-func (s *search) unsearched() {
+// countSkippedBody counts a message whose body was not searched.
+func (s *search) countSkippedBody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found.NotSearched++
+	s.result.BodiesSkipped++
 }
 
-// enough says whether no more is to be asked in this call.
-func (s *search) enough() bool {
-	full := slices.ContainsFunc(s.sources, func(src *source) bool { return src.full && len(src.ready) == 0 })
-	return full || s.spent.looks-s.first.looks >= searchLooks || s.spent.rows-s.first.rows >= searchRows
+// isOverBudget reports whether this call may not query any more.
+func (s *search) isOverBudget() bool {
+	full := slices.ContainsFunc(s.cursors, func(src *laneCursor) bool { return src.shareUsed && len(src.matches) == 0 })
+	return full || s.totalCost.queries-s.firstCost.queries >= maxSearchQueries ||
+		s.totalCost.rows-s.firstCost.rows >= maxSearchRows
 }
 
-// epoch searches one epoch, and says whether there may be more in it. before are the places
-// to go on from; none = from the newest on.
-func (s *search) epoch(ctx context.Context, store *lane.Store, earlier bool, before []int64) (more bool, err error) {
-	if err := s.open(ctx, store, earlier, before); err != nil {
+// searchEpoch searches one epoch, and reports whether more messages of it may match. before has the
+// sequence number of each lane below which to continue; empty = start with the newest.
+func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier bool, before []int64) (more bool,
+	err error) {
+	if err := s.openCursors(ctx, store, earlier, before); err != nil {
 		return false, err
 	}
 	for {
-		if err := s.refill(ctx); err != nil {
+		if err := s.refillCursors(ctx); err != nil {
 			return false, err
 		}
-		if s.first == (cost{}) {
-			s.first = s.spent
+		if s.firstCost == (cost{}) {
+			s.firstCost = s.totalCost
 		}
-		if s.hand() || s.enough() {
-			return slices.ContainsFunc(s.sources, func(src *source) bool { return len(src.ready) > 0 || !src.done() }), nil
+		if s.mergeNewest() || s.isOverBudget() {
+			return slices.ContainsFunc(s.cursors,
+				func(src *laneCursor) bool { return len(src.matches) > 0 || !src.isDone() }), nil
 		}
 	}
 }
 
-// open makes the sources of an epoch.
-func (s *search) open(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
-	lanes := s.filter.lanes(lane.Epoch{Epoch: store.Epoch, Lanes: store.Lanes})
+// openCursors opens a cursor for each lane of an epoch.
+func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
+	lanes := s.filter.matchingLanes(lane.Epoch{Epoch: store.Epoch, Lanes: store.Lanes})
 	if len(before) > 0 && len(before) != len(lanes) {
-		return errToken()
+		return tokenError()
 	}
-	s.sources = make([]*source, len(lanes))
+	s.cursors = make([]*laneCursor, len(lanes))
 	for i, n := range lanes {
-		s.sources[i] = &source{search: s, store: store, lane: n, earlier: earlier,
-			share: max(searchBodies/len(lanes), leastBodies), batch: max(batchBodies/len(lanes), leastBodies), span: s.span(len(lanes))}
+		s.cursors[i] = &laneCursor{search: s, store: store, lane: n, isEarlierEpoch: earlier,
+			maxBytes: max(maxSearchBytes/len(lanes), minLaneBytes),
+			maxBatch: max(maxBatchBytes/len(lanes), minLaneBytes), firstChunk: s.firstChunk(len(lanes))}
 	}
-	return lane.Each(len(s.sources), func(i int) error {
+	return lane.Each(len(s.cursors), func(i int) error {
 		if len(before) > 0 {
-			return s.sources[i].open(ctx, before[i])
+			return s.cursors[i].openAt(ctx, before[i])
 		}
-		return s.sources[i].open(ctx, 0)
+		return s.cursors[i].openAt(ctx, 0)
 	})
 }
 
-// span is how much of each lane's log is read first: what is asked for, where everything is
-// wanted, and else more.
-func (s *search) span(lanes int) int64 {
+// firstChunk returns how many rows of each lane's log to read first: about the limit without a filter,
+// more with one.
+func (s *search) firstChunk(lanes int) int64 {
 	if s.filter == (Filter{}) {
 		return int64(2*s.limit/lanes + 16)
 	}
 	return int64(max(1000/lanes, 64))
 }
 
-// place is how far the search has come.
-func (s *search) place(epoch int) place {
-	p := place{epoch: epoch}
-	for _, src := range s.sources {
-		p.before = append(p.before, src.before())
+// position returns the position at which the next page continues.
+func (s *search) position(epoch int) searchPosition {
+	p := searchPosition{epoch: epoch}
+	for _, src := range s.cursors {
+		p.before = append(p.before, src.nextBefore())
 	}
 	return p
 }
 
-// refill reads on wherever nothing is at hand.
-func (s *search) refill(ctx context.Context) error {
-	var empty []*source
-	for _, src := range s.sources {
-		if len(src.ready) == 0 && !src.done() && !src.full {
+// refillCursors reads on in each lane without a match at hand.
+func (s *search) refillCursors(ctx context.Context) error {
+	var empty []*laneCursor
+	for _, src := range s.cursors {
+		if len(src.matches) == 0 && !src.isDone() && !src.shareUsed {
 			empty = append(empty, src)
 		}
 	}
-	return lane.Each(len(empty), func(i int) error { return empty[i].read(ctx) })
+	return lane.Each(len(empty), func(i int) error { return empty[i].readMore(ctx) })
 }
 
-// hand hands out what is the newest of all lanes, as far as that is known, and says whether
-// the epoch or the limit is reached.
-func (s *search) hand() (done bool) {
-	for len(s.found.Messages) < s.limit {
-		var newest *source
-		for _, src := range s.sources {
+// mergeNewest moves the newest matches of all lanes into the result, as long as their order is known. It
+// reports whether the epoch or the limit is reached.
+func (s *search) mergeNewest() (done bool) {
+	for len(s.result.Messages) < s.limit {
+		var newest *laneCursor
+		for _, src := range s.cursors {
 			switch {
-			case len(src.ready) == 0 && src.done():
-			case len(src.ready) == 0:
-				return false // what it has may be newer
-			case newest == nil || src.ready[0].Message.AcceptedAt.After(newest.ready[0].Message.AcceptedAt):
+			case len(src.matches) == 0 && src.isDone():
+			case len(src.matches) == 0:
+				return false // its next message may be newer
+			case newest == nil || src.matches[0].Message.AcceptedAt.After(newest.matches[0].Message.AcceptedAt):
 				newest = src
 			}
 		}
 		if newest == nil {
 			return true
 		}
-		s.found.Messages = append(s.found.Messages, newest.ready[0].Status())
-		newest.ready = newest.ready[1:]
+		s.result.Messages = append(s.result.Messages, newest.matches[0].Status())
+		newest.matches = newest.matches[1:]
 	}
 	return true
 }

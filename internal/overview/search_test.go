@@ -27,7 +27,8 @@ func (w *world) find(f overview.Filter, limit int) []weir.Status {
 			w.t.Fatalf("search %+v: %v", f, err)
 		}
 		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
-			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q", f, len(found.Messages), found.Complete, found.Continue)
+			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q", f, len(found.Messages), found.Complete,
+				found.Continue)
 		}
 		all = append(all, found.Messages...)
 		if found.Complete {
@@ -61,7 +62,7 @@ func (w *world) everything() []weir.Status {
 	return all
 }
 
-// same holds what was found against what there is.
+// same compares the found messages with all matching ones.
 func (w *world) same(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}
@@ -74,12 +75,15 @@ func (w *world) same(what string, found []weir.Status, want func(weir.Status) bo
 	for i, st := range found {
 		truth, ok := missing[st.Message.ID]
 		if !ok {
-			w.t.Errorf("%s: %d of %q (%s) is found, and should not be, or twice", what, st.Message.ID.Seq, st.Message.Key, st.Stage)
+			w.t.Errorf("%s: %d of %q (%s) is found, and should not be, or twice", what, st.Message.ID.Seq,
+				st.Message.Key, st.Stage)
 			continue
 		}
 		delete(missing, st.Message.ID)
-		if st.Stage != truth.Stage || st.AttemptCount != truth.AttemptCount || st.CMSStatus != truth.CMSStatus || st.LastError != truth.LastError ||
-			!st.FinishedAt.Equal(truth.FinishedAt) || !st.NextAttemptAt.Equal(truth.NextAttemptAt) || st.SupersededBy != truth.SupersededBy || st.Message.Size != truth.Message.Size {
+		if st.Stage != truth.Stage || st.AttemptCount != truth.AttemptCount || st.CMSStatus != truth.CMSStatus ||
+			st.LastError != truth.LastError ||
+			!st.FinishedAt.Equal(truth.FinishedAt) || !st.NextAttemptAt.Equal(truth.NextAttemptAt) ||
+			st.SupersededBy != truth.SupersededBy || st.Message.Size != truth.Message.Size {
 			w.t.Errorf("%s: %+v, and it is %+v", what, st, truth)
 		}
 		if i > 0 && found[i-1].Message.AcceptedAt.Before(st.Message.AcceptedAt) {
@@ -91,10 +95,11 @@ func (w *world) same(what string, found []weir.Status, want func(weir.Status) bo
 	}
 }
 
-// oddKeys are keys that a careless reader would stumble over.
-var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>", strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
+// oddKeys are keys with characters that need escapes.
+var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
+	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
-// fill files messages of all kinds, and has most of them delivered.
+// fill appends messages of all kinds, and delivers most of them.
 func (w *world) fill(n int, dice *rand.Rand) {
 	w.t.Helper()
 	var scheduled []weir.ID
@@ -108,7 +113,8 @@ func (w *world) fill(n int, dice *rand.Rand) {
 		case 2:
 			w.post("version", func(m *weir.Message) { m.Supersede, m.Version = true, fmt.Sprint(dice.IntN(50)) })
 		case 3:
-			w.post(fmt.Sprint("ok/", i), body("<a>Nadel im Heu "+fmt.Sprint(i)+"</a>"), func(m *weir.Message) { m.Contract = "picture" })
+			w.post(fmt.Sprint("ok/", i), body("<a>Nadel im Heu "+fmt.Sprint(i)+"</a>"),
+				func(m *weir.Message) { m.Contract = "picture" })
 		case 4:
 			w.post(key)
 		case 5:
@@ -141,22 +147,32 @@ func TestSearch_FindsWhatThereIs(t *testing.T) {
 				for _, st := range all {
 					byStage[st.Stage]++
 				}
-				for _, stage := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+				for _, stage := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered,
+					weir.Dead, weir.Cancelled, weir.Superseded} {
 					if byStage[stage] < 2 {
 						t.Fatalf("the test is of too little: %v", byStage)
 					}
-					w.same(string(stage), w.find(overview.Filter{Stage: stage}, 1+dice.IntN(200)), func(st weir.Status) bool { return st.Stage == stage }, all)
+					w.same(string(stage), w.find(overview.Filter{Stage: stage}, 1+dice.IntN(200)),
+						func(st weir.Status) bool { return st.Stage == stage }, all)
 				}
 				w.same("all", w.find(overview.Filter{}, 1+dice.IntN(200)), func(weir.Status) bool { return true }, all)
 				for _, key := range oddKeys[1:] {
-					w.same("key "+key, w.find(overview.Filter{Key: key}, 50), func(st weir.Status) bool { return st.Message.Key == key }, all)
+					w.same("key "+key, w.find(overview.Filter{Key: key}, 50),
+						func(st weir.Status) bool { return st.Message.Key == key }, all)
 				}
-				w.same("contract", w.find(overview.Filter{Contract: "picture"}, 7), func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
+				w.same("contract", w.find(overview.Filter{Contract: "picture"}, 7),
+					func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
 				n := dice.IntN(lanes)
-				w.same("lane", w.find(overview.Filter{Lane: &n}, 50), func(st weir.Status) bool { return st.Message.ID.Lane == n }, all)
-				w.same("text of bodies", w.find(overview.Filter{Text: "nADEL im"}, 50), func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
-				w.same("text of errors", w.find(overview.Filter{Text: "OUT of order"}, 50), func(st weir.Status) bool { return st.LastError == "out of order" }, all)
-				slices.SortFunc(all, func(a, b weir.Status) int { return a.Message.AcceptedAt.Compare(b.Message.AcceptedAt) })
+				w.same("lane", w.find(overview.Filter{Lane: &n}, 50),
+					func(st weir.Status) bool { return st.Message.ID.Lane == n }, all)
+				w.same("text of bodies", w.find(overview.Filter{Text: "nADEL im"}, 50),
+					func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
+				w.same("text of errors", w.find(overview.Filter{Text: "OUT of order"}, 50),
+					func(st weir.Status) bool { return st.LastError == "out of order" }, all)
+				slices.SortFunc(all, func(a,
+					b weir.Status) int {
+					return a.Message.AcceptedAt.Compare(b.Message.AcceptedAt)
+				})
 				for range 4 {
 					i, j := dice.IntN(len(all)), dice.IntN(len(all))
 					from, to := all[min(i, j)].Message.AcceptedAt, all[max(i, j)].Message.AcceptedAt
@@ -175,7 +191,7 @@ func TestSearch_FindsWhatThereIs(t *testing.T) {
 	}
 }
 
-// asked counts what f asks of storage.
+// asked counts the requests of f to storage.
 func (w *world) asked(f func()) int {
 	faults, n := storagetest.NewFaults(), 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -189,7 +205,7 @@ func (w *world) asked(f func()) int {
 	return n
 }
 
-// many files messages quickly.
+// many appends n messages.
 func (w *world) many(n int, change func(i int, m *weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
@@ -211,15 +227,16 @@ func TestSearch_IsBounded(t *testing.T) {
 		w.drain(time.Hour)
 		for what, f := range map[string]overview.Filter{
 			"all": {}, "nothing": {Contract: "none"}, "nowhere": {Text: "not there"}, "nobody": {Key: "ok/none"},
-			"retrying": {Stage: weir.Retrying}, "dead": {Stage: weir.Dead}, "long ago": {To: time.Now().Add(-24 * time.Hour)},
+			"retrying": {Stage: weir.Retrying}, "dead": {Stage: weir.Dead},
+			"long ago": {To: time.Now().Add(-24 * time.Hour)},
 		} {
 			token := ""
 			for calls := 0; ; calls++ {
-				var found overview.Found
+				var found overview.SearchResult
 				var err error
 				looks := w.asked(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
-				if err != nil || looks > 20+4*8 || found.Looked > 24_000 {
-					t.Fatalf("%s: %d queries, %d rows, %v", what, looks, found.Looked, err)
+				if err != nil || looks > 20+4*8 || found.Examined > 24_000 {
+					t.Fatalf("%s: %d queries, %d rows, %v", what, looks, found.Examined, err)
 				}
 				if token = found.Continue; token == "" || what == "all" {
 					break
@@ -229,13 +246,17 @@ func TestSearch_IsBounded(t *testing.T) {
 				}
 			}
 		}
-		if got := w.find(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" || got[0].Stage != weir.Delivered {
+		if got := w.find(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" ||
+			got[0].Stage != weir.Delivered {
 			t.Errorf("the one of ten thousand: %+v", got)
 		}
 		if looks := w.asked(func() { w.find(overview.Filter{Stage: weir.Retrying}, 50) }); looks > 8 {
 			t.Errorf("%d queries to find that nothing is retried", looks)
 		}
-		if looks := w.asked(func() { w.find(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)}, 50) }); looks > 20 {
+		if looks := w.asked(func() {
+			w.find(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)},
+				50)
+		}); looks > 20 {
 			t.Errorf("%d queries to find that nothing is so old", looks)
 		}
 	})
@@ -243,12 +264,13 @@ func TestSearch_IsBounded(t *testing.T) {
 
 func TestSearch_IsBoundedInOneLane(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.rows("m_", 16_000, map[string]any{"Stage": "queued", "Contract": "article", "Nonce": "00112233445566778899", "AcceptedAt": time.Now()})
-		var found overview.Found
+		w.rows("m_", 16_000, map[string]any{"Stage": "queued", "Contract": "article", "Nonce": "00112233445566778899",
+			"AcceptedAt": time.Now()})
+		var found overview.SearchResult
 		var err error
 		looks := w.asked(func() { found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50, "") })
-		if err != nil || found.Complete || looks > 26 || found.Looked < 9000 {
-			t.Errorf("%d queries, %d rows, complete %v, %v", looks, found.Looked, found.Complete, err)
+		if err != nil || found.Complete || looks > 26 || found.Examined < 9000 {
+			t.Errorf("%d queries, %d rows, complete %v, %v", looks, found.Examined, found.Complete, err)
 		}
 	})
 }
@@ -353,7 +375,7 @@ func TestSearch_Bodies(t *testing.T) {
 				}
 				delete(want, st.Message.Key)
 			}
-			notSearched += found.NotSearched
+			notSearched += found.BodiesSkipped
 			calls++
 			if token = found.Continue; token == "" {
 				break
@@ -380,7 +402,8 @@ func TestSearch_AfterRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.many(20, func(int, *weir.Message) {})
-		for _, f := range []overview.Filter{{}, {Key: "bad/old"}, {Stage: weir.Dead}, {To: time.Now().Add(-time.Hour)}} {
+		for _, f := range []overview.Filter{{}, {Key: "bad/old"}, {Stage: weir.Dead},
+			{To: time.Now().Add(-time.Hour)}} {
 			var got []weir.Status
 			looks := w.asked(func() { got = w.find(f, 100) })
 			want := map[bool]int{true: 22, false: 2}[f == overview.Filter{}]

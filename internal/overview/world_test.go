@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is an account with lanes, filled through the doors that everybody uses.
+// world is a storage account with lanes, filled through the product's own packages.
 type world struct {
 	t       testing.TB
 	account *memory.Account
@@ -34,7 +34,7 @@ type world struct {
 	rates   rates
 }
 
-// rates are of the test: by how many minutes they are of, and the pace.
+// rates are the test's rates, by span in minutes; and the pace.
 type rates map[int]float64
 
 const pace = 0
@@ -52,7 +52,8 @@ func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		account := memory.New(time.Now)
-		w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}, account.Leases())
+		w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now},
+			account.Leases())
 		w.account = account
 		f(t, w)
 	})
@@ -86,7 +87,7 @@ func (w *world) post(key string, change ...func(*weir.Message)) weir.ID {
 // body gives a message a body.
 func body(text string) func(*weir.Message) { return func(m *weir.Message) { m.Body = []byte(text) } }
 
-// due makes it scheduled.
+// due makes a message scheduled.
 func due(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
@@ -98,7 +99,8 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
 	switch {
 	case strings.HasPrefix(d.Message.Key, "bad"):
-		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, fmt.Sprintf("asset %d of %q is missing", d.Message.ID.Seq, d.Message.Key)
+		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422,
+			fmt.Sprintf("asset %d of %q is missing", d.Message.ID.Seq, d.Message.Key)
 	case strings.HasPrefix(d.Message.Key, "away"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeUnavailable, 503, "down"
 	case strings.HasPrefix(d.Message.Key, "late"):
@@ -112,13 +114,13 @@ type noBell struct{}
 func (noBell) Ring(context.Context, int) error    { return nil }
 func (noBell) RingNow(context.Context, int) error { return nil }
 
-// drain delivers what can go for a while, and stops in order.
+// drain delivers for a span of time, and stops in an orderly way.
 func (w *world) drain(span time.Duration) {
 	w.t.Helper()
 	w.while(func() { time.Sleep(span) })
 }
 
-// drained delivers until so many messages have left the log.
+// drained delivers until n messages have left the log.
 func (w *world) drained(n int64) {
 	w.t.Helper()
 	w.while(func() {
@@ -137,11 +139,12 @@ func (w *world) drained(n int64) {
 	})
 }
 
-// while delivers while f runs, and stops in order.
+// while delivers while f runs, and stops in an orderly way.
 func (w *world) while(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{
-		Store: w.store, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 9,
+		Store: w.store, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second,
+		Settle: 2 * time.Second, Attempts: 9,
 		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
 	})
 	for n := range w.store.Lanes {
@@ -155,8 +158,7 @@ func (w *world) while(f func()) {
 	}
 }
 
-// rows writes rows of a log or an index of lane 0, from number 1 on, as if they had been
-// there for long.
+// rows writes rows of a log or an index of lane 0, from sequence number 1 on.
 func (w *world) rows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {
@@ -166,7 +168,8 @@ func (w *world) rows(prefix string, n int, values map[string]any) {
 	}
 	var ops []storage.Op
 	for seq := range n {
-		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.Place(int64(seq+1)), Values: values}); len(ops) == storage.MaxOps {
+		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.Place(int64(seq+1)),
+			Values: values}); len(ops) == storage.MaxOps {
 			transact(ops)
 			ops = ops[:0]
 		}
@@ -183,9 +186,9 @@ func (w *world) status(id weir.ID) weir.Status {
 	return st
 }
 
-func (w *world) outlook(id weir.ID) overview.Outlook {
+func (w *world) outlook(id weir.ID) overview.Forecast {
 	w.t.Helper()
-	o, err := w.all.Outlook(w.t.Context(), w.status(id))
+	o, err := w.all.Forecast(w.t.Context(), w.status(id))
 	if err != nil {
 		w.t.Fatalf("outlook: %v", err)
 	}

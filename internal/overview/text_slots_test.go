@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// slowTable takes its time over each page, and remembers the most that bodies of one held.
+// slowTable delays each page, and records the most bytes of bodies in one page.
 type slowTable struct {
 	storage.Table
 	takes time.Duration
@@ -37,7 +37,7 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// Each search for a text opens megabytes of bodies: two at a time, the others wait shortly.
+// Each search for a text reads megabytes of bodies, so only two run at a time.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.post("a", body("<a>needle</a>"))
@@ -61,7 +61,8 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 				continue
 			}
 			refused++
-			if !errors.As(a.err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second || a.after != 3*time.Second {
+			if !errors.As(a.err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second ||
+				a.after != 3*time.Second {
 				t.Errorf("got %#v after %s, want Unavailable after 3s", a.err, a.after)
 			}
 		}
@@ -74,7 +75,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 	})
 }
 
-// Two megabytes of bodies are open at a time, however much a search looks through.
+// A search never has more than two megabytes of bodies in memory.
 func TestSearch_OpensBodiesInBatches(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 200 {
@@ -87,8 +88,9 @@ func TestSearch_OpensBodiesInBatches(t *testing.T) {
 		table := &slowTable{Table: w.store.Table}
 		w.store.Table = table
 		found, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, "")
-		if err != nil || found.Looked < 200 || table.most > 2<<20 || table.most < 1<<20 {
-			t.Errorf("looked at %d, and held %d bytes of bodies at a time, want 200 and 1 to 2 MiB (%v)", found.Looked, table.most, err)
+		if err != nil || found.Examined < 200 || table.most > 2<<20 || table.most < 1<<20 {
+			t.Errorf("looked at %d, and held %d bytes of bodies at a time, want 200 and 1 to 2 MiB (%v)",
+				found.Examined, table.most, err)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// near holds a moment against what is expected, in virtual time.
+// near fails if a time is not about the wanted one.
 func near(t *testing.T, got, want time.Time) {
 	t.Helper()
 	if got.Sub(want).Abs() > 2*time.Second {
@@ -18,7 +18,7 @@ func near(t *testing.T, got, want time.Time) {
 	}
 }
 
-func TestOutlook(t *testing.T) {
+func TestForecast(t *testing.T) {
 	t.Run("InTheLog", func(t *testing.T) {
 		simulate(t, 1, func(t *testing.T, w *world) {
 			first := w.post("a")
@@ -37,7 +37,8 @@ func TestOutlook(t *testing.T) {
 			near(t, w.outlook(second).ExpectedAt, time.Now().Add(2*time.Minute))
 			near(t, w.outlook(first).ExpectedAt, time.Now())
 			other := w.post("c")
-			if o := w.outlook(other); o.Position != 1 || o.WaitsFor != "its turn in the lane, behind about 11 messages" {
+			if o := w.outlook(other); o.Position != 1 ||
+				o.WaitsFor != "its turn in the lane, behind about 11 messages" {
 				t.Errorf("another key: %+v", o)
 			}
 		})
@@ -66,7 +67,8 @@ func TestOutlook(t *testing.T) {
 			free := w.post("a")
 			next := w.status(head).NextAttemptAt
 			at := next.UTC().Format(time.RFC3339)
-			if o := w.outlook(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at || !o.ExpectedAt.Equal(next) {
+			if o := w.outlook(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
+				!o.ExpectedAt.Equal(next) {
 				t.Errorf("the head: %+v", o)
 			}
 			w.rates[pace] = 1
@@ -84,7 +86,7 @@ func TestOutlook(t *testing.T) {
 			for what, id := range map[string]weir.ID{"held": line[4], "in the log": last} {
 				st := w.status(id)
 				looks := w.asked(func() {
-					if _, err := w.all.Outlook(t.Context(), st); err != nil {
+					if _, err := w.all.Forecast(t.Context(), st); err != nil {
 						t.Error(err)
 					}
 				})
@@ -98,7 +100,8 @@ func TestOutlook(t *testing.T) {
 		simulate(t, 1, func(t *testing.T, w *world) {
 			id := w.post("a", due(time.Hour))
 			at := time.Now().Add(time.Hour).UTC()
-			if o := w.outlook(id); o.Position != 0 || !o.ExpectedAt.Equal(w.status(id).Message.DueAt) || o.WaitsFor != "its time, "+at.Format(time.RFC3339) {
+			if o := w.outlook(id); o.Position != 0 || !o.ExpectedAt.Equal(w.status(id).Message.DueAt) ||
+				o.WaitsFor != "its time, "+at.Format(time.RFC3339) {
 				t.Errorf("%+v", o)
 			}
 		})
@@ -109,7 +112,7 @@ func TestOutlook(t *testing.T) {
 			w.drain(time.Minute)
 			st := w.status(id)
 			looks := w.asked(func() {
-				if o, err := w.all.Outlook(t.Context(), st); err != nil || o != (overview.Outlook{}) {
+				if o, err := w.all.Forecast(t.Context(), st); err != nil || o != (overview.Forecast{}) {
 					t.Errorf("%+v, %v", o, err)
 				}
 			})
@@ -120,14 +123,14 @@ func TestOutlook(t *testing.T) {
 	})
 }
 
-// closedUntil is a calendar that is closed up to a moment.
+// closedUntil is a calendar that is closed until a time.
 type closedUntil time.Time
 
 func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 	return t.Before(time.Time(c)), "night freeze", time.Time(c)
 }
 
-func TestOutlook_Halts(t *testing.T) {
+func TestForecast_PauseCauses(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		id, now := w.post("a"), time.Now().UTC()
 		pause := func(p weir.Pause) {
@@ -164,15 +167,15 @@ func TestOutlook_Halts(t *testing.T) {
 		if o := w.outlook(later); !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "its time") {
 			t.Errorf("one that falls due in a lane paused for good: %+v", o)
 		}
-		if l := w.lane(0); l.Halt.By != overview.ByOperator || len(l.Pauses) != 3 {
+		if l := w.lane(0); l.PauseCause.By != overview.ByOperator || len(l.Pauses) != 3 {
 			t.Errorf("%+v", l)
 		}
 	})
 }
 
-// JSON takes no year of five digits: what is due at the end of time, as upstreams write for
-// never, and meets a closed calendar there, is expected at no moment that can be told.
-func TestOutlook_PastTheLastYear(t *testing.T) {
+// JSON has no year of five digits. A message that is due in the year 9999, as upstreams write for
+// "never", and then meets a closed calendar, has no expected time.
+func TestForecast_PastTheLastYear(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 		id := w.post("a", func(m *weir.Message) { m.DueAt = last })
@@ -186,7 +189,7 @@ func TestOutlook_PastTheLastYear(t *testing.T) {
 	})
 }
 
-func TestOutlook_UnavailableCMS(t *testing.T) {
+func TestForecast_UnavailableCMS(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		id := w.post("away")
 		w.drain(2 * time.Second)
@@ -198,14 +201,14 @@ func TestOutlook_UnavailableCMS(t *testing.T) {
 		if o := w.outlook(id); o.WaitsFor != want || !o.ExpectedAt.Equal(c.Tail.PausedUntil) {
 			t.Errorf("%+v, want %q", o, want)
 		}
-		if l := w.lane(0); l.Halt.By != overview.ByCMS || l.Halt.Reason != c.Tail.PauseReason {
+		if l := w.lane(0); l.PauseCause.By != overview.ByCMS || l.PauseCause.Reason != c.Tail.PauseReason {
 			t.Errorf("%+v", l)
 		}
 	})
 }
 
-// TestOutlook_HaltsAndTheLine: a pause holds up what goes before, too.
-func TestOutlook_HaltsAndTheLine(t *testing.T) {
+// A pause also delays the messages in front.
+func TestForecast_PausesDelayTheQueue(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {
 			w.post(fmt.Sprint("before", i))

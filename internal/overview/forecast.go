@@ -1,0 +1,198 @@
+package overview
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Forecast is the forecast of a waiting message. A zero field is not known.
+type Forecast struct {
+	Position   int       // in the queue of its key, from 1
+	ExpectedAt time.Time // estimated time of sending
+	WaitsFor   string    // a sentence for users
+}
+
+const (
+	// maxQueuePages bounds the pages of a key's queue that are read, and maxForecastRows the rows of
+	// the log before a message.
+	maxQueuePages   = 2
+	maxForecastRows = 1000
+	// maxYear is the last year that RFC 3339 can express.
+	maxYear = 9999
+)
+
+// Forecast returns the forecast of a message, with four queries at most. It is zero for a final
+// message and for one of an earlier epoch.
+func (o *Overview) Forecast(ctx context.Context, st weir.Status) (Forecast, error) {
+	id := st.Message.ID
+	if st.Stage.Final() || id.Epoch != o.Store.Epoch {
+		return Forecast{}, nil
+	}
+	c, err := o.Store.Control(ctx, id.Lane)
+	if err != nil {
+		return Forecast{}, readError("outlook", err)
+	}
+	v := &forecaster{Overview: o, st: st, control: c, now: o.Now()}
+	if st.Stage != weir.Scheduled {
+		if err := v.findPosition(ctx); err != nil {
+			return Forecast{}, readError("outlook", err)
+		}
+	}
+	return Forecast{Position: v.position, ExpectedAt: v.estimateSendTime(ctx), WaitsFor: v.describeWait()}, nil
+}
+
+// forecaster collects the state that determines when one message is sent.
+type forecaster struct {
+	*Overview
+	st       weir.Status
+	control  lane.Control
+	now      time.Time
+	position int         // in its key's queue; 0 = not known
+	first    weir.Status // message of that queue, unless it is this one
+}
+
+// findPosition finds the message's position. Held messages were read from the log earlier, so they
+// precede those in the log.
+func (v *forecaster) findPosition(ctx context.Context) error {
+	id := v.st.Message.ID
+	pages := 1
+	if v.st.Held {
+		pages = maxQueuePages // the log need not be read then
+	}
+	line, whole, err := v.Store.Line(ctx, id.Lane, lane.BlockOf(&v.st.Message), pages)
+	if err != nil {
+		return err
+	}
+	if v.st.Held {
+		for i, h := range line {
+			if h.Seq == id.Seq {
+				v.position = i + 1
+			}
+		}
+		return v.readFirst(ctx, line)
+	}
+	if err := v.readFirst(ctx, line); err != nil || !whole {
+		return err
+	}
+	return v.countInLog(ctx, len(line))
+}
+
+// readFirst reads the first message of the queue.
+func (v *forecaster) readFirst(ctx context.Context, line []lane.Held) error {
+	if len(line) == 0 || line[0].Seq == v.st.Message.ID.Seq {
+		return nil
+	}
+	entries, _, err := v.Store.ReadMany(ctx, v.st.Message.ID.Lane, []int64{line[0].Seq})
+	for _, e := range entries {
+		v.first = e.Status()
+	}
+	return err
+}
+
+// countInLog counts the key's messages in the log before the message.
+func (v *forecaster) countInLog(ctx context.Context, held int) error {
+	id, cursor := v.st.Message.ID, v.control.Tail.Cursor
+	if id.Seq < cursor || id.Seq-cursor > maxForecastRows {
+		return nil
+	}
+	v.position = held + 1
+	if v.st.Message.Skip || id.Seq == cursor {
+		return nil
+	}
+	entries, err := v.Store.ScanLog(ctx, id.Lane, cursor, int(id.Seq-cursor))
+	for _, e := range entries {
+		if e.Seq() >= id.Seq || e.Message.Key != v.st.Message.Key || e.Stage != weir.Queued || e.Held {
+			continue
+		}
+		v.position++
+		if v.first.Message.ID.IsZero() {
+			v.first = e.Status()
+		}
+	}
+	return err
+}
+
+// estimateSendTime returns zero if an operator has to act first, the lane's pace is not known, or the time
+// is after the last year.
+func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
+	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
+	if v.st.Stage == weir.Scheduled {
+		at = laterOf(v.now, v.st.Message.DueAt)
+	}
+	if p, ok := findKeyPause(v.control, v.st.Message.Key, v.now); ok {
+		if p.Until.IsZero() {
+			return time.Time{}
+		}
+		at = laterOf(at, p.Until)
+	}
+	for _, h := range v.pauseCauses(v.control, v.now) {
+		if h.Until.IsZero() {
+			return time.Time{}
+		}
+		at = laterOf(at, h.Until)
+	}
+	if v.st.Stage != weir.Scheduled { // the messages in front of it wait for the same
+		if ahead := v.messagesAhead(); ahead > 0 {
+			pace := v.readPace(ctx, v.st.Message.ID.Lane)
+			if !pace.Known {
+				return time.Time{}
+			}
+			at = at.Add(toDuration(float64(ahead) / pace.PerMinute))
+		}
+	}
+	if closed, _, until := v.isClosed(at); closed {
+		at = laterOf(at, until)
+	}
+	if at = at.UTC(); at.Year() > maxYear {
+		return time.Time{}
+	}
+	return at
+}
+
+// messagesAhead estimates how many messages are sent before it: those of its key's queue, and, if it is in the log,
+// all of the lane's log.
+func (v *forecaster) messagesAhead() int64 {
+	ahead := int64(max(v.position-1, 0))
+	if !v.st.Held {
+		ahead = max(ahead, v.st.Message.ID.Seq-v.control.Tail.Cursor)
+	}
+	return ahead
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// describeWait names the first condition that the message waits for.
+func (v *forecaster) describeWait() string {
+	due := v.st.Message.DueAt
+	if v.st.Stage == weir.Scheduled && due.After(v.now) {
+		return "its time, " + formatTime(due)
+	}
+	if halt := v.firstPauseCause(v.control, v.now); halt.By != "" {
+		return halt.describe()
+	}
+	if p, ok := findKeyPause(v.control, v.st.Message.Key, v.now); ok {
+		return "its key is paused" + describeReason(p.Reason, p.Until)
+	}
+	switch {
+	case v.first.NextAttemptAt.After(v.now):
+		return "behind " + v.first.Message.Public().String() + " of its key, which is retried at " +
+			formatTime(v.first.NextAttemptAt)
+	case !v.first.Message.ID.IsZero():
+		return "behind " + v.first.Message.Public().String() + " of its key"
+	case v.st.NextAttemptAt.After(v.now):
+		return "its next attempt at " + formatTime(v.st.NextAttemptAt)
+	case v.control.Tail.SettleUntil.After(v.now):
+		return "the CMS may still be at work on what it did not answer, until " + formatTime(v.control.Tail.SettleUntil)
+	case v.messagesAhead() > 0:
+		return "its turn in the lane, behind about " + formatCount(v.messagesAhead(), "message", "messages")
+	}
+	return "its turn in the lane"
+}

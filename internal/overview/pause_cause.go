@@ -1,0 +1,88 @@
+package overview
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Values of PauseCause.By.
+const (
+	ByOperator = "operator"
+	ByCalendar = "calendar"
+	ByCMS      = "cms"
+)
+
+// PauseCause is the cause for which a lane sends nothing; zero = the lane may send.
+type PauseCause struct {
+	By     string // one of the above
+	Reason string
+	Until  time.Time // zero = until an operator resumes the lane
+}
+
+// pauseCauses returns all causes that hold now, decisions of people before the state of the CMS.
+func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
+	var halts []PauseCause
+	if p, ok := c.Paused(now); ok {
+		halts = append(halts, PauseCause{ByOperator, p.Reason, p.Until})
+	}
+	if closed, reason, until := o.isClosed(now); closed {
+		halts = append(halts, PauseCause{ByCalendar, reason, until})
+	}
+	if c.Tail.PausedUntil.After(now) {
+		halts = append(halts, PauseCause{ByCMS, c.Tail.PauseReason, c.Tail.PausedUntil})
+	}
+	return halts
+}
+
+func (o *Overview) firstPauseCause(c lane.Control, now time.Time) PauseCause {
+	if halts := o.pauseCauses(c, now); len(halts) > 0 {
+		return halts[0]
+	}
+	return PauseCause{}
+}
+
+func (o *Overview) isClosed(at time.Time) (closed bool, reason string, until time.Time) {
+	if o.Calendar == nil {
+		return false, "", time.Time{}
+	}
+	return o.Calendar.At(at)
+}
+
+// describe returns the cause as a sentence for users.
+func (h PauseCause) describe() string {
+	return map[string]string{ByOperator: "the lane is paused", ByCalendar: "the calendar is closed",
+		ByCMS: "the CMS is unavailable"}[h.By] + describeReason(h.Reason, h.Until)
+}
+
+func describeReason(reason string, until time.Time) string {
+	text := ""
+	if !until.IsZero() {
+		text = " until " + formatTime(until)
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+// findKeyPause returns the operator's pause of a key that holds now.
+func findKeyPause(c lane.Control, key string, now time.Time) (weir.Pause, bool) {
+	for _, p := range c.KeyPauses(now) {
+		if p.Key == key {
+			return p, true
+		}
+	}
+	return weir.Pause{}, false
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func formatCount(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,59 @@
+package overview
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"weir/internal/lane"
+)
+
+// textMatcher finds a text, ignoring case.
+type textMatcher struct{ lower string }
+
+func newTextMatcher(text string) textMatcher { return textMatcher{strings.ToLower(text)} }
+
+// matchesRow reports whether the row of a message has the text.
+func (n textMatcher) matchesRow(e *lane.Entry) bool {
+	m, st := &e.Message, e.Status()
+	public := m.Public()
+	for _, s := range []string{m.Key, m.Version, m.Contract, st.LastError, public.String()} {
+		if strings.Contains(strings.ToLower(s), n.lower) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesBody reports whether a body has the text as written; XML references are not resolved.
+func (n textMatcher) matchesBody(body []byte) bool {
+	return strings.Contains(strings.ToLower(decodeBody(body)), n.lower)
+}
+
+// decodeBody converts a body from the encodings that contracts accept: UTF-16 with a byte order mark, UTF-8,
+// and all others as one byte for each character.
+func decodeBody(body []byte) string {
+	switch {
+	case bytes.HasPrefix(body, []byte{0xFF, 0xFE}):
+		return decodeUTF16(body, binary.LittleEndian)
+	case bytes.HasPrefix(body, []byte{0xFE, 0xFF}):
+		return decodeUTF16(body, binary.BigEndian)
+	case utf8.Valid(body):
+		return string(body)
+	}
+	runes := make([]rune, len(body))
+	for i, b := range body {
+		runes[i] = rune(b)
+	}
+	return string(runes)
+}
+
+func decodeUTF16(body []byte, order binary.ByteOrder) string {
+	units := make([]uint16, len(body)/2)
+	for i := range units {
+		units[i] = order.Uint16(body[2*i:])
+	}
+	return string(utf16.Decode(units))
+}

@@ -1,0 +1,39 @@
+package overview
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"weir/internal/weir"
+)
+
+const (
+	// maxTextSearches limits the concurrent searches for a text: each reads megabytes of bodies.
+	maxTextSearches = 2
+	// maxSlotWait is the time for which another search waits before it is refused, and slotRetryAfter
+	// the Retry-After of the refusal.
+	maxSlotWait    = 3 * time.Second
+	slotRetryAfter = 5 * time.Second
+)
+
+// textSearchLimit allows maxTextSearches searches at a time. The zero value is ready.
+type textSearchLimit struct {
+	once  sync.Once
+	slots *semaphore.Weighted
+}
+
+// acquireSlot waits for a slot; the caller calls done at its end. The error is Unavailable if no slot
+// became free in time.
+func (t *textSearchLimit) acquireSlot(ctx context.Context) (done func(), err error) {
+	t.once.Do(func() { t.slots = semaphore.NewWeighted(maxTextSearches) })
+	limited, cancel := context.WithTimeout(ctx, maxSlotWait)
+	defer cancel()
+	if err := t.slots.Acquire(limited, 1); err != nil {
+		return nil, &weir.Error{Kind: weir.Unavailable, Op: "search",
+			Message: "other searches for a text are under way; try again", RetryAfter: slotRetryAfter, Err: err}
+	}
+	return func() { t.slots.Release(1) }, nil
+}
