@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// Kind says what a storage error means to the caller.
+// Kind classifies storage errors by their meaning for the caller.
 type Kind int
 
 // The kinds of storage errors.
 const (
-	Other        Kind = iota // none of those below: denied, malformed, a defect
-	NotFound                 // the row, message or blob is not there
-	Conflict                 // it is there already, or leased by another
-	Precondition             // its ETag is another
+	Other        Kind = iota // none of the others: denied, malformed, a defect
+	NotFound                 // the row, message or blob does not exist
+	Conflict                 // it exists already, or is leased by another caller
+	Precondition             // its ETag differs
 	TooLarge                 // the request or value is over storage's limit
 	Throttled                // storage asks to slow down; nothing was done
-	Unavailable              // not reached, or it said it did nothing
+	Unavailable              // not reached, or storage reported that nothing was done
 	Ambiguous                // sent; whether it was done is unknown
 )
 
-var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled", "unavailable", "ambiguous"}
+var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled",
+	"unavailable", "ambiguous"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// ErrGone is in the chain of an error if the table, queue or container itself does not exist: it
-// was never made, or was removed. Nothing was done.
+// ErrGone is in the chain of an error if the table, queue or container itself does not exist, because
+// it was never created or was removed. Nothing was done.
 var ErrGone = errors.New("the table, queue or container does not exist")
 
 // Error is the one error type of every port.
@@ -34,7 +35,7 @@ type Error struct {
 	Op         string // "table transact", "lease acquire"
 	Kind       Kind
 	Index      int           // Transact: the operation that failed; -1 = none in particular
-	RetryAfter time.Duration // Throttled, when storage said so
+	RetryAfter time.Duration // Throttled, if storage named a time
 	Err        error         // the cause, for logs
 }
 
@@ -47,7 +48,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf gives the kind of the first *Error in err's chain, Other when there is none.
+// KindOf returns the kind of the first *Error in err's chain, or Other.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -62,7 +63,7 @@ func Is(err error, k Kind) bool {
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// FailedAt gives the operation at which a transaction failed, -1 when unknown.
+// FailedAt returns the index of the operation at which a transaction failed; -1 if unknown.
 func FailedAt(err error) int {
 	var e *Error
 	if errors.As(err, &e) {

@@ -1,11 +1,10 @@
-// Package storage names what Weir asks of a storage account: a table with
-// transactions, a queue, blobs and blob leases. The ports carry the semantics of
-// Azure Storage and nothing of its SDK, so that the same promises can be tried on
-// memory under virtual time and on the real thing.
+// Package storage declares the ports to a storage account: a table with transactions, queues, blobs
+// and blob leases. The ports have the semantics of Azure Storage but no types of its SDK, so that the
+// same code runs on memory storage under virtual time and on the real service.
 //
-// Every implementation passes the suite in storagetest. All methods may be called
-// concurrently. A context that ends makes a call return soon; for a write the error
-// is then Ambiguous unless it is certain that nothing was sent.
+// Each implementation passes the suite in storagetest. All methods may be called concurrently. A call
+// returns soon after its context ends; for a write the error is then Ambiguous, unless it is certain
+// that nothing was sent.
 package storage
 
 import (
@@ -13,11 +12,11 @@ import (
 	"time"
 )
 
-// ETag is the version of a row. Empty stands for "no condition" in an Op; AnyETag
-// matches every existing row.
+// ETag is the version of a row. In an Op, an empty ETag means no condition; AnyETag matches every
+// existing row.
 type ETag string
 
-// AnyETag as an Op's condition: the row must exist, in whatever version.
+// AnyETag is the condition that the row exists, in any version.
 const AnyETag ETag = "*"
 
 // Row is one table entity. Values holds string, int64, bool, float64, []byte or
@@ -29,16 +28,16 @@ type Row struct {
 	Values    map[string]any
 }
 
-// OpKind says what an Op does to its row.
+// OpKind is the effect of an Op on its row.
 type OpKind int
 
-// What a transaction can do to a row.
+// The kinds of operations.
 const (
 	Insert  OpKind = iota + 1 // the row must not exist
 	Replace                   // the row must exist; all values are replaced
 	Merge                     // the row must exist; the values given are replaced
 	Delete                    // the row must exist
-	Upsert                    // insert or replace, whatever is there
+	Upsert                    // the row is inserted or replaced
 )
 
 // Op is one operation of a transaction. IfMatch is for Replace, Merge and Delete;
@@ -57,7 +56,7 @@ const (
 	MaxPayloadBytes = 4 << 20
 )
 
-// Query asks for rows of one partition in the order of their keys.
+// Query selects rows of one partition in the order of their keys.
 type Query struct {
 	Partition string
 	From      string   // first key, inclusive
@@ -67,8 +66,8 @@ type Query struct {
 	Columns   []string // values wanted; nil = all
 }
 
-// Page is one answer to a Query: one snapshot of the partition. More says that rows
-// may follow the last one; a page with More has at least one row.
+// Page is one answer to a Query: a snapshot of the partition. If More is set, rows may follow the last
+// one; such a page has at least one row.
 type Page struct {
 	Rows []Row
 	More bool
@@ -76,20 +75,19 @@ type Page struct {
 
 // Table reads and changes rows.
 type Table interface {
-	// Get reads one row; NotFound when there is none.
+	// Get reads one row, or returns NotFound.
 	Get(ctx context.Context, partition, key string) (Row, error)
-	// Range reads one page. Rows come in byte order of their keys.
+	// Range reads one page, in byte order of the keys.
 	Range(ctx context.Context, q Query) (Page, error)
-	// Transact applies all operations or none, and gives back each row's new ETag
-	// (empty for Delete), in order. On failure the error is an *Error whose Index
-	// says which operation failed (-1: none in particular) and whose Kind says how:
-	// Conflict (insert, exists), NotFound, Precondition (ETag differs), TooLarge,
-	// Throttled, Unavailable (nothing was sent or nothing was done), Ambiguous (sent,
-	// and what came of it is unknown). It never sends the transaction twice.
+	// Transact applies all operations or none, and returns the new ETag of each row in order
+	// (empty for Delete). The error is an *Error. Its Index is that of the failed operation (-1:
+	// none in particular). Its Kind is Conflict (an inserted row exists), NotFound, Precondition (the
+	// ETag differs), TooLarge, Throttled, Unavailable (nothing was sent or done), or Ambiguous (sent,
+	// with an unknown result). Transact never sends the transaction twice.
 	Transact(ctx context.Context, partition string, ops []Op) ([]ETag, error)
 }
 
-// QueueMessage is a message in hand.
+// QueueMessage is a dequeued message.
 type QueueMessage struct {
 	ID           string
 	PopReceipt   string
@@ -100,65 +98,64 @@ type QueueMessage struct {
 
 // Queue is an Azure Storage queue. Text is base64 on the wire, as the Functions host expects.
 type Queue interface {
-	// Put adds a message that becomes visible after delay (0 to 7 days; whole seconds,
-	// rounded up). Sent once; Ambiguous is possible.
+	// Put adds a message that becomes visible after delay (0 to 7 days, rounded up to seconds). It is
+	// sent once, so the error can be Ambiguous.
 	Put(ctx context.Context, text string, delay time.Duration) error
-	// Get takes up to max (1 to 32) messages and hides them for the time given (at least 1 s).
+	// Get dequeues up to max (1 to 32) messages, and hides them for hide (at least 1 s).
 	Get(ctx context.Context, max int, hide time.Duration) ([]QueueMessage, error)
-	// Update changes text and hides the message for the time given; the new pop receipt
-	// is needed from then on. NotFound when the message is gone or in other hands.
+	// Update changes the text and hides the message for hide. Later calls need the new pop receipt.
+	// It returns NotFound if the message was deleted or dequeued again.
 	Update(ctx context.Context, m QueueMessage, text string, hide time.Duration) (popReceipt string, err error)
-	// Delete removes a message in hand; NotFound when it is gone or in other hands.
+	// Delete removes a dequeued message; NotFound if it was deleted or dequeued again.
 	Delete(ctx context.Context, m QueueMessage) error
 }
 
-// QueueLength tells about how many messages a queue holds, hidden ones included.
+// QueueLength returns the approximate number of messages in a queue, hidden ones included.
 type QueueLength interface {
 	Length(ctx context.Context) (int64, error)
 }
 
 // Blobs keeps large bodies.
 type Blobs interface {
-	// Put writes a blob whole, whether or not one is there.
+	// Put writes a whole blob, and replaces an existing one.
 	Put(ctx context.Context, name string, data []byte) error
-	// Get reads a blob whole; NotFound when there is none.
+	// Get reads a whole blob, or returns NotFound.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Delete removes a blob; NotFound when there is none.
+	// Delete removes a blob, or returns NotFound.
 	Delete(ctx context.Context, name string) error
 }
 
-// BlobInfo is what a listing says of a blob.
+// BlobInfo describes a blob in a listing.
 type BlobInfo struct {
 	Name       string
 	ModifiedAt time.Time
 	Marked     bool
 }
 
-// BlobPage is one answer to a List. It may be short, or empty, before the end: Next continues the
-// listing, and is empty at its end; only storage knows the form of it.
+// BlobPage is one page of a listing. It can be short, or empty, before the end. Next is an opaque
+// marker of the next page, and empty at the end.
 type BlobPage struct {
 	Infos []BlobInfo
 	Next  string
 }
 
-// BlobMarks marks blobs and lists them, to find those that nothing refers to.
+// BlobMarks marks blobs that a row refers to, and lists blobs, so that retention finds the others.
 type BlobMarks interface {
-	// Mark sets the blob's mark; NotFound when there is none. Idempotent. A Put clears it.
+	// Mark sets the blob's mark, or returns NotFound. It is idempotent. A Put clears the mark.
 	Mark(ctx context.Context, name string) error
-	// List returns one page of the blobs whose name begins with prefix, at most 1000, in the
-	// order of their names: the first page if the marker is empty, else the page that the marker
-	// leads to.
+	// List returns one page of the blobs with a prefix, at most 1000, in the order of their names.
+	// An empty marker means the first page, BlobPage.Next the page that follows.
 	List(ctx context.Context, prefix, marker string) (BlobPage, error)
 }
 
-// Leases are blob leases on blobs made on demand. The id is the caller's, a UUID.
-// Each call is sent once.
+// Leases are blob leases, on blobs that are created on demand. The caller chooses the id, a UUID. Each
+// call is sent once.
 type Leases interface {
-	// Acquire takes the lease for 15 to 60 s. Conflict: somebody else has it. Acquiring
-	// under the id that holds it renews it.
+	// Acquire takes the lease for 15 to 60 s, or returns Conflict if another id holds it. Acquire with
+	// the id of the holder renews the lease.
 	Acquire(ctx context.Context, name, id string, length time.Duration) error
-	// Renew prolongs by the same length. Conflict: it is not ours (any more).
+	// Renew extends the lease by its length, or returns Conflict if the id does not hold it (any more).
 	Renew(ctx context.Context, name, id string) error
-	// Release gives it back. Conflict: it is not ours (any more).
+	// Release ends the lease, or returns Conflict if the id does not hold it (any more).
 	Release(ctx context.Context, name, id string) error
 }

@@ -16,23 +16,23 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// Config says which account to use and under which names.
+// Config names the account, and the prefix of the names in it.
 type Config struct {
 	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" is a local emulator
 	// on its usual ports.
 	ConnectionString string
-	Identity         Identity // is used when there is no connection string
+	Identity         Identity // used if there is no connection string
 	// Prefix begins every name, so that several installations share an account:
 	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
 	Prefix    string
-	Counter   *Counter          // counts the requests sent; nil = nobody counts
-	Transport http.RoundTripper // nil = one made for storage, HTTP/1.1 with many idle connections
+	Counter   *Counter          // counts the requests; nil = they are not counted
+	Transport http.RoundTripper // nil = a transport for storage: HTTP/1.1 with many idle connections
 	Now       func() time.Time  // nil = time.Now
 }
 
 var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]{2,39}$`)
 
-// Account is a storage account with our names in it.
+// Account is a storage account with Weir's table, queues and containers.
 type Account struct {
 	table   *Table
 	tickets *Queue
@@ -70,32 +70,32 @@ func Open(c Config) (*Account, error) {
 	return a, nil
 }
 
-// Table keeps the lanes.
+// Table returns the table of the lanes.
 func (a *Account) Table() storage.Table { return timelimit.Table(a.table) }
 
-// Tickets is the queue whose messages trigger.
+// Tickets returns the queue whose messages trigger functions/process.
 func (a *Account) Tickets() timelimit.QueuePort { return timelimit.Queue(a.tickets) }
 
-// Poison is the queue where the host puts what it gave up.
+// Poison returns the queue for tickets that the host gave up.
 func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison) }
 
-// Bodies keeps large bodies.
+// Bodies returns the container of large bodies.
 func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
-// Leases are the lanes' leases.
+// Leases returns the leases of the lanes.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
-// Close lets go of idle connections. The account may still be used.
+// Close closes idle connections. The account may still be used.
 func (a *Account) Close() {
 	if a.idle != nil {
 		a.idle.CloseIdleConnections()
 	}
 }
 
-// Ensure creates the table, queues and containers that are missing, all at once. Several
-// processes may call it at once.
+// Ensure creates the missing table, queues and containers concurrently. Several processes may call it
+// at the same time.
 func (a *Account) Ensure(ctx context.Context) error {
-	creates := []func(context.Context) error{a.createTable, a.tickets.create, a.poison.create,
+	creates := []func(context.Context) error{a.createTable, a.tickets.createQueue, a.poison.createQueue,
 		createContainer(a.bodies.container), createContainer(a.leases.container)}
 	var all errgroup.Group
 	for _, create := range creates {
@@ -108,27 +108,29 @@ func (a *Account) Ensure(ctx context.Context) error {
 }
 
 func (a *Account) createTable(ctx context.Context) error {
-	return ensure(ctx, "table create", func(ctx context.Context) error { _, err := a.table.client.CreateTable(ctx, nil); return err })
+	return createIfMissing(ctx, "table create",
+		func(ctx context.Context) error { _, err := a.table.client.CreateTable(ctx, nil); return err })
 }
 
 func createContainer(c *container.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return ensure(ctx, "blob create", func(ctx context.Context) error { _, err := c.Create(ctx, nil); return err })
+		return createIfMissing(ctx, "blob create",
+			func(ctx context.Context) error { _, err := c.Create(ctx, nil); return err })
 	}
 }
 
-// ensure creates a table, queue or container, unless it is there.
-func ensure(ctx context.Context, op string, create func(context.Context) error) error {
-	if err := read(ctx, op, create); err != nil && !alreadyThere(err) {
+// createIfMissing creates a table, queue or container unless it exists.
+func createIfMissing(ctx context.Context, op string, create func(context.Context) error) error {
+	if err := doRead(ctx, op, create); err != nil && !isAlreadyThere(err) {
 		return err
 	}
 	return nil
 }
 
-// making makes a call that needs a queue or container. If that is gone, making creates it and
-// calls once more. No message is lost with it: tickets only ring, and a read of a message without
-// its body returns an error.
-func making(ctx context.Context, create, call func(context.Context) error) error {
+// createAndRetry makes a call that needs a queue or container. If that does not exist, createAndRetry
+// creates it and calls once more. No message is lost with a queue or container: tickets only announce
+// work, and a read of a message without its body returns an error.
+func createAndRetry(ctx context.Context, create, call func(context.Context) error) error {
 	err := call(ctx)
 	if !errors.Is(err, storage.ErrGone) {
 		return err
@@ -139,7 +141,7 @@ func making(ctx context.Context, create, call func(context.Context) error) error
 	return call(ctx)
 }
 
-func alreadyThere(err error) bool {
+func isAlreadyThere(err error) bool {
 	var r *azcore.ResponseError
 	if !errors.As(err, &r) {
 		return false
@@ -151,19 +153,20 @@ func alreadyThere(err error) bool {
 	return false
 }
 
-// Skew tells how far storage's clock is ahead of ours, to about half a second: storage
-// tells the time in whole seconds.
+// Skew returns how far storage's clock is ahead of ours, to about half a second, because storage
+// answers with whole seconds.
 func (a *Account) Skew(ctx context.Context) (time.Duration, error) {
 	var date *time.Time
 	var before, after time.Time
-	err := once(ctx, "blob properties", func(ctx context.Context) error {
+	err := doOnce(ctx, "blob properties", func(ctx context.Context) error {
 		before = a.now()
 		r, err := a.leases.container.GetProperties(ctx, nil)
 		after, date = a.now(), r.Date
 		return err
 	})
 	if err == nil && date == nil {
-		err = &storage.Error{Op: "blob properties", Kind: storage.Other, Index: -1, Err: errors.New("no Date in the answer")}
+		err = &storage.Error{Op: "blob properties", Kind: storage.Other, Index: -1,
+			Err: errors.New("no Date in the answer")}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("compare clocks: %w", err)

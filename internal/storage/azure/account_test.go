@@ -19,12 +19,14 @@ func TestOpen_Prefix(t *testing.T) {
 	good := []string{"abc", "weir01", strings.Repeat("a", 40)}
 	bad := []string{"", "ab", "1abc", "Abc", "a-b", "a_b", strings.Repeat("a", 41), "abc\n"}
 	for _, p := range good {
-		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"), Prefix: p}); err != nil {
+		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
+			Prefix: p}); err != nil {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
 	for _, p := range bad {
-		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"), Prefix: p}); err == nil {
+		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
+			Prefix: p}); err == nil {
 			t.Errorf("%q: accepted", p)
 		}
 	}
@@ -55,13 +57,16 @@ func TestOpen_ByIdentity(t *testing.T) {
 		i     azure.Identity
 		wrong string
 	}{
-		"Account":   {azure.Identity{Account: "acct"}, ""},
-		"Addresses": {azure.Identity{BlobURL: away, QueueURL: away, TableURL: away, Managed: true, ClientID: "11111111-2222-3333-4444-555555555555"}, ""},
-		"Both":      {azure.Identity{Account: "acct", TableURL: away, Managed: true}, ""},
-		"OneOnly":   {azure.Identity{BlobURL: away}, "queue service is missing"},
-		"InClear":   {azure.Identity{Account: "acct", QueueURL: "http://127.0.0.1:1/acct"}, "the queue service must be absolute and https"},
-		"NoAddress": {azure.Identity{Account: "acct", BlobURL: "acct.blob"}, "the blob service must be absolute and https"},
-		"Nothing":   {azure.Identity{}, "neither connection string nor identity"},
+		"Account": {azure.Identity{Account: "acct"}, ""},
+		"Addresses": {azure.Identity{BlobURL: away, QueueURL: away, TableURL: away, Managed: true,
+			ClientID: "11111111-2222-3333-4444-555555555555"}, ""},
+		"Both":    {azure.Identity{Account: "acct", TableURL: away, Managed: true}, ""},
+		"OneOnly": {azure.Identity{BlobURL: away}, "queue service is missing"},
+		"InClear": {azure.Identity{Account: "acct", QueueURL: "http://127.0.0.1:1/acct"},
+			"the queue service must be absolute and https"},
+		"NoAddress": {azure.Identity{Account: "acct", BlobURL: "acct.blob"},
+			"the blob service must be absolute and https"},
+		"Nothing": {azure.Identity{}, "neither a connection string nor an identity is set"},
 	} {
 		_, err := azure.Open(azure.Config{Identity: c.i, Prefix: "abc"})
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
@@ -75,7 +80,7 @@ func TestAccount_Ensure(t *testing.T) {
 	c := azure.Config{ConnectionString: azurite.Shared(t), Prefix: newPrefix()}
 	var starts sync.WaitGroup
 	for range 4 {
-		a := open(t, c)
+		a := openAccount(t, c)
 		starts.Go(func() {
 			if err := a.Ensure(t.Context()); err != nil {
 				t.Error(err)
@@ -83,7 +88,7 @@ func TestAccount_Ensure(t *testing.T) {
 		})
 	}
 	starts.Wait()
-	a := open(t, c)
+	a := openAccount(t, c)
 	if _, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"}); err != nil {
 		t.Error(err)
 	}
@@ -97,18 +102,19 @@ func TestAccount_Ensure(t *testing.T) {
 	}
 }
 
-// TestAccount_Gone is a table, queue or container that is not there: what was in the table is
-// for others to judge, the rest is made again.
+// TestAccount_Gone uses a missing table, queue or container: a missing table is
+// reported, because its rows are lost; the others are created again.
 func TestAccount_Gone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	a := open(t, azure.Config{ConnectionString: azurite.Shared(t)})
+	a := openAccount(t, azure.Config{ConnectionString: azurite.Shared(t)})
 	_, get := a.Table().Get(ctx, "p", "k")
 	_, query := a.Table().Range(ctx, storage.Query{Partition: "p"})
 	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	_, body := a.Bodies().Get(ctx, "b")
 	_, length := a.Tickets().Length(ctx)
-	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body, "length": length} {
+	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body,
+		"length": length} {
 		if !storage.Is(err, storage.Unavailable) || !errors.Is(err, storage.ErrGone) {
 			t.Errorf("%s: err = %v, want unavailable because it is gone: what is missing is not the row", name, err)
 		}
@@ -139,7 +145,7 @@ func TestAccount_Gone(t *testing.T) {
 func TestAccount_Skew(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	a := open(t, azure.Config{
+	a := openAccount(t, azure.Config{
 		ConnectionString: connectTo("http://storage.test"),
 		Now:              func() time.Time { return at },
 		Transport: transport(func(*http.Request) (*http.Response, error) {
@@ -196,7 +202,8 @@ func TestCounter_Names(t *testing.T) {
 	want := map[string]int64{
 		"table create": 1, "table transact": 1, "table get": 1, "table query": 1,
 		"queue create": 2, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1, "queue length": 1,
-		"blob create": 2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1, "blob delete": 1, "blob properties": 1,
+		"blob create": 2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1, "blob delete": 1,
+		"blob properties":    1,
 		"blob lease-acquire": 2, "blob lease-renew": 1, "blob lease-release": 1,
 	}
 	if s := c.Snapshot(); !maps.Equal(s, want) {
@@ -233,14 +240,16 @@ func TestCounter_Failures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counter := new(azure.Counter)
-			a := open(t, azure.Config{ConnectionString: connectTo("http://storage.test"), Counter: counter,
+			a := openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"), Counter: counter,
 				Transport: transport(func(r *http.Request) (*http.Response, error) {
 					if c.err != nil {
 						return nil, c.err
 					}
-					return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+					return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody, Request: r},
+						nil
 				})})
-			if _, err := a.Table().Transact(t.Context(), "p", []storage.Op{{Kind: storage.Insert, Key: "k"}}); err == nil {
+			if _, err := a.Table().Transact(t.Context(), "p",
+				[]storage.Op{{Kind: storage.Insert, Key: "k"}}); err == nil {
 				t.Fatal("no error")
 			}
 			want := map[string]int64{}

@@ -12,7 +12,7 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// markName is the metadata that marks a blob; storage may give names back in another case.
+// markName is the metadata key of the mark. Storage may return it in another case.
 const markName = "filed"
 
 const maxBlobs = 1000 // of one listing
@@ -30,26 +30,27 @@ var (
 // Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark. It makes a
 // missing container.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
-	return making(ctx, createContainer(b.container), func(ctx context.Context) error { return b.put(ctx, name, data) })
+	return createAndRetry(ctx, createContainer(b.container),
+		func(ctx context.Context) error { return b.upload(ctx, name, data) })
 }
 
-func (b *Blobs) put(ctx context.Context, name string, data []byte) error {
-	return rewrite(ctx, "blob put", func(ctx context.Context) error {
-		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, upload{bytes.NewReader(data), ctx}, nil)
+func (b *Blobs) upload(ctx context.Context, name string, data []byte) error {
+	return doIdempotent(ctx, "blob put", func(ctx context.Context) error {
+		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, uploadBody{bytes.NewReader(data), ctx}, nil)
 		return err
 	})
 }
 
 // Get implements storage.Blobs.
 func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
-	err = read(ctx, "blob get", func(ctx context.Context) error {
+	err = doRead(ctx, "blob get", func(ctx context.Context) error {
 		r, err := b.container.NewBlobClient(name).DownloadStream(ctx, nil)
 		if err != nil {
 			return err
 		}
 		body := r.NewRetryReader(ctx, nil)
 		defer body.Close()
-		data, err = io.ReadAll(download{body, ctx})
+		data, err = io.ReadAll(downloadBody{body, ctx})
 		return err
 	})
 	if err != nil {
@@ -58,30 +59,29 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// upload is a body that reports each part sent, so that a slow call is not taken for one that
-// hangs.
-type upload struct {
+// uploadBody is a body that reports each sent part, so that a slow call does not count as hung.
+type uploadBody struct {
 	io.ReadSeeker
 	ctx context.Context
 }
 
 // Read implements io.Reader.
-func (u upload) Read(p []byte) (int, error) {
+func (u uploadBody) Read(p []byte) (int, error) {
 	timelimit.Moved(u.ctx)
 	return u.ReadSeeker.Read(p)
 }
 
 // Close implements io.Closer.
-func (u upload) Close() error { return nil }
+func (u uploadBody) Close() error { return nil }
 
-// download does the same for a body that is received.
-type download struct {
+// downloadBody reports each received part of a body.
+type downloadBody struct {
 	io.Reader
 	ctx context.Context
 }
 
 // Read implements io.Reader.
-func (d download) Read(p []byte) (int, error) {
+func (d downloadBody) Read(p []byte) (int, error) {
 	n, err := d.Reader.Read(p)
 	if n > 0 {
 		timelimit.Moved(d.ctx)
@@ -89,9 +89,9 @@ func (d download) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Delete implements storage.Blobs. It is sent once: a repeat would find nothing and say so.
+// Delete implements storage.Blobs. It is sent once: a repeat would return NotFound.
 func (b *Blobs) Delete(ctx context.Context, name string) error {
-	return once(ctx, "blob delete", func(ctx context.Context) error {
+	return doOnce(ctx, "blob delete", func(ctx context.Context) error {
 		_, err := b.container.NewBlobClient(name).Delete(ctx, nil)
 		return err
 	})
@@ -99,7 +99,7 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 
 // Mark implements storage.BlobMarks.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
-	return rewrite(ctx, "blob mark", func(ctx context.Context) error {
+	return doIdempotent(ctx, "blob mark", func(ctx context.Context) error {
 		_, err := b.container.NewBlobClient(name).SetMetadata(ctx, map[string]*string{markName: new("1")}, nil)
 		return err
 	})
@@ -113,30 +113,30 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.B
 	if marker != "" {
 		o.Marker = &marker
 	}
-	err = read(ctx, "blob list", func(ctx context.Context) error {
+	err = doRead(ctx, "blob list", func(ctx context.Context) error {
 		r, err := b.container.NewListBlobsFlatPager(o).NextPage(ctx)
 		if err != nil {
 			return err
 		}
-		page = storage.BlobPage{Next: value(r.NextMarker)}
+		page = storage.BlobPage{Next: deref(r.NextMarker)}
 		if r.Segment == nil {
 			return nil
 		}
 		for _, item := range r.Segment.BlobItems {
-			page.Infos = append(page.Infos, infoOf(value(item.Name), item))
+			page.Infos = append(page.Infos, describeBlob(deref(item.Name), item))
 		}
 		return nil
 	})
 	return page, err
 }
 
-func infoOf(name string, item *container.BlobItem) storage.BlobInfo {
+func describeBlob(name string, item *container.BlobItem) storage.BlobInfo {
 	info := storage.BlobInfo{Name: name}
 	if item.Properties != nil {
-		info.ModifiedAt = value(item.Properties.LastModified).UTC()
+		info.ModifiedAt = deref(item.Properties.LastModified).UTC()
 	}
 	for k, v := range item.Metadata {
-		info.Marked = info.Marked || (strings.EqualFold(k, markName) && value(v) != "")
+		info.Marked = info.Marked || (strings.EqualFold(k, markName) && deref(v) != "")
 	}
 	return info
 }

@@ -17,114 +17,116 @@ import (
 	"weir/internal/storage"
 )
 
-// changeset is a transaction as it is sent: an HTTP request for each operation, in a
-// multipart body within another. The SDK makes the same bytes (a test compares them), but
-// reads and writes each row's JSON twice on the way and does not double quotes in keys; at
-// the head of a lane this is what takes most of a receiver's time.
+// changeset is the body of a transaction's request: an HTTP request for each operation, in a nested
+// multipart body. The SDK builds the same bytes (a test compares them), but it decodes and encodes each
+// row's JSON twice and does not escape quotes in keys; its encoding took most of a receiver's CPU time.
 type changeset struct {
 	bytes.Buffer
-	to       address
+	table    tableAddress
 	boundary string
 }
 
-// address is where a table's rows are: rows' keys stand between table and query.
-type address struct {
-	table     string
-	plain     string // the query, with its ?; empty unless the account is signed in to by one
-	formatted string // the same with the format that answers have
+// tableAddress has the parts of a row's address: url, the row's path, and a query.
+type tableAddress struct {
+	url         string
+	query       string // with its ?; empty unless a SAS is in the query
+	formatQuery string // query with the format of the answer
 }
 
-// addressOf makes the table's address from that of the transaction's request.
-func addressOf(batch url.URL, table string) address {
+// newTableAddress returns the table's address, from that of the transaction's request.
+func newTableAddress(batch url.URL, table string) tableAddress {
 	query := batch.Query()
-	a := address{plain: query.Encode()}
-	if a.plain != "" {
-		a.plain = "?" + a.plain
+	a := tableAddress{query: query.Encode()}
+	if a.query != "" {
+		a.query = "?" + a.query
 	}
-	query.Set("$format", minimal)
-	a.formatted = "?" + query.Encode()
+	query.Set("$format", minimalMetadata)
+	a.formatQuery = "?" + query.Encode()
 	batch.RawQuery = ""
-	a.table = strings.TrimSuffix(batch.String(), "$batch") + table
+	a.url = strings.TrimSuffix(batch.String(), "$batch") + table
 	return a
 }
 
-// newChangeset writes the operations, which have been checked.
-func newChangeset(to address, partition string, ops []storage.Op) (*changeset, error) {
-	c := &changeset{to: to, boundary: rand.Text()}
+// newChangeset encodes operations that passed checkOps.
+func newChangeset(to tableAddress, partition string, ops []storage.Op) (*changeset, error) {
+	c := &changeset{table: to, boundary: rand.Text()}
 	c.Grow(1024 * len(ops))
-	c.text("--batch_", c.boundary, "\r\nContent-Type: multipart/mixed; boundary=changeset_", c.boundary, "\r\n\r\n")
+	c.writeText("--batch_", c.boundary, "\r\nContent-Type: multipart/mixed; boundary=changeset_", c.boundary,
+		"\r\n\r\n")
 	for i, op := range ops {
-		c.text("--changeset_", c.boundary, "\r\nContent-Transfer-Encoding: binary\r\nContent-Type: application/http\r\n\r\n")
-		if err := c.operation(partition, op); err != nil {
-			return nil, refused(storage.Other, i, err)
+		c.writeText("--changeset_", c.boundary,
+			"\r\nContent-Transfer-Encoding: binary\r\nContent-Type: application/http\r\n\r\n")
+		if err := c.writeOperation(partition, op); err != nil {
+			return nil, refusedError(storage.Other, i, err)
 		}
-		c.text("\r\n")
+		c.writeText("\r\n")
 	}
-	c.text("--changeset_", c.boundary, "--\r\n\r\n--batch_", c.boundary, "--\r\n")
+	c.writeText("--changeset_", c.boundary, "--\r\n\r\n--batch_", c.boundary, "--\r\n")
 	return c, nil
 }
 
-func (c *changeset) text(parts ...string) {
+func (c *changeset) writeText(parts ...string) {
 	for _, p := range parts {
 		c.WriteString(p)
 	}
 }
 
-// operation writes one operation's request.
-func (c *changeset) operation(partition string, op storage.Op) error {
-	method, accept, row, query := "PUT ", "application/json", rowOf(partition, op.Key), c.to.plain
+// writeOperation writes the request of one operation.
+func (c *changeset) writeOperation(partition string, op storage.Op) error {
+	method, accept, row, query := "PUT ", "application/json", rowPath(partition, op.Key), c.table.query
 	switch op.Kind {
 	case storage.Insert:
-		method, accept, row, query = "POST ", minimal, "", c.to.formatted
+		method, accept, row, query = "POST ", minimalMetadata, "", c.table.formatQuery
 	case storage.Merge:
 		method = "PATCH "
 	case storage.Delete:
-		method, accept, query = "DELETE ", minimal, c.to.formatted
+		method, accept, query = "DELETE ", minimalMetadata, c.table.formatQuery
 	}
-	c.text(method, c.to.table, row, query, " HTTP/1.1\r\nAccept: ", accept, "\r\n")
+	c.writeText(method, c.table.url, row, query, " HTTP/1.1\r\nAccept: ", accept, "\r\n")
 	if op.Kind == storage.Delete {
-		c.text("DataServiceVersion: \r\nIf-Match: ", match(op), "\r\nx-ms-version: \r\n\r\n")
+		c.writeText("DataServiceVersion: \r\nIf-Match: ", ifMatchHeader(op), "\r\nx-ms-version: \r\n\r\n")
 		return nil
 	}
 	entity, err := encodeRow(partition, op.Key, op.Values)
 	if err != nil {
 		return err
 	}
-	c.text("Content-Length: ", strconv.Itoa(len(entity)), "\r\nContent-Type: application/json\r\nDataServiceVersion: \r\n")
+	c.writeText("Content-Length: ", strconv.Itoa(len(entity)),
+		"\r\nContent-Type: application/json\r\nDataServiceVersion: \r\n")
 	switch op.Kind {
 	case storage.Insert:
-		c.text("Prefer: return-no-content\r\n")
+		c.writeText("Prefer: return-no-content\r\n")
 	case storage.Replace, storage.Merge:
-		// Without the header, storage takes these for upserts.
-		c.text("If-Match: ", match(op), "\r\n")
+		// Without the header, storage treats these as upserts.
+		c.writeText("If-Match: ", ifMatchHeader(op), "\r\n")
 	}
-	c.text("x-ms-version: \r\n\r\n")
+	c.writeText("x-ms-version: \r\n\r\n")
 	c.Write(entity)
 	return nil
 }
 
-const minimal = "application/json;odata=minimalmetadata"
+const minimalMetadata = "application/json;odata=minimalmetadata"
 
-func match(op storage.Op) string {
+func ifMatchHeader(op storage.Op) string {
 	if op.IfMatch == "" {
 		return string(storage.AnyETag)
 	}
 	return string(op.IfMatch)
 }
 
-// rowOf is the address of a row below its table's.
-func rowOf(partition, key string) string {
-	return "(PartitionKey='" + escape(partition) + "',RowKey='" + escape(key) + "')"
+// rowPath returns the address of a row relative to its table.
+func rowPath(partition, key string) string {
+	return "(PartitionKey='" + escapeKey(partition) + "',RowKey='" + escapeKey(key) + "')"
 }
 
-func escape(key string) string { return url.PathEscape(strings.ReplaceAll(key, "'", "''")) }
+func escapeKey(key string) string { return url.PathEscape(strings.ReplaceAll(key, "'", "''")) }
 
-// send puts the changeset into a request.
-func (c *changeset) send(req *policy.Request) error {
+// setBody sets the changeset as the body of a request.
+func (c *changeset) setBody(req *policy.Request) error {
 	return req.SetBody(streaming.NopCloser(bytes.NewReader(c.Bytes())), "multipart/mixed; boundary=batch_"+c.boundary)
 }
 
-// encodeRow writes the JSON of a row. Whatever JSON cannot tell apart is annotated.
+// encodeRow returns the JSON of a row. Types that JSON does not have are annotated.
 func encodeRow(partition, key string, values map[string]any) ([]byte, error) {
 	b := append(make([]byte, 0, 512), `{"PartitionKey":`...)
 	b = appendText(b, partition)
@@ -142,7 +144,7 @@ func encodeRow(partition, key string, values map[string]any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendValue writes a value, and behind it the note of its type where it needs one.
+// appendValue appends a value, and the annotation of its type if it needs one.
 func appendValue(b []byte, name string, v any) ([]byte, error) {
 	edm := ""
 	switch v := v.(type) {
@@ -155,7 +157,8 @@ func appendValue(b []byte, name string, v any) ([]byte, error) {
 	case []byte:
 		b, edm = append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"'), "Edm.Binary"
 	case time.Time:
-		b, edm = append(v.UTC().Truncate(100*time.Nanosecond).AppendFormat(append(b, '"'), timeLayout), '"'), "Edm.DateTime"
+		b, edm = append(v.UTC().Truncate(100*time.Nanosecond).AppendFormat(append(b, '"'), timeLayout), '"'),
+			"Edm.DateTime"
 	case float64:
 		text, err := json.Marshal(encodeFloat(v))
 		if err != nil {
@@ -169,11 +172,11 @@ func appendValue(b []byte, name string, v any) ([]byte, error) {
 	return append(append(append(b, `:"`...), edm...), '"'), nil
 }
 
-// appendText writes a JSON string.
+// appendText appends a JSON string.
 func appendText(b []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			text, _ := json.Marshal(s) // of a string: it cannot fail
+			text, _ := json.Marshal(s) // cannot fail for a string
 			return append(b, text...)
 		}
 	}

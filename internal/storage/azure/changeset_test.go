@@ -19,7 +19,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// connections are an account signed in to by its key, and one by what its addresses carry.
+// connections are to an account with a key, and to one with a SAS in its addresses.
 var connections = map[string]string{
 	"key": connectTo("http://127.0.0.1:1"),
 	"sas": "AccountName=acct;SharedAccessSignature=sv=2024-11-04&ss=bqt&sig=a%2Fb%3D",
@@ -37,8 +37,9 @@ func TestTransact_SameBytesAsTheSDK(t *testing.T) {
 			if err == nil {
 				t.Fatal("nobody answered, and still no error")
 			}
-			c, err := aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: policy.ClientOptions{
-				Transport: &http.Client{Transport: theirs}, Retry: policy.RetryOptions{MaxRetries: -1}}})
+			c, err := aztables.NewServiceClientFromConnectionString(connection,
+				&aztables.ClientOptions{ClientOptions: policy.ClientOptions{
+					Transport: &http.Client{Transport: theirs}, Retry: policy.RetryOptions{MaxRetries: -1}}})
 			must(t, err)
 			_, err = c.NewClient("abclanes").SubmitTransaction(t.Context(), theSame(t), nil)
 			if err == nil {
@@ -52,7 +53,8 @@ func TestTransact_SameBytesAsTheSDK(t *testing.T) {
 }
 
 var everyKind = []storage.Op{
-	{Kind: storage.Insert, Key: "a", Values: map[string]any{"s": "<ü \"\\\n>", "n": int64(-7), "b": true, "f": 1.5, "z": nil}},
+	{Kind: storage.Insert, Key: "a", Values: map[string]any{"s": "<ü \"\\\n>", "n": int64(-7), "b": true, "f": 1.5,
+		"z": nil}},
 	{Kind: storage.Replace, Key: "b x+&", IfMatch: `W/"1"`, Values: map[string]any{"raw": []byte{0, 1, 255}}},
 	{Kind: storage.Merge, Key: "c", Values: map[string]any{"at": time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)}},
 	{Kind: storage.Upsert, Key: "d=;,@$", Values: map[string]any{"e": ""}},
@@ -73,16 +75,20 @@ func theSame(t *testing.T) []aztables.TransactionAction {
 		return b
 	}
 	return []aztables.TransactionAction{
-		{ActionType: aztables.TransactionTypeAdd, Entity: row("a", map[string]any{"s": "<ü \"\\\n>", "n": "-7", "n@odata.type": "Edm.Int64", "b": true, "f": 1.5, "f@odata.type": "Edm.Double"})},
-		{ActionType: aztables.TransactionTypeUpdateReplace, IfMatch: match(`W/"1"`), Entity: row("b x+&", map[string]any{"raw": "AAH/", "raw@odata.type": "Edm.Binary"})},
-		{ActionType: aztables.TransactionTypeUpdateMerge, IfMatch: match("*"), Entity: row("c", map[string]any{"at": "2026-01-02T03:04:05.0000006Z", "at@odata.type": "Edm.DateTime"})},
+		{ActionType: aztables.TransactionTypeAdd,
+			Entity: row("a", map[string]any{"s": "<ü \"\\\n>", "n": "-7", "n@odata.type": "Edm.Int64", "b": true,
+				"f": 1.5, "f@odata.type": "Edm.Double"})},
+		{ActionType: aztables.TransactionTypeUpdateReplace, IfMatch: match(`W/"1"`),
+			Entity: row("b x+&", map[string]any{"raw": "AAH/", "raw@odata.type": "Edm.Binary"})},
+		{ActionType: aztables.TransactionTypeUpdateMerge, IfMatch: match("*"),
+			Entity: row("c", map[string]any{"at": "2026-01-02T03:04:05.0000006Z", "at@odata.type": "Edm.DateTime"})},
 		{ActionType: aztables.TransactionTypeInsertReplace, Entity: row("d=;,@$", map[string]any{"e": ""})},
 		{ActionType: aztables.TransactionTypeDelete, IfMatch: match(`W/"2"`), Entity: row("e", nil)},
 		{ActionType: aztables.TransactionTypeDelete, Entity: row("ü", nil)},
 	}
 }
 
-// recorder is a transport that keeps what is sent and never answers.
+// recorder is a transport that keeps each request and never answers.
 type recorder struct {
 	url, kind string
 	body      []byte

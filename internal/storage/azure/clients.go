@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// The emulator's well-known account, for the abbreviation that stands for it.
+// developmentStorage is the emulator's well-known account, in place of UseDevelopmentStorage=true.
 const developmentStorage = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;" +
@@ -32,7 +32,7 @@ func newClients(c Config) (clients, error) {
 	case !c.Identity.IsZero():
 		return clientsByIdentity(c)
 	}
-	return clients{}, errors.New("neither connection string nor identity")
+	return clients{}, errors.New("neither a connection string nor an identity is set")
 }
 
 func clientsByString(c Config) (clients, error) {
@@ -40,9 +40,12 @@ func clientsByString(c Config) (clients, error) {
 	if strings.TrimRight(s, ";") == "UseDevelopmentStorage=true" {
 		s = developmentStorage
 	}
-	table, err1 := aztables.NewServiceClientFromConnectionString(s, &aztables.ClientOptions{ClientOptions: options(c, "table")})
-	queue, err2 := azqueue.NewServiceClientFromConnectionString(s, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
-	blobs, err3 := service.NewClientFromConnectionString(s, &service.ClientOptions{ClientOptions: options(c, "blob")})
+	table, err1 := aztables.NewServiceClientFromConnectionString(s,
+		&aztables.ClientOptions{ClientOptions: clientOptions(c, "table")})
+	queue, err2 := azqueue.NewServiceClientFromConnectionString(s,
+		&azqueue.ClientOptions{ClientOptions: clientOptions(c, "queue")})
+	blobs, err3 := service.NewClientFromConnectionString(s,
+		&service.ClientOptions{ClientOptions: clientOptions(c, "blob")})
 	if errors.Join(err1, err2, err3) != nil {
 		// The SDK's own error might show a part of the string.
 		return clients{}, errors.New("connection string is malformed")
@@ -50,37 +53,39 @@ func clientsByString(c Config) (clients, error) {
 	return clients{table, queue, blobs}, nil
 }
 
-// options turn retries off; retrying asks for them where they do no harm.
-func options(c Config, service string) policy.ClientOptions {
+// clientOptions turn retries off; withRetries enables them for calls that may be repeated.
+func clientOptions(c Config, service string) policy.ClientOptions {
 	o := policy.ClientOptions{
 		Retry:            policy.RetryOptions{MaxRetries: -1},
 		Transport:        roundTrip{c.Transport},
 		Telemetry:        policy.TelemetryOptions{ApplicationID: "weir"},
-		PerRetryPolicies: []policy.Policy{&wire{service: service, counter: c.Counter}},
+		PerRetryPolicies: []policy.Policy{&requestPolicy{service: service, counter: c.Counter}},
 	}
 	if service == "table" {
-		o.PerCallPolicies = []policy.Policy{takeBatch{}}
+		o.PerCallPolicies = []policy.Policy{batchPolicy{}}
 	}
 	return o
 }
 
-// roundTrip sends without http.Client, which would follow redirects.
+// roundTrip sends without http.Client, because that would follow redirects.
 type roundTrip struct{ http.RoundTripper }
 
 func (r roundTrip) Do(req *http.Request) (*http.Response, error) { return r.RoundTrip(req) }
 
-// newTransport keeps a connection for everything that may be under way at once: making
-// new ones under load costs more than the requests. HTTP/1.1 only, see the package.
+// newTransport keeps a connection for each concurrent request, because new connections under load cost
+// more than the requests. It uses HTTP/1.1 only; see the package comment.
 func newTransport() *http.Transport {
 	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   5 * time.Second,
-		ResponseHeaderTimeout: 10 * time.Second, // of calls beside the ports, which have limits of their own: Ensure, Skew
-		MaxConnsPerHost:       64,               // an instance has 128 ports for connections to one address; further calls wait
-		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       time.Minute,
-		Protocols:             new(http.Protocols),
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 5 * time.Second,
+		// of calls beside the ports, which have limits of their own: Ensure, Skew
+		ResponseHeaderTimeout: 10 * time.Second,
+		// an instance has 128 ports for connections to one address; further calls wait
+		MaxConnsPerHost:     64,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     time.Minute,
+		Protocols:           new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
 	return t

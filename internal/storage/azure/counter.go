@@ -13,27 +13,27 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// Counter counts the requests sent to storage, by service and operation. The zero value
-// is ready; all methods may be called concurrently, and on nil.
+// Counter counts the requests to storage, by service and operation. The zero value is ready. All
+// methods may be called concurrently, and on nil.
 type Counter struct {
-	mu     sync.Mutex
-	n      map[string]int64
-	failed map[string]int64
+	mu       sync.Mutex
+	requests map[string]int64
+	failed   map[string]int64
 }
 
-// Snapshot gives the counts so far under keys such as "table transact" and "blob lease-renew".
+// Snapshot returns the counts so far, under keys such as "table transact" and "blob lease-renew".
 func (c *Counter) Snapshot() map[string]int64 {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.n)
+	return maps.Clone(c.requests)
 }
 
-// Failures gives the requests so far that storage did not answer as a storage in order would,
-// under keys such as "table throttled": unreached, throttled, error, refused. Answers that
-// belong to the protocol (a condition that does not hold, a busy lease) are none.
+// Failures returns the counts of failed requests so far, under keys such as "table throttled":
+// unreached, throttled, error, refused. Answers that belong to the protocol (a condition that does not
+// hold, a busy lease) are not failures.
 func (c *Counter) Failures() map[string]int64 {
 	if c == nil {
 		return nil
@@ -43,33 +43,33 @@ func (c *Counter) Failures() map[string]int64 {
 	return maps.Clone(c.failed)
 }
 
-// Policy counts the requests of a client made elsewhere; the service is "table", "queue" or
-// "blob". It is to stand among the policies of each try, so that repeats count too.
-func (c *Counter) Policy(service string) policy.Policy { return counting{c, service} }
+// Policy returns a policy that counts the requests of another client; service is "table", "queue" or
+// "blob". It must be a per-retry policy, so that repeats count, too.
+func (c *Counter) Policy(service string) policy.Policy { return countingPolicy{c, service} }
 
-type counting struct {
+type countingPolicy struct {
 	counter *Counter
 	service string
 }
 
 // Do implements policy.Policy.
-func (p counting) Do(req *policy.Request) (*http.Response, error) {
-	return p.counter.watch(p.service, req)
+func (p countingPolicy) Do(req *policy.Request) (*http.Response, error) {
+	return p.counter.sendCounted(p.service, req)
 }
 
-// watch sends a request and counts it, and what became of it.
-func (c *Counter) watch(service string, req *policy.Request) (*http.Response, error) {
-	c.count(service, operation(service, req.Raw()))
+// sendCounted sends a request, and counts it and its failure.
+func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Response, error) {
+	c.countRequest(service, operationName(service, req.Raw()))
 	resp, err := req.Next()
-	if reason := failure(req.Raw().Context(), resp, err); reason != "" {
-		c.fail(service, reason)
+	if reason := failureReason(req.Raw().Context(), resp, err); reason != "" {
+		c.countFailure(service, reason)
 	}
 	return resp, err
 }
 
-// failure says what is wrong with an answer; empty = nothing. What we cut off ourselves is
-// not storage's fault, except where it hung.
-func failure(ctx context.Context, resp *http.Response, err error) string {
+// failureReason returns the kind of a failure; empty = none. A request that Weir cancelled is not a
+// failure of storage, except if it hung.
+func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):
 		return ""
@@ -85,7 +85,7 @@ func failure(ctx context.Context, resp *http.Response, err error) string {
 	return ""
 }
 
-func (c *Counter) fail(service, reason string) {
+func (c *Counter) countFailure(service, reason string) {
 	if c == nil {
 		return
 	}
@@ -97,30 +97,30 @@ func (c *Counter) fail(service, reason string) {
 	c.failed[service+" "+reason]++
 }
 
-func (c *Counter) count(service, operation string) {
+func (c *Counter) countRequest(service, operation string) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = make(map[string]int64)
+	if c.requests == nil {
+		c.requests = make(map[string]int64)
 	}
-	c.n[service+" "+operation]++
+	c.requests[service+" "+operation]++
 }
 
-// operation names a request by what the REST reference calls it, in the ports' words.
-func operation(service string, r *http.Request) string {
+// operationName returns the name of the port's method that sends such a request.
+func operationName(service string, r *http.Request) string {
 	switch service {
 	case "table":
-		return tableOperation(r)
+		return tableOperationName(r)
 	case "queue":
-		return queueOperation(r)
+		return queueOperationName(r)
 	}
-	return blobOperation(r)
+	return blobOperationName(r)
 }
 
-func tableOperation(r *http.Request) string {
+func tableOperationName(r *http.Request) string {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/$batch"):
 		return "transact"
@@ -132,7 +132,7 @@ func tableOperation(r *http.Request) string {
 	return "query"
 }
 
-func queueOperation(r *http.Request) string {
+func queueOperationName(r *http.Request) string {
 	q := r.URL.Query()
 	switch {
 	case q.Get("comp") == "metadata":
@@ -149,7 +149,7 @@ func queueOperation(r *http.Request) string {
 	return "create"
 }
 
-func blobOperation(r *http.Request) string {
+func blobOperationName(r *http.Request) string {
 	q := r.URL.Query()
 	switch comp := q.Get("comp"); {
 	case comp == "lease":
@@ -166,7 +166,7 @@ func blobOperation(r *http.Request) string {
 	return strings.ToLower(r.Method)
 }
 
-// leaseAction reads a header that the SDK sets in a spelling of its own.
+// leaseAction returns the value of a header whose name the SDK spells in lower case.
 func leaseAction(h http.Header) string {
 	for name, v := range h {
 		if strings.EqualFold(name, "x-ms-lease-action") {

@@ -1,13 +1,13 @@
-// Package azure is the storage ports on Azure Storage (and Azurite), over the Azure SDK.
-// Nothing else imports the SDK.
+// Package azure implements the storage ports on Azure Storage (and Azurite) with the Azure SDK. No
+// other package imports the SDK.
 //
-// The SDK resends by itself and then shows only the last answer. For a conditional
-// write that is a trap: the first copy may have been carried out, and the second is told
-// that its condition does not hold. So every client here is made with retries off, and
-// only calls that may be repeated unseen (reads, and blob writes that replace the whole)
-// ask for them, each by its context. net/http resends on its own only where not a byte
-// was written or the method is a read; HTTP/2, which knows more cases, is off.
+// The SDK retries by itself and then returns only the last answer. That is wrong for a conditional
+// write: storage may have carried out the first copy, and refuses the second because its condition no
+// longer holds. So all clients are created without retries, and only calls that may be repeated
+// unnoticed (reads, and blob writes that replace the whole blob) enable them, by their context.
+// net/http resends a request only if no byte was written or the method is a read; HTTP/2, which has
+// more cases, is off.
 //
-// Errors are told apart by status and storage's error code, never by text, with one
-// exception: which operation of a transaction failed stands only in the error's message.
+// Errors are classified by status and storage's error code, never by text, with one exception: the
+// index of a transaction's failed operation is only in the error's message.
 package azure

@@ -12,26 +12,26 @@ import (
 	"weir/internal/storage"
 )
 
-// manner is what kind of call failed: the same 500 means "ask again" for a read and
-// "who knows" for a write.
-type manner int
+// callClass is the class of a failed call: the same status 500 is Unavailable for a read and Ambiguous
+// for a write.
+type callClass int
 
 const (
-	reading manner = iota // nothing could change
-	writing               // sent, or maybe sent
-	unsent                // a write of which nothing was sent
+	readCall    callClass = iota // a call without effects
+	sentWrite                    // a write that was sent, or may have been
+	unsentWrite                  // a write that was not sent
 )
 
-// unclear is the kind of a failure that says nothing of what was done.
-func (m manner) unclear() storage.Kind {
-	if m == writing {
+// ambiguousKind returns the kind of a failure after which the effect is unknown.
+func (m callClass) ambiguousKind() storage.Kind {
+	if m == sentWrite {
 		return storage.Ambiguous
 	}
 	return storage.Unavailable
 }
 
-// classify makes the ports' error of the SDK's; nil stays nil.
-func classify(op string, m manner, err error) error {
+// toStorageError converts an error of the SDK to *storage.Error; nil stays nil.
+func toStorageError(op string, m callClass, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -39,19 +39,19 @@ func classify(op string, m manner, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	e := &storage.Error{Op: op, Kind: m.unclear(), Index: -1, Err: err}
+	e := &storage.Error{Op: op, Kind: m.ambiguousKind(), Index: -1, Err: err}
 	var r *azcore.ResponseError
 	if errors.As(err, &r) {
 		e.Kind = kindOf(m, r.StatusCode, r.ErrorCode)
 		e.RetryAfter = retryAfter(r.RawResponse)
-		e.Err = causeOf(r.ErrorCode, answered{r})
+		e.Err = addErrGone(r.ErrorCode, responseError{r})
 	}
 	return e
 }
 
-// causeOf adds ErrGone to the cause of an error whose code means that the table, queue or
-// container does not exist.
-func causeOf(code string, err error) error {
+// addErrGone adds ErrGone to an error whose code means that the table, queue or container does not
+// exist.
+func addErrGone(code string, err error) error {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
 		return fmt.Errorf("%w: %w", storage.ErrGone, err)
@@ -59,18 +59,19 @@ func causeOf(code string, err error) error {
 	return err
 }
 
-// answered is a ResponseError that prints in one line, without the answer's body.
-type answered struct{ r *azcore.ResponseError }
+// responseError is a ResponseError that prints as one line, without the answer's body.
+type responseError struct{ r *azcore.ResponseError }
 
-func (a answered) Error() string { return fmt.Sprintf("%d %s", a.r.StatusCode, a.r.ErrorCode) }
-func (a answered) Unwrap() error { return a.r }
+func (a responseError) Error() string { return fmt.Sprintf("%d %s", a.r.StatusCode, a.r.ErrorCode) }
+func (a responseError) Unwrap() error { return a.r }
 
-// kindOf reads status and code. The codes come first: they are finer.
-func kindOf(m manner, status int, code string) storage.Kind {
+// kindOf returns the kind of a status and code. Codes come first, because they are more specific.
+func kindOf(m callClass, status int, code string) storage.Kind {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound", "ContainerDisabled", "QueueDisabled",
 		"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted":
-		return storage.Unavailable // the table, queue or container, not the row, message or blob in it. Nothing was done
+		// The table, queue or container is missing, not the row, message or blob. Nothing was done.
+		return storage.Unavailable
 	case "PopReceiptMismatch":
 		return storage.NotFound
 	case "EntityTooLarge", "PropertyValueTooLarge", "RequestBodyTooLarge", "MessageTooLarge", "ContentLengthTooLarge":
@@ -89,17 +90,18 @@ func kindOf(m manner, status int, code string) storage.Kind {
 		return storage.Throttled
 	}
 	if status >= 500 || status == http.StatusRequestTimeout || status < 300 {
-		return m.unclear() // below 300: an answer that could not be read
+		return m.ambiguousKind() // below 300, the answer could not be read
 	}
 	return storage.Other
 }
 
-// retryAfter reads the header in both its forms; 0 = it said nothing.
+// retryAfter parses the header in both of its forms; 0 = it is missing.
 func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
 		return 0
 	}
-	for name, unit := range map[string]time.Duration{"Retry-After-Ms": time.Millisecond, "X-Ms-Retry-After-Ms": time.Millisecond, "Retry-After": time.Second} {
+	for name, unit := range map[string]time.Duration{"Retry-After-Ms": time.Millisecond,
+		"X-Ms-Retry-After-Ms": time.Millisecond, "Retry-After": time.Second} {
 		if n, err := strconv.Atoi(r.Header.Get(name)); err == nil && n > 0 {
 			return time.Duration(n) * unit
 		}

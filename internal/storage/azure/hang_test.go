@@ -13,7 +13,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// hangBound is what a call may take in which nothing moves.
+// hangBound is the longest time that a call without progress may take.
 const hangBound = 8 * time.Second
 
 // trickle moves a byte a second, then nothing until the request ends.
@@ -37,9 +37,10 @@ func (s *trickle) Close() error { return nil }
 
 // stalled makes an account whose answers stop coming in the middle of their bodies.
 func stalled(t *testing.T, header http.Header, bytes int) *azure.Account {
-	return open(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
+	return openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
 		Transport: transport(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK, Header: header, ContentLength: -1, Body: &trickle{r.Context(), bytes}, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusOK, Header: header, ContentLength: -1,
+				Body: &trickle{r.Context(), bytes}, Request: r}, nil
 		})})
 }
 
@@ -89,11 +90,12 @@ func TestBlobs_PutGoesOnWhileBytesGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 30
-		a := open(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
+		a := openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
 			Transport: transport(func(r *http.Request) (*http.Response, error) {
 				for piece := make([]byte, 1024); ; time.Sleep(time.Second) {
 					if _, err := io.ReadFull(r.Body, piece); err != nil {
-						return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: http.NoBody, Request: r}, r.Context().Err()
+						return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: http.NoBody,
+							Request: r}, r.Context().Err()
 					}
 				}
 			})})

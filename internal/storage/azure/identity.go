@@ -13,37 +13,38 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// Identity names an account that the process signs in to as itself, without a key. It needs
-// the roles Storage Blob Data Contributor, Storage Queue Data Contributor and Storage Table
-// Data Contributor.
+// Identity names an account to which the process signs in with its own identity, without a key. The
+// identity needs the roles Storage Blob Data Contributor, Storage Queue Data Contributor and Storage
+// Table Data Contributor.
 type Identity struct {
-	// Account is the account's name; its services are then those of the public cloud, but
-	// for those whose addresses are given.
+	// Account is the account's name. Services without an address of their own are those of the public
+	// cloud.
 	Account                     string
 	BlobURL, QueueURL, TableURL string // https
-	// Managed says that the managed identity alone signs in; otherwise whatever there is:
-	// the environment, a workload's or managed identity, a developer's login.
+	// Managed restricts the sign-in to the managed identity. Otherwise the first available is used:
+	// environment, workload identity, managed identity, a developer's login.
 	Managed  bool
 	ClientID string // of a user-assigned managed identity; empty = the system-assigned one
 }
 
-// IsZero says that no account is named.
+// IsZero reports whether no account is named.
 func (i Identity) IsZero() bool { return i == Identity{} }
 
-// address is where a service is.
-func (i Identity) address(name, given string) (string, error) {
+// serviceURL returns the address of a service.
+func (i Identity) serviceURL(name, given string) (string, error) {
 	if given == "" && i.Account == "" {
 		return "", fmt.Errorf("the address of the %s service is missing", name)
 	}
 	address := cmp.Or(given, "https://"+i.Account+"."+name+".core.windows.net/")
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("the address of the %s service must be absolute and https: a token must not be sent in the clear", name)
+		return "", fmt.Errorf(
+			"the address of the %s service must be absolute and https: a token must not be sent in the clear", name)
 	}
 	return address, nil
 }
 
-// credential signs in. It asks nobody before the first request.
-func (i Identity) credential() (azcore.TokenCredential, error) {
+// newCredential returns the credential. It sends nothing before the first request.
+func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	if !i.Managed {
 		return azidentity.NewDefaultAzureCredential(nil)
 	}
@@ -56,15 +57,18 @@ func (i Identity) credential() (azcore.TokenCredential, error) {
 
 func clientsByIdentity(c Config) (clients, error) {
 	i := c.Identity
-	tableURL, err1 := i.address("table", i.TableURL)
-	queueURL, err2 := i.address("queue", i.QueueURL)
-	blobURL, err3 := i.address("blob", i.BlobURL)
-	credential, err4 := i.credential()
+	tableURL, err1 := i.serviceURL("table", i.TableURL)
+	queueURL, err2 := i.serviceURL("queue", i.QueueURL)
+	blobURL, err3 := i.serviceURL("blob", i.BlobURL)
+	credential, err4 := i.newCredential()
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return clients{}, err
 	}
-	table, err1 := aztables.NewServiceClient(tableURL, credential, &aztables.ClientOptions{ClientOptions: options(c, "table")})
-	queue, err2 := azqueue.NewServiceClient(queueURL, credential, &azqueue.ClientOptions{ClientOptions: options(c, "queue")})
-	blobs, err3 := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: options(c, "blob")})
+	table, err1 := aztables.NewServiceClient(tableURL, credential,
+		&aztables.ClientOptions{ClientOptions: clientOptions(c, "table")})
+	queue, err2 := azqueue.NewServiceClient(queueURL, credential,
+		&azqueue.ClientOptions{ClientOptions: clientOptions(c, "queue")})
+	blobs, err3 := service.NewClient(blobURL, credential,
+		&service.ClientOptions{ClientOptions: clientOptions(c, "blob")})
 	return clients{table, queue, blobs}, errors.Join(err1, err2, err3)
 }

@@ -9,13 +9,13 @@ import (
 	"weir/internal/storage"
 )
 
-// maxRow is the size of a row, by Azure's documentation ("Understanding the Table service
-// data model"). The emulator does not count, so we do: what is too large for the real
-// service must not pass here first.
+// maxRow is the limit of a row's bytes, by Azure's documentation ("Understanding the Table service
+// data model"). The emulator does not check it, so checkRow does: a row that the real service refuses
+// must fail in tests, too.
 const maxRow = 1 << 20
 
-// checkKey refuses what the documentation forbids in a key, and the empty key, which is
-// allowed and always a mistake.
+// checkKey refuses characters that the documentation forbids in a key, and the empty key, which is
+// allowed but always a mistake.
 func checkKey(key string) error {
 	if key == "" {
 		return errors.New("an empty key")
@@ -29,7 +29,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkRow tells a row that is too large.
+// checkRow refuses a row that is too large.
 func checkRow(op storage.Op) error {
 	size := 4 + 2*len(op.Key)
 	for name, v := range op.Values {
@@ -41,7 +41,7 @@ func checkRow(op storage.Op) error {
 	return nil
 }
 
-// valueSize counts as storage does, whose texts are UTF-16.
+// valueSize counts like storage, which stores texts as UTF-16.
 func valueSize(v any) int {
 	switch v := v.(type) {
 	case string:

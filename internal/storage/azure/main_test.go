@@ -22,7 +22,7 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-func open(t *testing.T, c azure.Config) *azure.Account {
+func openAccount(t *testing.T, c azure.Config) *azure.Account {
 	t.Helper()
 	if c.Prefix == "" {
 		c.Prefix = newPrefix()
@@ -35,28 +35,30 @@ func open(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onAzurite gives an account of the test's own.
+// onAzurite returns an account with a prefix of the test's own.
 func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	t.Helper()
 	c.ConnectionString = azurite.Shared(t)
-	a := open(t, c)
+	a := openAccount(t, c)
 	if err := a.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-// onServer gives an account whose three services are h.
+// onServer returns an account whose three services are h.
 func onServer(t *testing.T, h http.HandlerFunc) *azure.Account {
 	t.Helper()
 	s := httptest.NewServer(h)
-	a := open(t, azure.Config{ConnectionString: connectTo(s.URL)})
+	a := openAccount(t, azure.Config{ConnectionString: connectTo(s.URL)})
 	t.Cleanup(func() { a.Close(); s.Close() })
 	return a
 }
 
 func connectTo(url string) string {
-	return strings.ReplaceAll("AccountName=acct;AccountKey=a2V5;BlobEndpoint=URL/acct;QueueEndpoint=URL/acct;TableEndpoint=URL/acct", "URL", url)
+	return strings.ReplaceAll(
+		"AccountName=acct;AccountKey=a2V5;BlobEndpoint=URL/acct;QueueEndpoint=URL/acct;TableEndpoint=URL/acct", "URL",
+		url)
 }
 
 // refuse answers with an error in storage's way.

@@ -6,7 +6,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// Missing says of an error that the table, queue or container itself is not there: Ensure
+// Missing reports whether an error means that the table, queue or container itself does not exist: Ensure
 // was never called for this prefix.
 func Missing(err error) bool {
 	var r *azcore.ResponseError

@@ -12,7 +12,7 @@ import (
 
 const maxDequeue = 32
 
-// Queue is storage.Queue on a queue of the account.
+// Queue implements storage.Queue on a queue of the account.
 type Queue struct {
 	client *azqueue.QueueClient
 }
@@ -23,34 +23,36 @@ var (
 )
 
 // Put implements storage.Queue. A message never expires: the default of seven days would not
-// allow a delay of seven days. It makes a missing queue.
+// allow a delay of seven days. It creates a missing queue.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
-	return making(ctx, q.create, func(ctx context.Context) error { return q.put(ctx, text, delay) })
+	return createAndRetry(ctx, q.createQueue, func(ctx context.Context) error { return q.putOnce(ctx, text, delay) })
 }
 
-func (q *Queue) put(ctx context.Context, text string, delay time.Duration) error {
-	return once(ctx, "queue put", func(ctx context.Context) error {
+func (q *Queue) putOnce(ctx context.Context, text string, delay time.Duration) error {
+	return doOnce(ctx, "queue put", func(ctx context.Context) error {
 		_, err := q.client.EnqueueMessage(ctx, encodeText(text), &azqueue.EnqueueMessageOptions{
-			TimeToLive: new(int32(-1)), VisibilityTimeout: new(seconds(delay)),
+			TimeToLive: new(int32(-1)), VisibilityTimeout: new(wholeSeconds(delay)),
 		})
 		return err
 	})
 }
 
-func (q *Queue) create(ctx context.Context) error {
-	return ensure(ctx, "queue create", func(ctx context.Context) error { _, err := q.client.Create(ctx, nil); return err })
+func (q *Queue) createQueue(ctx context.Context) error {
+	return createIfMissing(ctx, "queue create",
+		func(ctx context.Context) error { _, err := q.client.Create(ctx, nil); return err })
 }
 
 // Get implements storage.Queue.
 func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
-	err = once(ctx, "queue get", func(ctx context.Context) error {
+	err = doOnce(ctx, "queue get", func(ctx context.Context) error {
 		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(seconds(hide)), // at most 32
+			// at most 32
+			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(wholeSeconds(hide)),
 		})
 		for _, m := range r.Messages {
 			got = append(got, storage.QueueMessage{
-				ID: value(m.MessageID), PopReceipt: value(m.PopReceipt), Text: decodeText(value(m.MessageText)),
-				DequeueCount: value(m.DequeueCount), InsertedAt: value(m.InsertionTime).UTC(),
+				ID: deref(m.MessageID), PopReceipt: deref(m.PopReceipt), Text: decodeText(deref(m.MessageText)),
+				DequeueCount: deref(m.DequeueCount), InsertedAt: deref(m.InsertionTime).UTC(),
 			})
 		}
 		return err
@@ -59,12 +61,13 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []sto
 }
 
 // Update implements storage.Queue.
-func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (receipt string, err error) {
-	err = once(ctx, "queue update", func(ctx context.Context) error {
+func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (receipt string,
+	err error) {
+	err = doOnce(ctx, "queue update", func(ctx context.Context) error {
 		r, err := q.client.UpdateMessage(ctx, m.ID, m.PopReceipt, encodeText(text), &azqueue.UpdateMessageOptions{
-			VisibilityTimeout: new(seconds(hide)),
+			VisibilityTimeout: new(wholeSeconds(hide)),
 		})
-		receipt = value(r.PopReceipt)
+		receipt = deref(r.PopReceipt)
 		return err
 	})
 	return receipt, err
@@ -72,7 +75,7 @@ func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string,
 
 // Delete implements storage.Queue.
 func (q *Queue) Delete(ctx context.Context, m storage.QueueMessage) error {
-	return once(ctx, "queue delete", func(ctx context.Context) error {
+	return doOnce(ctx, "queue delete", func(ctx context.Context) error {
 		_, err := q.client.DeleteMessage(ctx, m.ID, m.PopReceipt, nil)
 		return err
 	})
@@ -80,9 +83,9 @@ func (q *Queue) Delete(ctx context.Context, m storage.QueueMessage) error {
 
 // Length implements storage.QueueLength.
 func (q *Queue) Length(ctx context.Context) (n int64, err error) {
-	err = read(ctx, "queue length", func(ctx context.Context) error {
+	err = doRead(ctx, "queue length", func(ctx context.Context) error {
 		r, err := q.client.GetProperties(ctx, nil)
-		n = int64(value(r.ApproximateMessagesCount))
+		n = int64(deref(r.ApproximateMessagesCount))
 		return err
 	})
 	return n, err
@@ -90,7 +93,7 @@ func (q *Queue) Length(ctx context.Context) (n int64, err error) {
 
 func encodeText(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// decodeText leaves a text as it is that somebody put without encoding it.
+// decodeText returns a text unchanged if it was put without base64.
 func decodeText(s string) string {
 	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return string(b)
@@ -98,12 +101,12 @@ func decodeText(s string) string {
 	return s
 }
 
-// seconds rounds up, as storage knows whole seconds only and early would be wrong.
-func seconds(d time.Duration) int32 {
+// wholeSeconds rounds up, because storage takes whole seconds and a message must not appear early.
+func wholeSeconds(d time.Duration) int32 {
 	return int32((max(d, 0) + time.Second - 1) / time.Second) // at most seven days
 }
 
-func value[T any](p *T) (v T) {
+func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
 	}

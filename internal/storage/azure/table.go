@@ -14,7 +14,7 @@ import (
 
 const maxRows = 1000 // of one answer, by storage's limits
 
-// Table is storage.Table on a table of the account.
+// Table implements storage.Table on a table of the account.
 type Table struct {
 	client *aztables.Client
 	name   string
@@ -24,24 +24,25 @@ var _ storage.Table = (*Table)(nil)
 
 // Get implements storage.Table.
 func (t *Table) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
-	err = read(ctx, "table get", func(ctx context.Context) error {
-		r, err := t.client.GetEntity(ctx, partition, key, &aztables.GetEntityOptions{Format: new(aztables.MetadataFormatFull)})
+	err = doRead(ctx, "table get", func(ctx context.Context) error {
+		r, err := t.client.GetEntity(ctx, partition, key,
+			&aztables.GetEntityOptions{Format: new(aztables.MetadataFormatFull)})
 		if err != nil {
 			return err
 		}
 		if row, err = decodeEntity(r.Value); err == nil && r.ETag != "" {
 			row.ETag = storage.ETag(r.ETag)
 		}
-		return malformed("table get", err)
+		return defectError("table get", err)
 	})
 	return row, err
 }
 
-// Range implements storage.Table. Storage may answer with no rows and a token to go on
-// from (it has looked long enough); such answers are followed, so that none of them
-// comes out as the end or as an empty page.
+// Range implements storage.Table. Storage may answer without rows but with a continuation token, after
+// it searched for its maximum time. Range follows such answers, so that none of them looks like the end
+// or an empty page.
 func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
-	err = read(ctx, "table query", func(ctx context.Context) error {
+	err = doRead(ctx, "table query", func(ctx context.Context) error {
 		pager := t.client.NewListEntitiesPager(listOptions(q))
 		for {
 			r, err := pager.NextPage(ctx)
@@ -51,7 +52,7 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 			timelimit.Moved(ctx)
 			page.More = pager.More()
 			if page.Rows, err = decodeRows(r.Entities); err != nil || len(page.Rows) > 0 || !page.More {
-				return malformed("table query", err)
+				return defectError("table query", err)
 			}
 		}
 	})
@@ -61,14 +62,14 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 	return page, nil
 }
 
-// listOptions ask for full metadata because only that is documented to bring the rows' ETags.
+// listOptions ask for full metadata, because only that is documented to include the rows' ETags.
 func listOptions(q storage.Query) *aztables.ListEntitiesOptions {
 	limit := q.Limit
 	if limit <= 0 || limit > maxRows {
 		limit = maxRows
 	}
 	o := &aztables.ListEntitiesOptions{
-		Filter: new(filter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), // at most 1000
+		Filter: new(queryFilter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), // at most 1000
 	}
 	if q.Columns != nil {
 		columns := append(slices.Clone(q.Columns), "PartitionKey", "RowKey")
@@ -77,21 +78,21 @@ func listOptions(q storage.Query) *aztables.ListEntitiesOptions {
 	return o
 }
 
-func filter(q storage.Query) string {
-	f := "PartitionKey eq " + quote(q.Partition)
+func queryFilter(q storage.Query) string {
+	f := "PartitionKey eq " + quoteOData(q.Partition)
 	if q.From != "" {
-		f += " and RowKey ge " + quote(q.From)
+		f += " and RowKey ge " + quoteOData(q.From)
 	}
 	if q.After != "" {
-		f += " and RowKey gt " + quote(q.After)
+		f += " and RowKey gt " + quoteOData(q.After)
 	}
 	if q.To != "" {
-		f += " and RowKey lt " + quote(q.To)
+		f += " and RowKey lt " + quoteOData(q.To)
 	}
 	return f
 }
 
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func quoteOData(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 func decodeRows(entities [][]byte) ([]storage.Row, error) {
 	rows := make([]storage.Row, len(entities))
@@ -108,8 +109,8 @@ func decodeRows(entities [][]byte) ([]storage.Row, error) {
 	return rows, nil
 }
 
-// malformed marks an error as a defect rather than a failed call.
-func malformed(op string, err error) error {
+// defectError marks an error as a defect rather than a failed call.
+func defectError(op string, err error) error {
 	if err == nil {
 		return nil
 	}

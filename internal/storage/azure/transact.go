@@ -21,30 +21,31 @@ func (t *Table) Transact(ctx context.Context, partition string, ops []storage.Op
 		return nil, err
 	}
 	b := &batch{table: t.name, partition: partition, ops: ops}
-	err := once(ctx, opTransact, func(ctx context.Context) error {
-		_, err := t.client.SubmitTransaction(context.WithValue(ctx, batchKey{}, b), placeholder, nil)
+	err := doOnce(ctx, opTransact, func(ctx context.Context) error {
+		_, err := t.client.SubmitTransaction(context.WithValue(ctx, batchKey{}, b), placeholderActions, nil)
 		return err
 	})
-	if b.answer == nil {
+	if b.response == nil {
 		return nil, err
 	}
-	return b.etags(ops)
+	return b.readETags(ops)
 }
 
-// placeholder is what the SDK makes a request of, whose body takeBatch replaces.
-var placeholder = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete, Entity: []byte(`{"PartitionKey":"-","RowKey":"-"}`)}}
+// placeholderActions make the SDK build a request, whose body batchPolicy replaces.
+var placeholderActions = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete,
+	Entity: []byte(`{"PartitionKey":"-","RowKey":"-"}`)}}
 
-// checkOps checks what can be checked before sending: storage answers some of these
-// with an error that names no operation.
+// checkOps finds mistakes before sending, because storage answers some of them with an error that
+// names no operation.
 func checkOps(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
-		return refused(storage.Other, -1, errors.New("no operations"))
+		return refusedError(storage.Other, -1, errors.New("no operations"))
 	case len(ops) > storage.MaxOps:
-		return refused(storage.TooLarge, -1, fmt.Errorf("%d operations", len(ops)))
+		return refusedError(storage.TooLarge, -1, fmt.Errorf("%d operations", len(ops)))
 	}
 	if err := checkKey(partition); err != nil {
-		return refused(storage.Other, -1, fmt.Errorf("partition: %w", err))
+		return refusedError(storage.Other, -1, fmt.Errorf("partition: %w", err))
 	}
 	seen := make(map[string]bool, len(ops))
 	for i, op := range ops {
@@ -57,53 +58,53 @@ func checkOps(partition string, ops []storage.Op) error {
 			err = errors.New("a second operation on the same row")
 		}
 		if err != nil {
-			return refused(storage.Other, i, err)
+			return refusedError(storage.Other, i, err)
 		}
 		if err := checkRow(op); err != nil {
-			return refused(storage.TooLarge, i, err)
+			return refusedError(storage.TooLarge, i, err)
 		}
 		seen[op.Key] = true
 	}
 	return nil
 }
 
-func refused(k storage.Kind, index int, err error) error {
+func refusedError(k storage.Kind, index int, err error) error {
 	return &storage.Error{Op: opTransact, Kind: k, Index: index, Err: err}
 }
 
 type batchKey struct{}
 
-// batch is a transaction under way and the raw answer to it.
+// batch is a transaction in flight, and its raw response.
 type batch struct {
 	table     string // its name
 	partition string
 	ops       []storage.Op
-	answer    *http.Response
+	response  *http.Response
 	body      []byte
 }
 
-var errTaken = errors.New("the answer is read elsewhere")
+var errResponseTaken = errors.New("the response is read by batchPolicy")
 
-// takeBatch gives a transaction's request the body we made, and takes the answer before the
-// SDK reads it: the SDK drops the ETags and which operation failed, and cannot bear a body
-// it does not expect.
-type takeBatch struct{}
+// batchPolicy sets the body of a transaction's request, and takes the response before the SDK reads it:
+// the SDK drops the ETags and the index of the failed operation, and fails on a body that it does not
+// expect.
+type batchPolicy struct{}
 
 // Do implements policy.Policy.
-func (takeBatch) Do(req *policy.Request) (*http.Response, error) {
+func (batchPolicy) Do(req *policy.Request) (*http.Response, error) {
 	b, ok := req.Raw().Context().Value(batchKey{}).(*batch)
 	if !ok {
 		return req.Next()
 	}
-	set, err := newChangeset(addressOf(*req.Raw().URL, b.table), b.partition, b.ops)
+	set, err := newChangeset(newTableAddress(*req.Raw().URL, b.table), b.partition, b.ops)
 	if err != nil {
 		return nil, err
 	}
 	if set.Len() > storage.MaxPayloadBytes {
-		return nil, refused(storage.TooLarge, -1, fmt.Errorf("%d bytes", set.Len()))
+		return nil, refusedError(storage.TooLarge, -1, fmt.Errorf("%d bytes", set.Len()))
 	}
-	if err := set.send(req); err != nil {
-		return nil, refused(storage.Other, -1, err)
+	if err := set.setBody(req); err != nil {
+		return nil, refusedError(storage.Other, -1, err)
 	}
 	resp, err := req.Next()
 	if err != nil {
@@ -112,6 +113,6 @@ func (takeBatch) Do(req *policy.Request) (*http.Response, error) {
 	if b.body, err = runtime.Payload(resp); err != nil {
 		return nil, err
 	}
-	b.answer = resp
-	return nil, errTaken
+	b.response = resp
+	return nil, errResponseTaken
 }

@@ -12,7 +12,7 @@ import (
 	"weir/internal/storage"
 )
 
-// timeLayout has the seven digits that storage keeps.
+// timeLayout has the seven digits of a second that storage keeps.
 const timeLayout = "2006-01-02T15:04:05.0000000Z"
 
 const typeSuffix = "@odata.type"
@@ -29,7 +29,7 @@ func encodeFloat(f float64) any {
 	return f
 }
 
-// decodeEntity reads the JSON of a row as storage gives it.
+// decodeEntity parses the JSON of a row.
 func decodeEntity(data []byte) (storage.Row, error) {
 	var m map[string]any
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -65,7 +65,7 @@ func isSystem(name string) bool {
 func decodeValue(raw any, edm string) (any, error) {
 	text, ok := raw.(string)
 	if !ok {
-		return raw, nil // a bool, or a number without annotation: we store no Edm.Int32
+		return raw, nil // a bool, or a number without annotation; Weir stores no Edm.Int32
 	}
 	switch edm {
 	case "Edm.Int64":

@@ -11,8 +11,8 @@ import (
 	"weir/internal/storage"
 )
 
-// listMax is the number of names in one listing.
-const listMax = 1000
+// maxListed is the number of names in one page of a listing.
+const maxListed = 1000
 
 // Blobs is a container of blobs.
 type Blobs struct {
@@ -22,9 +22,9 @@ type Blobs struct {
 }
 
 type blob struct {
-	data   []byte
-	at     time.Time
-	marked bool
+	data       []byte
+	modifiedAt time.Time
+	marked     bool
 }
 
 var (
@@ -35,36 +35,36 @@ var (
 // Put implements storage.Blobs.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	if err := ctx.Err(); err != nil {
-		return fail("blob put", storage.Unavailable, err)
+		return newError("blob put", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.blobs[name] = &blob{data: slices.Clone(data), at: b.moment()}
+	b.blobs[name] = &blob{data: slices.Clone(data), modifiedAt: b.wholeSecondNow()}
 	return nil
 }
 
 // Get implements storage.Blobs.
 func (b *Blobs) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fail("blob get", storage.Unavailable, err)
+		return nil, newError("blob get", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.blobs[name]; found != nil {
 		return slices.Clone(found.data), nil
 	}
-	return nil, fail("blob get", storage.NotFound, nil)
+	return nil, newError("blob get", storage.NotFound, nil)
 }
 
 // Delete implements storage.Blobs.
 func (b *Blobs) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
-		return fail("blob delete", storage.Unavailable, err)
+		return newError("blob delete", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blobs[name] == nil {
-		return fail("blob delete", storage.NotFound, nil)
+		return newError("blob delete", storage.NotFound, nil)
 	}
 	delete(b.blobs, name)
 	return nil
@@ -73,21 +73,21 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 // Mark implements storage.BlobMarks. As on Azure, it counts as a modification.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
-		return fail("blob mark", storage.Unavailable, err)
+		return newError("blob mark", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blobs[name] == nil {
-		return fail("blob mark", storage.NotFound, nil)
+		return newError("blob mark", storage.NotFound, nil)
 	}
-	b.blobs[name].marked, b.blobs[name].at = true, b.moment()
+	b.blobs[name].marked, b.blobs[name].modifiedAt = true, b.wholeSecondNow()
 	return nil
 }
 
 // List implements storage.BlobMarks. Its marker is the last name of the page before.
 func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	if err := ctx.Err(); err != nil {
-		return storage.BlobPage{}, fail("blob list", storage.Unavailable, err)
+		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,14 +96,15 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPa
 		if !strings.HasPrefix(name, prefix) || name <= marker {
 			continue
 		}
-		if len(page.Infos) == listMax {
-			page.Next = page.Infos[listMax-1].Name
+		if len(page.Infos) == maxListed {
+			page.Next = page.Infos[maxListed-1].Name
 			break
 		}
-		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].at, Marked: b.blobs[name].marked})
+		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].modifiedAt,
+			Marked: b.blobs[name].marked})
 	}
 	return page, nil
 }
 
-// moment is now, as the service tells it: whole seconds.
-func (b *Blobs) moment() time.Time { return b.now().UTC().Truncate(time.Second) }
+// wholeSecondNow returns the time in whole seconds, like the service.
+func (b *Blobs) wholeSecondNow() time.Time { return b.now().UTC().Truncate(time.Second) }

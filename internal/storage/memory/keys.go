@@ -5,53 +5,53 @@ import (
 	"sort"
 )
 
-// blockKeys is how many keys a block holds before it is split.
+// blockKeys is the number of keys above which a block is split.
 const blockKeys = 512
 
-// keys are the row keys of a partition in byte order, in blocks of bounded size: adding
-// or removing one moves no more than a block, however many there are.
-type keys struct {
+// keyList has the row keys of a partition in byte order, in blocks of bounded size, so that an insert or
+// removal moves at most one block of keys.
+type keyList struct {
 	blocks [][]string // none is empty
 }
 
-// place is where a key is, or would be.
-type place struct{ block, at int }
+// keyPos is the position of a key, or the one at which it would be inserted.
+type keyPos struct{ block, index int }
 
-// find gives the place of the first key that is not before k.
-func (s *keys) find(k string) (place, bool) {
+// findPos returns the position of the first key that is not less than k, and reports whether it is k.
+func (s *keyList) findPos(k string) (keyPos, bool) {
 	b := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i][len(s.blocks[i])-1] >= k })
 	if b == len(s.blocks) {
-		return place{b, 0}, false
+		return keyPos{b, 0}, false
 	}
 	at, found := slices.BinarySearch(s.blocks[b], k)
-	return place{b, at}, found
+	return keyPos{b, at}, found
 }
 
-// key gives the key at a place; false at the end.
-func (s *keys) key(p place) (string, bool) {
+// keyAt returns the key at a position; false at the end.
+func (s *keyList) keyAt(p keyPos) (string, bool) {
 	if p.block >= len(s.blocks) {
 		return "", false
 	}
-	return s.blocks[p.block][p.at], true
+	return s.blocks[p.block][p.index], true
 }
 
-func (s *keys) next(p place) place {
-	if p.at+1 < len(s.blocks[p.block]) {
-		return place{p.block, p.at + 1}
+func (s *keyList) nextPos(p keyPos) keyPos {
+	if p.index+1 < len(s.blocks[p.block]) {
+		return keyPos{p.block, p.index + 1}
 	}
-	return place{p.block + 1, 0}
+	return keyPos{p.block + 1, 0}
 }
 
-func (s *keys) add(k string) {
-	p, found := s.find(k)
+func (s *keyList) insertKey(k string) {
+	p, found := s.findPos(k)
 	if found {
 		return
 	}
 	if p.block == len(s.blocks) {
-		s.push(k)
+		s.appendKey(k)
 		return
 	}
-	block := slices.Insert(s.blocks[p.block], p.at, k)
+	block := slices.Insert(s.blocks[p.block], p.index, k)
 	s.blocks[p.block] = block
 	if half := len(block) / 2; len(block) > blockKeys {
 		s.blocks[p.block] = slices.Clone(block[:half])
@@ -59,8 +59,8 @@ func (s *keys) add(k string) {
 	}
 }
 
-// push adds a key behind all others. A full last block stays full: a log grows at its end.
-func (s *keys) push(k string) {
+// appendKey adds the greatest key. A full last block is not split, because a log grows at its end.
+func (s *keyList) appendKey(k string) {
 	last := len(s.blocks) - 1
 	if last < 0 || len(s.blocks[last]) >= blockKeys {
 		s.blocks = append(s.blocks, []string{k})
@@ -69,12 +69,12 @@ func (s *keys) push(k string) {
 	s.blocks[last] = append(s.blocks[last], k)
 }
 
-func (s *keys) remove(k string) {
-	p, found := s.find(k)
+func (s *keyList) removeKey(k string) {
+	p, found := s.findPos(k)
 	if !found {
 		return
 	}
-	s.blocks[p.block] = slices.Delete(s.blocks[p.block], p.at, p.at+1)
+	s.blocks[p.block] = slices.Delete(s.blocks[p.block], p.index, p.index+1)
 	if len(s.blocks[p.block]) == 0 {
 		s.blocks = slices.Delete(s.blocks, p.block, p.block+1)
 	}

@@ -19,9 +19,9 @@ type Leases struct {
 }
 
 type lease struct {
-	id     string // of the last holder, also when expired; empty when released
-	length time.Duration
-	until  time.Time
+	id        string // of the last holder, also if expired; empty if released
+	length    time.Duration
+	expiresAt time.Time
 }
 
 var _ storage.Leases = (*Leases)(nil)
@@ -29,7 +29,7 @@ var _ storage.Leases = (*Leases)(nil)
 // Acquire implements storage.Leases.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
 	if err := ctx.Err(); err != nil {
-		return fail("lease acquire", storage.Unavailable, err)
+		return newError("lease acquire", storage.Unavailable, err)
 	}
 	if err := checkLease(id, length); err != nil {
 		return err
@@ -37,54 +37,54 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
-	if held != nil && held.id != "" && held.id != id && l.now().Before(held.until) {
-		return fail("lease acquire", storage.Conflict, nil)
+	if held != nil && held.id != "" && held.id != id && l.now().Before(held.expiresAt) {
+		return newError("lease acquire", storage.Conflict, nil)
 	}
 	length = wholeSeconds(length)
-	l.leases[name] = &lease{id: id, length: length, until: l.now().Add(length)}
+	l.leases[name] = &lease{id: id, length: length, expiresAt: l.now().Add(length)}
 	return nil
 }
 
-// Renew implements storage.Leases. As on Azure, a lease that ran out can be renewed by
-// its last holder while nobody else has taken it.
+// Renew implements storage.Leases. As on Azure, the last holder can renew an expired lease
+// until another id acquires it.
 func (l *Leases) Renew(ctx context.Context, name, id string) error {
 	if err := ctx.Err(); err != nil {
-		return fail("lease renew", storage.Unavailable, err)
+		return newError("lease renew", storage.Unavailable, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
 	if held == nil || held.id != id {
-		return fail("lease renew", storage.Conflict, nil)
+		return newError("lease renew", storage.Conflict, nil)
 	}
-	held.until = l.now().Add(held.length)
+	held.expiresAt = l.now().Add(held.length)
 	return nil
 }
 
 // Release implements storage.Leases.
 func (l *Leases) Release(ctx context.Context, name, id string) error {
 	if err := ctx.Err(); err != nil {
-		return fail("lease release", storage.Unavailable, err)
+		return newError("lease release", storage.Unavailable, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
 	if held == nil || held.id != id {
-		return fail("lease release", storage.Conflict, nil)
+		return newError("lease release", storage.Conflict, nil)
 	}
 	held.id = ""
 	return nil
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// checkLease refuses what Azure refuses, whoever has the lease.
+// checkLease refuses arguments that Azure refuses.
 func checkLease(id string, length time.Duration) error {
-	if !uuid.MatchString(id) {
-		return fail("lease acquire", storage.Other, errors.New("the id is no UUID"))
+	if !uuidPattern.MatchString(id) {
+		return newError("lease acquire", storage.Other, errors.New("the id is no UUID"))
 	}
 	if length < 15*time.Second || length > time.Minute {
-		return fail("lease acquire", storage.Other, fmt.Errorf("length %s", length))
+		return newError("lease acquire", storage.Other, fmt.Errorf("length %s", length))
 	}
 	return nil
 }

@@ -23,15 +23,15 @@ const (
 
 var errTooLarge = errors.New("over the limit")
 
-// check refuses what Azure refuses whatever is in the table.
-func check(partition string, ops []storage.Op) error {
+// checkTransaction refuses transactions that Azure refuses independent of the table's rows.
+func checkTransaction(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
-		return refused(-1, errors.New("no operations"))
+		return refusedError(-1, errors.New("no operations"))
 	case len(ops) > storage.MaxOps:
-		return refused(-1, fmt.Errorf("%d operations: %w", len(ops), errTooLarge))
-	case !validKey(partition):
-		return refused(-1, fmt.Errorf("partition key %q", partition))
+		return refusedError(-1, fmt.Errorf("%d operations: %w", len(ops), errTooLarge))
+	case !isValidKey(partition):
+		return refusedError(-1, fmt.Errorf("partition key %q", partition))
 	}
 	seen, total := make(map[string]bool, len(ops)), 0
 	for i, op := range ops {
@@ -40,18 +40,18 @@ func check(partition string, ops []storage.Op) error {
 			err = errors.New("a second operation on the same row")
 		}
 		if err != nil {
-			return refused(i, err)
+			return refusedError(i, err)
 		}
 		seen[op.Key] = true
 		total += sent
 	}
 	if total > storage.MaxPayloadBytes {
-		return refused(-1, fmt.Errorf("%d bytes: %w", total, errTooLarge))
+		return refusedError(-1, fmt.Errorf("%d bytes: %w", total, errTooLarge))
 	}
 	return nil
 }
 
-func refused(index int, err error) error {
+func refusedError(index int, err error) error {
 	kind := storage.Other
 	if errors.Is(err, errTooLarge) {
 		kind = storage.TooLarge
@@ -59,12 +59,12 @@ func refused(index int, err error) error {
 	return &storage.Error{Op: opTransact, Kind: kind, Index: index, Err: err}
 }
 
-// checkOp gives about what an operation adds to its request.
+// checkOp returns about how many bytes an operation adds to its request.
 func checkOp(op storage.Op) (sent int, err error) {
 	switch {
 	case op.Kind < storage.Insert || op.Kind > storage.Upsert:
 		return 0, fmt.Errorf("unknown kind of operation %d", op.Kind)
-	case !validKey(op.Key):
+	case !isValidKey(op.Key):
 		return 0, fmt.Errorf("row key %q", op.Key)
 	case op.Kind == storage.Delete:
 		return opBytes, nil
@@ -76,13 +76,13 @@ func checkOp(op storage.Op) (sent int, err error) {
 	return opBytes + sent, err
 }
 
-// rowSize gives the size of a row as stored and about the size of its JSON.
+// rowSize returns the size of a row as stored, and about the size of its JSON.
 func rowSize(values map[string]any) (stored, sent int, err error) {
 	for name, value := range values {
 		if value == nil {
 			continue
 		}
-		if !validName(name) {
+		if !isValidName(name) {
 			return 0, 0, fmt.Errorf("value name %q", name)
 		}
 		keeps, sends, err := valueSize(value)
@@ -119,7 +119,7 @@ func valueSize(value any) (stored, sent int, err error) {
 	return 0, 0, fmt.Errorf("a %T cannot be stored", value)
 }
 
-// utf16Len counts as Azure does: what is beyond the first plane takes two.
+// utf16Len counts like Azure: a character outside the basic plane counts twice.
 func utf16Len(s string) (n int) {
 	for _, r := range s {
 		n += max(1, utf16.RuneLen(r))
@@ -127,7 +127,7 @@ func utf16Len(s string) (n int) {
 	return n
 }
 
-// jsonLen counts what Go's encoder writes: markup and control characters take six bytes.
+// jsonLen returns the length that Go's encoder writes: markup and control characters take six bytes.
 func jsonLen(s string) int {
 	n := len(s) + 2
 	for i := range len(s) {
@@ -141,8 +141,8 @@ func jsonLen(s string) int {
 	return n
 }
 
-// validName follows Azure's rule for property names, and leaves out its own.
-func validName(name string) bool {
+// isValidName follows Azure's rule for property names, without the names that Azure reserves.
+func isValidName(name string) bool {
 	switch name {
 	case "", "PartitionKey", "RowKey", "Timestamp":
 		return false
@@ -155,7 +155,7 @@ func validName(name string) bool {
 	return utf16Len(name) <= maxName
 }
 
-func validKey(key string) bool {
+func isValidKey(key string) bool {
 	return key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(r rune) bool {
 		return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r)
 	})

@@ -1,6 +1,6 @@
-// Package memory keeps the storage ports in memory, with the semantics of Azure Storage,
-// for tests and simulation under virtual time. It has no goroutines and no timers: what
-// expires is computed from the clock it was given.
+// Package memory implements the storage ports in memory, with the semantics of Azure Storage, for tests
+// and simulation under virtual time. It has no goroutines and no timers: expiry is computed from the
+// given clock.
 package memory
 
 import (
@@ -19,24 +19,25 @@ type Account struct {
 	queues map[string]*Queue
 }
 
-// New makes an empty account that lives by the clock given.
+// New returns an empty account that uses the given clock.
 func New(now func() time.Time) *Account {
 	return &Account{
-		now: now, table: &Table{partitions: map[string]*partition{}}, blobs: &Blobs{now: now, blobs: map[string]*blob{}},
+		now: now, table: &Table{partitions: map[string]*partition{}},
+		blobs:  &Blobs{now: now, blobs: map[string]*blob{}},
 		leases: &Leases{now: now, leases: map[string]*lease{}}, queues: map[string]*Queue{},
 	}
 }
 
-// Table gives the account's table.
+// Table returns the account's table.
 func (a *Account) Table() *Table { return a.table }
 
-// Blobs gives the account's blobs.
+// Blobs returns the account's blobs.
 func (a *Account) Blobs() *Blobs { return a.blobs }
 
-// Leases gives the account's leases.
+// Leases returns the account's leases.
 func (a *Account) Leases() *Leases { return a.leases }
 
-// Queue gives the queue of this name, made on first use.
+// Queue returns the queue of a name, and creates it on first use.
 func (a *Account) Queue(name string) *Queue {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	theirs = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 )
 
-// What follows is stricter than the suite: Azure refuses it, the emulator does not.
+// These cases are not in the suite, because Azure refuses them and the emulator does not.
 func TestTable_TransactAsAzure(t *testing.T) {
 	t.Parallel()
 	table := memory.New(newClock().Now).Table()
@@ -44,13 +44,15 @@ func TestTable_TransactAsAzure(t *testing.T) {
 		"an int":          {"k", map[string]any{"N": 1}, storage.Other},
 	}
 	for name, test := range tests {
-		ops := []storage.Op{{Kind: storage.Insert, Key: "fine"}, {Kind: storage.Insert, Key: test.key, Values: test.values}}
+		ops := []storage.Op{{Kind: storage.Insert, Key: "fine"},
+			{Kind: storage.Insert, Key: test.key, Values: test.values}}
 		_, err := table.Transact(t.Context(), "p", ops)
 		if storage.KindOf(err) != test.kind || storage.FailedAt(err) != 1 {
 			t.Errorf("%s: %v at %d, want %v at 1", name, err, storage.FailedAt(err), test.kind)
 		}
 	}
-	if _, err := table.Transact(t.Context(), "", []storage.Op{{Kind: storage.Insert, Key: "k"}}); !storage.Is(err, storage.Other) {
+	if _, err := table.Transact(t.Context(), "", []storage.Op{{Kind: storage.Insert, Key: "k"}}); !storage.Is(err,
+		storage.Other) {
 		t.Errorf("empty partition key: %v", err)
 	}
 	if page, err := table.Range(t.Context(), storage.Query{Partition: "p"}); err != nil || len(page.Rows) != 0 {
@@ -123,7 +125,7 @@ func TestAccount_Queue(t *testing.T) {
 	}
 }
 
-// TestAccount_VirtualTime: nothing runs by itself, so time may jump.
+// The account has no goroutines, so time may jump.
 func TestAccount_VirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +163,8 @@ func TestBlobs_ListModified(t *testing.T) {
 	c.Advance(90*time.Second + time.Millisecond)
 	must(t, b.Mark(t.Context(), "n"))
 	found, err := b.List(t.Context(), "", "")
-	if want := newClock().Now().Add(90 * time.Second); err != nil || len(found.Infos) != 1 || !found.Infos[0].ModifiedAt.Equal(want) {
+	if want := newClock().Now().Add(90 * time.Second); err != nil || len(found.Infos) != 1 ||
+		!found.Infos[0].ModifiedAt.Equal(want) {
 		t.Errorf("found %+v, %v, want modified at %v", found, err, want)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// maxMessage is the size of a queue message on the wire, in base64.
+// maxMessage is the limit of a queue message in base64.
 const maxMessage = 64 << 10
 
 const maxHide = 7 * 24 * time.Hour
@@ -21,12 +21,12 @@ type Queue struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	messages []*message
-	numbers  int
+	lastID   int
 }
 
 type message struct {
 	storage.QueueMessage
-	visible time.Time
+	visibleAt time.Time
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 // Put implements storage.Queue.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
 	if err := ctx.Err(); err != nil {
-		return fail("queue put", storage.Unavailable, err)
+		return newError("queue put", storage.Unavailable, err)
 	}
 	if err := checkMessage("queue put", text, delay, 0); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	m := &message{visible: now.Add(wholeSeconds(delay))}
-	m.ID, m.Text, m.InsertedAt = q.number("message"), text, now.UTC().Truncate(time.Second)
+	m := &message{visibleAt: now.Add(wholeSeconds(delay))}
+	m.ID, m.Text, m.InsertedAt = q.nextID("message"), text, now.UTC().Truncate(time.Second)
 	q.messages = append(q.messages, m)
 	return nil
 }
@@ -54,10 +54,10 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 // Get implements storage.Queue.
 func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fail("queue get", storage.Unavailable, err)
+		return nil, newError("queue get", storage.Unavailable, err)
 	}
 	if max < 1 || max > 32 {
-		return nil, fail("queue get", storage.Other, fmt.Errorf("%d messages", max))
+		return nil, newError("queue get", storage.Other, fmt.Errorf("%d messages", max))
 	}
 	if err := checkMessage("queue get", "", hide, time.Second); err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 	now := q.now()
 	var got []storage.QueueMessage
 	for _, m := range q.messages {
-		if len(got) < max && !m.visible.After(now) {
+		if len(got) < max && !m.visibleAt.After(now) {
 			m.DequeueCount++
-			m.visible, m.PopReceipt = now.Add(wholeSeconds(hide)), q.number("receipt")
+			m.visibleAt, m.PopReceipt = now.Add(wholeSeconds(hide)), q.nextID("receipt")
 			got = append(got, m.QueueMessage)
 		}
 	}
@@ -79,32 +79,32 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 // Update implements storage.Queue.
 func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string, hide time.Duration) (string, error) {
 	if err := ctx.Err(); err != nil {
-		return "", fail("queue update", storage.Unavailable, err)
+		return "", newError("queue update", storage.Unavailable, err)
 	}
 	if err := checkMessage("queue update", text, hide, 0); err != nil {
 		return "", err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := q.find(in)
+	i := q.findInHand(in)
 	if i < 0 {
-		return "", fail("queue update", storage.NotFound, nil)
+		return "", newError("queue update", storage.NotFound, nil)
 	}
 	m := q.messages[i]
-	m.Text, m.PopReceipt, m.visible = text, q.number("receipt"), q.now().Add(wholeSeconds(hide))
+	m.Text, m.PopReceipt, m.visibleAt = text, q.nextID("receipt"), q.now().Add(wholeSeconds(hide))
 	return m.PopReceipt, nil
 }
 
 // Delete implements storage.Queue.
 func (q *Queue) Delete(ctx context.Context, in storage.QueueMessage) error {
 	if err := ctx.Err(); err != nil {
-		return fail("queue delete", storage.Unavailable, err)
+		return newError("queue delete", storage.Unavailable, err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := q.find(in)
+	i := q.findInHand(in)
 	if i < 0 {
-		return fail("queue delete", storage.NotFound, nil)
+		return newError("queue delete", storage.NotFound, nil)
 	}
 	q.messages = slices.Delete(q.messages, i, i+1)
 	return nil
@@ -113,34 +113,34 @@ func (q *Queue) Delete(ctx context.Context, in storage.QueueMessage) error {
 // Length implements storage.QueueLength.
 func (q *Queue) Length(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, fail("queue length", storage.Unavailable, err)
+		return 0, newError("queue length", storage.Unavailable, err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return int64(len(q.messages)), nil
 }
 
-func (q *Queue) find(in storage.QueueMessage) int {
+func (q *Queue) findInHand(in storage.QueueMessage) int {
 	return slices.IndexFunc(q.messages, func(m *message) bool { return m.ID == in.ID && m.PopReceipt == in.PopReceipt })
 }
 
-func (q *Queue) number(kind string) string {
-	q.numbers++
-	return fmt.Sprintf("%s-%d", kind, q.numbers)
+func (q *Queue) nextID(kind string) string {
+	q.lastID++
+	return fmt.Sprintf("%s-%d", kind, q.lastID)
 }
 
-// checkMessage refuses what Azure refuses, whatever is in the queue.
+// checkMessage refuses arguments that Azure refuses.
 func checkMessage(op, text string, hide, least time.Duration) error {
 	if base64.StdEncoding.EncodedLen(len(text)) > maxMessage {
-		return fail(op, storage.TooLarge, nil)
+		return newError(op, storage.TooLarge, nil)
 	}
 	if hide < least || hide > maxHide {
-		return fail(op, storage.Other, fmt.Errorf("hidden for %s", hide))
+		return newError(op, storage.Other, fmt.Errorf("hidden for %s", hide))
 	}
 	return nil
 }
 
-// wholeSeconds rounds up, as the service has seconds only.
+// wholeSeconds rounds up, because the service takes whole seconds.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1) / time.Second * time.Second
 }

@@ -24,7 +24,7 @@ type Table struct {
 }
 
 type partition struct {
-	keys keys
+	keys keyList
 	rows map[string]storage.Row
 }
 
@@ -33,22 +33,22 @@ var _ storage.Table = (*Table)(nil)
 // Get implements storage.Table.
 func (t *Table) Get(ctx context.Context, partition, key string) (storage.Row, error) {
 	if err := ctx.Err(); err != nil {
-		return storage.Row{}, fail("table get", storage.Unavailable, err)
+		return storage.Row{}, newError("table get", storage.Unavailable, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.partitions[partition]; p != nil {
 		if row, ok := p.rows[key]; ok {
-			return clone(row, nil), nil
+			return copyRow(row, nil), nil
 		}
 	}
-	return storage.Row{}, fail("table get", storage.NotFound, nil)
+	return storage.Row{}, newError("table get", storage.NotFound, nil)
 }
 
 // Range implements storage.Table.
 func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	if err := ctx.Err(); err != nil {
-		return storage.Page{}, fail("table range", storage.Unavailable, err)
+		return storage.Page{}, newError("table range", storage.Unavailable, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,12 +62,12 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	}
 	from := q.From
 	if q.After != "" && q.After >= from {
-		from = q.After + "\x00" // the least key behind it
+		from = q.After + "\x00" // the least key after it
 	}
 	var page storage.Page
-	at, _ := p.keys.find(from)
+	at, _ := p.keys.findPos(from)
 	for {
-		key, ok := p.keys.key(at)
+		key, ok := p.keys.keyAt(at)
 		if !ok || (q.To != "" && key >= q.To) {
 			return page, nil
 		}
@@ -75,17 +75,17 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 			page.More = true
 			return page, nil
 		}
-		page.Rows = append(page.Rows, clone(p.rows[key], q.Columns))
-		at = p.keys.next(at)
+		page.Rows = append(page.Rows, copyRow(p.rows[key], q.Columns))
+		at = p.keys.nextPos(at)
 	}
 }
 
 // Transact implements storage.Table.
 func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]storage.ETag, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fail(opTransact, storage.Unavailable, err)
+		return nil, newError(opTransact, storage.Unavailable, err)
 	}
-	if err := check(name, ops); err != nil {
+	if err := checkTransaction(name, ops); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -96,19 +96,19 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 		t.partitions[name] = p
 	}
 	for i, op := range ops {
-		if kind := p.refuses(op); kind != storage.Other {
+		if kind := p.refusalOf(op); kind != storage.Other {
 			return nil, &storage.Error{Op: opTransact, Kind: kind, Index: i}
 		}
 	}
 	etags := make([]storage.ETag, len(ops))
 	for i, op := range ops {
-		etags[i] = t.apply(p, name, op)
+		etags[i] = t.applyOp(p, name, op)
 	}
 	return etags, nil
 }
 
-// refuses says why an operation cannot be applied; Other means that it can.
-func (p *partition) refuses(op storage.Op) storage.Kind {
+// refusalOf returns the reason why an operation cannot be applied; Other means that it can.
+func (p *partition) refusalOf(op storage.Op) storage.Kind {
 	row, exists := p.rows[op.Key]
 	switch {
 	case op.Kind == storage.Upsert:
@@ -125,13 +125,13 @@ func (p *partition) refuses(op storage.Op) storage.Kind {
 	return storage.Other
 }
 
-func (t *Table) apply(p *partition, name string, op storage.Op) storage.ETag {
+func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 	if op.Kind == storage.Delete {
-		p.keys.remove(op.Key)
+		p.keys.removeKey(op.Key)
 		delete(p.rows, op.Key)
 		return ""
 	}
-	p.keys.add(op.Key)
+	p.keys.insertKey(op.Key)
 	row := storage.Row{Partition: name, Key: op.Key, Values: map[string]any{}}
 	if op.Kind == storage.Merge {
 		maps.Copy(row.Values, p.rows[op.Key].Values)
@@ -147,7 +147,7 @@ func (t *Table) apply(p *partition, name string, op storage.Op) storage.ETag {
 	return row.ETag
 }
 
-func clone(row storage.Row, columns []string) storage.Row {
+func copyRow(row storage.Row, columns []string) storage.Row {
 	out := row
 	out.Values = make(map[string]any, len(row.Values))
 	for column, value := range row.Values {
@@ -158,7 +158,7 @@ func clone(row storage.Row, columns []string) storage.Row {
 	return out
 }
 
-// copyValue keeps what Azure keeps: bytes of their own, times in UTC to 100 ns.
+// copyValue copies a value as Azure stores it: times in UTC, to 100 ns.
 func copyValue(value any) any {
 	switch v := value.(type) {
 	case []byte:
@@ -169,6 +169,6 @@ func copyValue(value any) any {
 	return value
 }
 
-func fail(op string, kind storage.Kind, err error) error {
+func newError(op string, kind storage.Kind, err error) error {
 	return &storage.Error{Op: op, Kind: kind, Index: -1, Err: err}
 }

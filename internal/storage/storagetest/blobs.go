@@ -19,7 +19,7 @@ func Blobs(t *testing.T, open func(t *testing.T) interface {
 	storage.BlobMarks
 }) {
 	t.Helper()
-	each(t, open, map[string]func(*testing.T, BlobPort){
+	runEach(t, open, map[string]func(*testing.T, BlobPort){
 		"Put/Whole":      putWhole,
 		"Put/OfTheirOwn": putOfTheirOwn,
 		"NotFound":       blobNotFound,
@@ -39,8 +39,8 @@ func putWhole(t *testing.T, b BlobPort) {
 		"1.0/m_1": []byte("<article/>"), "empty": {}, "large": bytes.Repeat([]byte("0123456789\x00\xff\r\n."), 1<<18),
 		"it's ä 100%": {0, 1, 2},
 	} {
-		must(t, b.Put(ctx, name, []byte("something else, and longer than nothing")))
-		must(t, b.Put(ctx, name, data))
+		requireNoError(t, b.Put(ctx, name, []byte("something else, and longer than nothing")))
+		requireNoError(t, b.Put(ctx, name, data))
 		got, err := b.Get(ctx, name)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(data), err)
@@ -50,10 +50,10 @@ func putWhole(t *testing.T, b BlobPort) {
 
 func putOfTheirOwn(t *testing.T, b BlobPort) {
 	data := []byte("given")
-	must(t, b.Put(t.Context(), "n", data))
+	requireNoError(t, b.Put(t.Context(), "n", data))
 	data[0] = 'X'
 	got, err := b.Get(t.Context(), "n")
-	must(t, err)
+	requireNoError(t, err)
 	got[1] = 'Y'
 	if again, err := b.Get(t.Context(), "n"); err != nil || string(again) != "given" {
 		t.Errorf("the blob follows others' bytes: %q, %v", again, err)
@@ -70,25 +70,25 @@ func blobNotFound(t *testing.T, b BlobPort) {
 		wantKind(t, when+": mark", b.Mark(ctx, "n"), storage.NotFound)
 	}
 	missing("before")
-	must(t, b.Put(ctx, "n", []byte("x")))
-	must(t, b.Delete(ctx, "n"))
+	requireNoError(t, b.Put(ctx, "n", []byte("x")))
+	requireNoError(t, b.Delete(ctx, "n"))
 	missing("after delete")
 }
 
 func markCleared(t *testing.T, b BlobPort) {
 	ctx := t.Context()
-	must(t, b.Put(ctx, "n", nil))
+	requireNoError(t, b.Put(ctx, "n", nil))
 	wantMarked(t, b, false)
-	must(t, b.Mark(ctx, "n"))
-	must(t, b.Mark(ctx, "n"))
+	requireNoError(t, b.Mark(ctx, "n"))
+	requireNoError(t, b.Mark(ctx, "n"))
 	wantMarked(t, b, true)
-	must(t, b.Put(ctx, "n", nil))
+	requireNoError(t, b.Put(ctx, "n", nil))
 	wantMarked(t, b, false)
 }
 
 func markKeepsData(t *testing.T, b BlobPort) {
-	must(t, b.Put(t.Context(), "n", []byte("kept")))
-	must(t, b.Mark(t.Context(), "n"))
+	requireNoError(t, b.Put(t.Context(), "n", []byte("kept")))
+	requireNoError(t, b.Mark(t.Context(), "n"))
 	if got, err := b.Get(t.Context(), "n"); err != nil || string(got) != "kept" {
 		t.Errorf("after mark: %q, %v", got, err)
 	}
@@ -98,9 +98,9 @@ func listOrder(t *testing.T, b BlobPort) {
 	ctx := t.Context()
 	names := []string{"1.0/a", "1.0/b", "1.0/c/d", "1.1/a", "A", "a"}
 	for _, i := range []int{3, 0, 5, 2, 4, 1} {
-		must(t, b.Put(ctx, names[i], []byte("x")))
+		requireNoError(t, b.Put(ctx, names[i], []byte("x")))
 	}
-	must(t, b.Mark(ctx, "1.0/b"))
+	requireNoError(t, b.Mark(ctx, "1.0/b"))
 	found := listAll(t, b, "")
 	wantNames(t, "all", found, names...)
 	for _, info := range found {
@@ -116,7 +116,7 @@ func listPrefix(t *testing.T, b BlobPort) {
 		names = append(names, fmt.Sprintf("1.0/%02d", i))
 	}
 	for _, name := range append(slices.Clone(names), "1.00", "1", "1.1/00") {
-		must(t, b.Put(t.Context(), name, nil))
+		requireNoError(t, b.Put(t.Context(), name, nil))
 	}
 	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
 }
@@ -138,18 +138,19 @@ func listContinued(t *testing.T, b BlobPort) {
 		})
 	}
 	wg.Wait()
-	must(t, errors.Join(errs...))
+	requireNoError(t, errors.Join(errs...))
 	first, err := b.List(t.Context(), "2.0/", "")
-	must(t, err)
+	requireNoError(t, err)
 	if len(first.Infos) == 0 || len(first.Infos) > 1000 || first.Next == "" {
 		t.Fatalf("the first page has %d of %d blobs, and goes on with %q", len(first.Infos), blobs, first.Next)
 	}
 	wantNames(t, "page by page", listAll(t, b, "2.0/"), names...)
-	must(t, b.Delete(t.Context(), names[0]))
+	requireNoError(t, b.Delete(t.Context(), names[0]))
 	rest, err := b.List(t.Context(), "2.0/", first.Next)
-	must(t, err)
+	requireNoError(t, err)
 	if len(rest.Infos) == 0 || rest.Infos[0].Name != names[len(first.Infos)] {
-		t.Errorf("after a blob of the first page was deleted, the second begins with %+v, want %s", rest.Infos[:min(1, len(rest.Infos))], names[len(first.Infos)])
+		t.Errorf("after a blob of the first page was deleted, the second begins with %+v, want %s",
+			rest.Infos[:min(1, len(rest.Infos))], names[len(first.Infos)])
 	}
 }
 
@@ -158,7 +159,7 @@ func listAll(t *testing.T, b BlobPort, prefix string) (all []storage.BlobInfo) {
 	t.Helper()
 	for marker := ""; ; {
 		page, err := b.List(t.Context(), prefix, marker)
-		must(t, err)
+		requireNoError(t, err)
 		all = append(all, page.Infos...)
 		if marker = page.Next; marker == "" {
 			return all
@@ -167,7 +168,7 @@ func listAll(t *testing.T, b BlobPort, prefix string) (all []storage.BlobInfo) {
 }
 
 func listEmpty(t *testing.T, b BlobPort) {
-	must(t, b.Put(t.Context(), "b", nil))
+	requireNoError(t, b.Put(t.Context(), "b", nil))
 	for _, prefix := range []string{"a", "c", "bb"} {
 		wantNames(t, fmt.Sprintf("prefix %q", prefix), listAll(t, b, prefix))
 	}

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// Call is one call of a port, as a fault hook sees it.
+// Call describes one call of a port to a fault hook.
 type Call struct {
-	Actor     string // as given to As: whose call it is
+	Actor     string // the caller, as given to As
 	Port      string // "table", "queue", "blobs", "leases"
 	Op        string // the method's name
 	Partition string
@@ -19,11 +19,11 @@ type Call struct {
 	Ops       []storage.Op
 }
 
-// FaultKind says what goes wrong with a call.
+// FaultKind is the way in which a call fails.
 type FaultKind int
 
-// The faults. Reads change nothing: those that answer Ambiguous for a write answer
-// Unavailable for a read, and nothing of a read is late. To take messages is a write.
+// The faults. For a read, Unavailable takes the place of Ambiguous, and no read is late. To dequeue
+// messages is a write.
 const (
 	None       FaultKind = iota
 	FailBefore           // nothing is done: Unavailable
@@ -34,14 +34,15 @@ const (
 	HangAfter            // it is done; Ambiguous when the context ends
 )
 
-// Fault is what goes wrong with one call.
+// Fault is the failure of one call.
 type Fault struct {
 	Kind  FaultKind
 	Delay time.Duration // for Late
 	Err   error         // returned instead of the kind's own error
 }
 
-// Faults breaks the ports it wraps, as its hook says. It may be used concurrently.
+// Faults injects failures into the ports that it wraps; a hook decides for each call. It may be used
+// concurrently.
 type Faults struct {
 	*shared
 	actor string
@@ -55,23 +56,23 @@ type shared struct {
 	late    sync.WaitGroup
 }
 
-// NewFaults breaks nothing until told to.
+// NewFaults returns Faults without a hook: no call fails.
 func NewFaults() *Faults { return &Faults{shared: &shared{release: make(chan struct{})}} }
 
-// As gives the same faults for another actor: what it wraps says so in each Call, so that
-// one hook can tell the processes of a simulation apart.
+// As returns the same faults for another actor. Ports that it wraps name the actor in each Call, so that
+// one hook can distinguish the processes of a simulation.
 func (f *Faults) As(actor string) *Faults { return &Faults{shared: f.shared, actor: actor} }
 
-// Set installs the hook that is asked before each call, in place of any other; nil breaks
-// nothing. The hook is asked by one call at a time, and may itself call Set and Release.
+// Set installs the hook that decides before each call, in place of any other; nil = no call fails. One
+// call at a time runs the hook, and the hook may call Set and Release.
 func (f *Faults) Set(hook func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = hook
 }
 
-// Once breaks the first call that matches. All others go by the hook there was, which may
-// be another Once.
+// Once fails the first call that matches. The previous hook, which may be another Once, decides about
+// all others.
 func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +89,7 @@ func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	}
 }
 
-// Release lets everything arrive that LateHeld holds. Wait tells when it has.
+// Release sends all calls that LateHeld holds back. Wait returns when they are done.
 func (f *Faults) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,10 +97,10 @@ func (f *Faults) Release() {
 	f.release = make(chan struct{})
 }
 
-// Wait waits until nothing is late any more.
+// Wait waits until all late calls are done.
 func (f *Faults) Wait() { f.late.Wait() }
 
-func (f *Faults) ask(c Call) (Fault, <-chan struct{}) {
+func (f *Faults) decideFault(c Call) (Fault, <-chan struct{}) {
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	f.mu.Lock()
@@ -114,42 +115,41 @@ func (f *Faults) ask(c Call) (Fault, <-chan struct{}) {
 
 var errInjected = errors.New("injected fault")
 
-// write makes a call that changes something, with its fault. What do answers is lost on
-// the way whenever the fault is not None.
-func (f *Faults) write(ctx context.Context, c Call, do func(context.Context) error) error {
-	fault, release := f.ask(c)
+// doWrite makes a write with its fault. The answer of do is lost unless the fault is None.
+func (f *Faults) doWrite(ctx context.Context, c Call, do func(context.Context) error) error {
+	fault, release := f.decideFault(c)
 	switch fault.Kind {
 	case None:
 		return do(ctx)
 	case FailBefore:
-		return failure(c, fault, storage.Unavailable)
+		return faultError(c, fault, storage.Unavailable)
 	case FailAfter:
 		_ = do(ctx)
 	case Late, LateHeld:
-		f.later(context.WithoutCancel(ctx), fault, release, do)
+		f.runLater(context.WithoutCancel(ctx), fault, release, do)
 	case Hang:
 		<-ctx.Done()
 	case HangAfter:
 		_ = do(ctx)
 		<-ctx.Done()
 	}
-	return failure(c, fault, storage.Ambiguous)
+	return faultError(c, fault, storage.Ambiguous)
 }
 
-// read makes a call that changes nothing, with its fault.
-func (f *Faults) read(ctx context.Context, c Call, do func() error) error {
-	fault, _ := f.ask(c)
+// doRead makes a read with its fault.
+func (f *Faults) doRead(ctx context.Context, c Call, do func() error) error {
+	fault, _ := f.decideFault(c)
 	switch fault.Kind {
 	case None:
 		return do()
 	case Hang, HangAfter:
 		<-ctx.Done()
 	}
-	return failure(c, fault, storage.Unavailable)
+	return faultError(c, fault, storage.Unavailable)
 }
 
-// later does what was asked when its time comes, whatever the caller has done meanwhile.
-func (f *Faults) later(ctx context.Context, fault Fault, release <-chan struct{}, do func(context.Context) error) {
+// runLater makes the call after the delay or at Release; the caller does not wait for it.
+func (f *Faults) runLater(ctx context.Context, fault Fault, release <-chan struct{}, do func(context.Context) error) {
 	f.late.Go(func() {
 		if fault.Kind == Late {
 			<-time.After(fault.Delay)
@@ -160,7 +160,7 @@ func (f *Faults) later(ctx context.Context, fault Fault, release <-chan struct{}
 	})
 }
 
-func failure(c Call, fault Fault, kind storage.Kind) error {
+func faultError(c Call, fault Fault, kind storage.Kind) error {
 	if fault.Err != nil {
 		return fault.Err
 	}

@@ -82,9 +82,12 @@ var writes = map[string]write{
 		done: func(ctx context.Context, p *ports) bool { return p.Leases().Renew(ctx, "1.0", holder) == nil },
 	},
 	"leases Release": {
-		prepare: func(ctx context.Context, p *ports) error { return p.Leases().Acquire(ctx, "1.0", holder, time.Minute) },
-		do:      func(ctx context.Context, p *ports) error { return p.leases.Release(ctx, "1.0", holder) },
-		done:    func(ctx context.Context, p *ports) bool { return p.Leases().Renew(ctx, "1.0", holder) != nil },
+		prepare: func(ctx context.Context,
+			p *ports) error {
+			return p.Leases().Acquire(ctx, "1.0", holder, time.Minute)
+		},
+		do:   func(ctx context.Context, p *ports) error { return p.leases.Release(ctx, "1.0", holder) },
+		done: func(ctx context.Context, p *ports) bool { return p.Leases().Renew(ctx, "1.0", holder) != nil },
 	},
 }
 
@@ -99,10 +102,11 @@ func TestFaults_Writes(t *testing.T) {
 	}{
 		"FailBefore": {storagetest.Fault{Kind: storagetest.FailBefore}, storage.Unavailable, 0, false, false},
 		"FailAfter":  {storagetest.Fault{Kind: storagetest.FailAfter}, storage.Ambiguous, 0, true, true},
-		"Late":       {storagetest.Fault{Kind: storagetest.Late, Delay: 9 * time.Second}, storage.Ambiguous, 0, false, true},
-		"LateHeld":   {storagetest.Fault{Kind: storagetest.LateHeld}, storage.Ambiguous, 0, false, false},
-		"Hang":       {storagetest.Fault{Kind: storagetest.Hang}, storage.Ambiguous, 5 * time.Second, false, false},
-		"HangAfter":  {storagetest.Fault{Kind: storagetest.HangAfter}, storage.Ambiguous, 5 * time.Second, true, true},
+		"Late": {storagetest.Fault{Kind: storagetest.Late, Delay: 9 * time.Second}, storage.Ambiguous, 0, false,
+			true},
+		"LateHeld":  {storagetest.Fault{Kind: storagetest.LateHeld}, storage.Ambiguous, 0, false, false},
+		"Hang":      {storagetest.Fault{Kind: storagetest.Hang}, storage.Ambiguous, 5 * time.Second, false, false},
+		"HangAfter": {storagetest.Fault{Kind: storagetest.HangAfter}, storage.Ambiguous, 5 * time.Second, true, true},
 	}
 	for name, test := range tests {
 		for op, w := range writes {
@@ -111,7 +115,7 @@ func TestFaults_Writes(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := setup(t)
 					if w.prepare != nil {
-						must(t, w.prepare(t.Context(), p))
+						requireNoError(t, w.prepare(t.Context(), p))
 					}
 					p.faults.Once(isOp(op), test.fault)
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -131,7 +135,8 @@ func TestFaults_Writes(t *testing.T) {
 						t.Error("done before its time")
 					}
 					p.faults.Wait()
-					if got, want := w.done(t.Context(), p), test.later || test.fault.Kind == storagetest.LateHeld; got != want {
+					if got, want := w.done(t.Context(), p), test.later ||
+						test.fault.Kind == storagetest.LateHeld; got != want {
 						t.Errorf("done = %t, want %t", got, want)
 					}
 				})
@@ -239,7 +244,7 @@ func TestFaults_Once(t *testing.T) {
 	}
 	p.faults.Once(isOp("queue Put"), storagetest.Fault{Kind: storagetest.FailBefore})
 	p.faults.Set(nil)
-	must(t, p.queue.Put(t.Context(), "t", 0))
+	requireNoError(t, p.queue.Put(t.Context(), "t", 0))
 }
 
 func TestFaults_Call(t *testing.T) {
@@ -257,11 +262,12 @@ func TestFaults_Call(t *testing.T) {
 		t.Fatalf("unbroken: %v, %v", tags, err)
 	}
 	_, err = p.faults.As("b").Table(p.Table()).Get(t.Context(), "p", "k")
-	must(t, err)
-	must(t, p.leases.Acquire(t.Context(), "1.0", holder, time.Minute))
-	must(t, p.leases.Renew(t.Context(), "1.0", holder))
+	requireNoError(t, err)
+	requireNoError(t, p.leases.Acquire(t.Context(), "1.0", holder, time.Minute))
+	requireNoError(t, p.leases.Renew(t.Context(), "1.0", holder))
 	want := []storagetest.Call{
-		{Actor: "a", Port: "table", Op: "Transact", Partition: "p"}, {Actor: "b", Port: "table", Op: "Get", Partition: "p", Key: "k"},
+		{Actor: "a", Port: "table", Op: "Transact", Partition: "p"},
+		{Actor: "b", Port: "table", Op: "Get", Partition: "p", Key: "k"},
 		{Port: "leases", Op: "Acquire", Key: "1.0"}, {Port: "leases", Op: "Renew", Key: "1.0"},
 	}
 	if len(calls) != len(want) {
@@ -278,7 +284,7 @@ func TestFaults_Call(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,9 @@ const (
 // Leases is the suite for storage.Leases.
 func Leases(t *testing.T, h LeaseHarness) {
 	t.Helper()
-	// What needs time to pass comes first: the clock is everybody's.
+	// Tests that let time pass come first, because all tests share the clock.
 	t.Run("Expiry", func(t *testing.T) { leaseExpiry(t, h.Open(t), h.Advance) })
-	each(t, h.Open, map[string]func(*testing.T, storage.Leases){
+	runEach(t, h.Open, map[string]func(*testing.T, storage.Leases){
 		"OneHolder":         leaseOneHolder,
 		"OneOfMany":         leaseOneOfMany,
 		"Release/Free":      leaseReleased,
@@ -39,11 +39,11 @@ func Leases(t *testing.T, h LeaseHarness) {
 func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	ctx := t.Context()
 	for _, name := range []string{"kept", "lost", "idle", "renewed", "reacquired", "returned", "passed"} {
-		must(t, l.Acquire(ctx, name, ours, shortest))
+		requireNoError(t, l.Acquire(ctx, name, ours, shortest))
 	}
 	advance(8 * time.Second)
-	must(t, l.Renew(ctx, "renewed", ours))
-	must(t, l.Acquire(ctx, "reacquired", ours, shortest))
+	requireNoError(t, l.Renew(ctx, "renewed", ours))
+	requireNoError(t, l.Acquire(ctx, "reacquired", ours, shortest))
 	for _, name := range []string{"lost", "renewed", "reacquired"} {
 		wantKind(t, name+" after 8 s", l.Acquire(ctx, name, theirs, shortest), storage.Conflict)
 	}
@@ -51,32 +51,32 @@ func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	for _, name := range []string{"renewed", "reacquired"} {
 		wantKind(t, name+" after 17 s", l.Acquire(ctx, name, theirs, shortest), storage.Conflict)
 	}
-	must(t, l.Acquire(ctx, "lost", theirs, shortest))
+	requireNoError(t, l.Acquire(ctx, "lost", theirs, shortest))
 	wantKind(t, "renew what another has", l.Renew(ctx, "lost", ours), storage.Conflict)
 	wantKind(t, "release what another has", l.Release(ctx, "lost", ours), storage.Conflict)
 	wantKind(t, "acquire what another has", l.Acquire(ctx, "lost", ours, shortest), storage.Conflict)
-	must(t, l.Renew(ctx, "lost", theirs))
+	requireNoError(t, l.Renew(ctx, "lost", theirs))
 
-	must(t, l.Renew(ctx, "kept", ours)) // it ran out, and nobody has taken it
+	requireNoError(t, l.Renew(ctx, "kept", ours)) // it ran out, and nobody has taken it
 	wantKind(t, "acquire what was renewed late", l.Acquire(ctx, "kept", theirs, shortest), storage.Conflict)
-	must(t, l.Acquire(ctx, "idle", ours, shortest))
-	must(t, l.Release(ctx, "returned", ours))
-	must(t, l.Acquire(ctx, "returned", theirs, shortest))
+	requireNoError(t, l.Acquire(ctx, "idle", ours, shortest))
+	requireNoError(t, l.Release(ctx, "returned", ours))
+	requireNoError(t, l.Acquire(ctx, "returned", theirs, shortest))
 
-	must(t, l.Acquire(ctx, "passed", theirs, shortest))
-	must(t, l.Release(ctx, "passed", theirs))
+	requireNoError(t, l.Acquire(ctx, "passed", theirs, shortest))
+	requireNoError(t, l.Release(ctx, "passed", theirs))
 	wantKind(t, "renew what passed through other hands", l.Renew(ctx, "passed", ours), storage.Conflict)
 }
 
 func leaseOneHolder(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
-	must(t, l.Acquire(ctx, "1.0", ours, shortest))
+	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
 	wantKind(t, "acquire by another", l.Acquire(ctx, "1.0", theirs, shortest), storage.Conflict)
 	wantKind(t, "renew by another", l.Renew(ctx, "1.0", theirs), storage.Conflict)
 	wantKind(t, "release by another", l.Release(ctx, "1.0", theirs), storage.Conflict)
-	must(t, l.Renew(ctx, "1.0", ours))
+	requireNoError(t, l.Renew(ctx, "1.0", ours))
 	wantKind(t, "acquire by another after renewal", l.Acquire(ctx, "1.0", theirs, shortest), storage.Conflict)
-	must(t, l.Release(ctx, "1.0", ours))
+	requireNoError(t, l.Release(ctx, "1.0", ours))
 }
 
 // leaseOneOfMany: of several who acquire at once, on a blob that is not there yet, one gets it.
@@ -105,31 +105,31 @@ func leaseOneOfMany(t *testing.T, l storage.Leases) {
 
 func leaseReleased(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
-	must(t, l.Acquire(ctx, "1.0", ours, shortest))
-	must(t, l.Release(ctx, "1.0", ours))
+	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
+	requireNoError(t, l.Release(ctx, "1.0", ours))
 	wantKind(t, "renew what was released", l.Renew(ctx, "1.0", ours), storage.Conflict)
 	wantKind(t, "release twice", l.Release(ctx, "1.0", ours), storage.Conflict)
-	must(t, l.Acquire(ctx, "1.0", theirs, shortest))
+	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest))
 	wantKind(t, "acquire what another took", l.Acquire(ctx, "1.0", ours, shortest), storage.Conflict)
-	must(t, l.Release(ctx, "1.0", theirs))
-	must(t, l.Acquire(ctx, "1.0", ours, shortest))
+	requireNoError(t, l.Release(ctx, "1.0", theirs))
+	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
 }
 
 func leaseAgain(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
 	for _, length := range []time.Duration{shortest, time.Minute, shortest} {
-		must(t, l.Acquire(ctx, "1.0", ours, length))
+		requireNoError(t, l.Acquire(ctx, "1.0", ours, length))
 	}
 	wantKind(t, "acquire by another", l.Acquire(ctx, "1.0", theirs, shortest), storage.Conflict)
-	must(t, l.Release(ctx, "1.0", ours))
-	must(t, l.Acquire(ctx, "1.0", theirs, shortest)) // once released it is free, however often acquired
+	requireNoError(t, l.Release(ctx, "1.0", ours))
+	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest)) // once released it is free, however often acquired
 }
 
 func leaseLength(t *testing.T, l storage.Leases) {
 	for _, length := range []time.Duration{0, 14 * time.Second, 61 * time.Second} {
 		wantKind(t, length.String(), l.Acquire(t.Context(), "1.0", ours, length), storage.Other)
 	}
-	must(t, l.Acquire(t.Context(), "1.0", theirs, time.Minute))
+	requireNoError(t, l.Acquire(t.Context(), "1.0", theirs, time.Minute))
 }
 
 func leaseNeverTaken(t *testing.T, l storage.Leases) {
@@ -139,11 +139,11 @@ func leaseNeverTaken(t *testing.T, l storage.Leases) {
 
 func leaseNames(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
-	must(t, l.Acquire(ctx, "1.0", ours, shortest))
-	must(t, l.Acquire(ctx, "1.1", theirs, shortest))
-	must(t, l.Acquire(ctx, "a/b", ours, shortest)) // one id may hold several
-	must(t, l.Release(ctx, "a/b", ours))
-	must(t, l.Renew(ctx, "1.0", ours))
+	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
+	requireNoError(t, l.Acquire(ctx, "1.1", theirs, shortest))
+	requireNoError(t, l.Acquire(ctx, "a/b", ours, shortest)) // one id may hold several
+	requireNoError(t, l.Release(ctx, "a/b", ours))
+	requireNoError(t, l.Renew(ctx, "1.0", ours))
 	wantKind(t, "renew the other's", l.Renew(ctx, "1.1", ours), storage.Conflict)
 }
 
@@ -151,8 +151,8 @@ func leaseContextEnded(t *testing.T, l storage.Leases) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantKind(t, "acquire", l.Acquire(ctx, "1.0", ours, shortest), storage.Unavailable)
-	must(t, l.Acquire(t.Context(), "1.0", theirs, shortest))
+	requireNoError(t, l.Acquire(t.Context(), "1.0", theirs, shortest))
 	wantKind(t, "renew", l.Renew(ctx, "1.0", theirs), storage.Unavailable)
 	wantKind(t, "release", l.Release(ctx, "1.0", theirs), storage.Unavailable)
-	must(t, l.Renew(t.Context(), "1.0", theirs))
+	requireNoError(t, l.Renew(t.Context(), "1.0", theirs))
 }

@@ -17,7 +17,7 @@ func Queue(t *testing.T, h QueueHarness) {
 	t.Run("Time/PutDelayed", func(t *testing.T) { putDelayed(t, h.Open(t), h.Advance) })
 	t.Run("Time/TakenAgain", func(t *testing.T) { takenAgain(t, h.Open(t), h.Advance) })
 	t.Run("Time/PutBack", func(t *testing.T) { putBack(t, h.Open(t), h.Advance) })
-	each(t, h.Open, map[string]func(*testing.T, QueuePort){
+	runEach(t, h.Open, map[string]func(*testing.T, QueuePort){
 		"Get/Message":      getMessage,
 		"Get/Several":      getSeveral,
 		"Get/Hidden":       getHidden,
@@ -33,33 +33,35 @@ func Queue(t *testing.T, h QueueHarness) {
 }
 
 func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
-	must(t, q.Put(t.Context(), "late", 1001*time.Millisecond)) // rounded up to 2 s
-	must(t, q.Put(t.Context(), "now", 0))
-	if got := take(t, q, 32); len(got) != 1 || got[0].Text != "now" {
+	requireNoError(t, q.Put(t.Context(), "late", 1001*time.Millisecond)) // rounded up to 2 s
+	requireNoError(t, q.Put(t.Context(), "now", 0))
+	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "now" {
 		t.Fatalf("at once: %+v", got)
 	}
 	advance(1200 * time.Millisecond)
-	if got := take(t, q, 32); len(got) != 0 {
+	if got := takeMessages(t, q, 32); len(got) != 0 {
 		t.Errorf("before the delay was over: %+v", got)
 	}
 	advance(800*time.Millisecond + spare)
-	if got := take(t, q, 32); len(got) != 1 || got[0].Text != "late" || got[0].DequeueCount != 1 {
+	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "late" || got[0].DequeueCount != 1 {
 		t.Errorf("after the delay: %+v", got)
 	}
 }
 
-// takenAgain: what is not deleted in time comes again, and its former taker has lost it.
+// takenAgain: a message that is not deleted in time becomes visible again, and its old pop receipt is
+// invalid.
 func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
-	must(t, q.Put(ctx, "lane 1", 0))
+	requireNoError(t, q.Put(ctx, "lane 1", 0))
 	first, err := q.Get(ctx, 1, 2*time.Second)
-	must(t, err)
-	if got := take(t, q, 1); len(first) != 1 || len(got) != 0 {
+	requireNoError(t, err)
+	if got := takeMessages(t, q, 1); len(first) != 1 || len(got) != 0 {
 		t.Fatalf("first %+v, while hidden %+v", first, got)
 	}
 	advance(2*time.Second + spare)
-	second := take(t, q, 1)
-	if len(second) != 1 || second[0].DequeueCount != 2 || second[0].ID != first[0].ID || second[0].PopReceipt == first[0].PopReceipt {
+	second := takeMessages(t, q, 1)
+	if len(second) != 1 || second[0].DequeueCount != 2 || second[0].ID != first[0].ID ||
+		second[0].PopReceipt == first[0].PopReceipt {
 		t.Fatalf("second %+v, first %+v", second, first)
 	}
 	if !second[0].InsertedAt.Equal(first[0].InsertedAt) {
@@ -68,38 +70,38 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	wantKind(t, "delete by the first", q.Delete(ctx, first[0]), storage.NotFound)
 	_, err = q.Update(ctx, first[0], "mine", time.Minute)
 	wantKind(t, "update by the first", err, storage.NotFound)
-	must(t, q.Delete(ctx, second[0]))
+	requireNoError(t, q.Delete(ctx, second[0]))
 	wantLength(t, q, 0)
 }
 
-// putBack: an update gives a message a new time, and it keeps its count.
+// putBack: an update changes the time at which a message is visible, and keeps its dequeue count.
 func putBack(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
-	must(t, q.Put(ctx, "before", 0))
-	got := take(t, q, 1)
+	requireNoError(t, q.Put(ctx, "before", 0))
+	got := takeMessages(t, q, 1)
 	if len(got) != 1 {
 		t.Fatalf("got %+v", got)
 	}
 	receipt, err := q.Update(ctx, got[0], "after", 2*time.Second)
-	must(t, err)
+	requireNoError(t, err)
 	if receipt == "" || receipt == got[0].PopReceipt {
 		t.Errorf("receipt %q after %q", receipt, got[0].PopReceipt)
 	}
-	if again := take(t, q, 1); len(again) != 0 {
+	if again := takeMessages(t, q, 1); len(again) != 0 {
 		t.Errorf("while hidden: %+v", again)
 	}
 	advance(2*time.Second + spare)
-	if again := take(t, q, 1); len(again) != 1 || again[0].Text != "after" || again[0].DequeueCount != 2 {
+	if again := takeMessages(t, q, 1); len(again) != 1 || again[0].Text != "after" || again[0].DequeueCount != 2 {
 		t.Errorf("after the time: %+v", again)
 	}
 }
 
 func getMessage(t *testing.T, q QueuePort) {
-	if got := take(t, q, 32); len(got) != 0 {
+	if got := takeMessages(t, q, 32); len(got) != 0 {
 		t.Fatalf("an empty queue gives %+v", got)
 	}
-	must(t, q.Put(t.Context(), "lane 1", 0))
-	got := take(t, q, 32)
+	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
+	got := takeMessages(t, q, 32)
 	if len(got) != 1 || got[0].Text != "lane 1" || got[0].DequeueCount != 1 {
 		t.Fatalf("got %+v", got)
 	}
@@ -107,7 +109,7 @@ func getMessage(t *testing.T, q QueuePort) {
 		t.Errorf("got %+v", m)
 	}
 	wantLength(t, q, 1)
-	must(t, q.Delete(t.Context(), got[0]))
+	requireNoError(t, q.Delete(t.Context(), got[0]))
 	wantLength(t, q, 0)
 }
 
@@ -116,11 +118,11 @@ func getSeveral(t *testing.T, q QueuePort) {
 	for i := range 40 {
 		text := fmt.Sprintf("lane %d", i)
 		want[text] = true
-		must(t, q.Put(t.Context(), text, 0))
+		requireNoError(t, q.Put(t.Context(), text, 0))
 	}
 	wantLength(t, q, 40)
 	for _, most := range []int{1, 32, 32} {
-		got := take(t, q, most)
+		got := takeMessages(t, q, most)
 		if len(got) == 0 || len(got) > most {
 			t.Fatalf("%d messages of at most %d", len(got), most)
 		}
@@ -137,31 +139,31 @@ func getSeveral(t *testing.T, q QueuePort) {
 }
 
 func getHidden(t *testing.T, q QueuePort) {
-	must(t, q.Put(t.Context(), "taken", 0))
-	must(t, q.Put(t.Context(), "delayed", time.Hour))
-	got := take(t, q, 32)
+	requireNoError(t, q.Put(t.Context(), "taken", 0))
+	requireNoError(t, q.Put(t.Context(), "delayed", time.Hour))
+	got := takeMessages(t, q, 32)
 	if len(got) != 1 || got[0].Text != "taken" {
 		t.Fatalf("got %+v", got)
 	}
-	if again := take(t, q, 32); len(again) != 0 {
+	if again := takeMessages(t, q, 32); len(again) != 0 {
 		t.Errorf("hidden ones: %+v", again)
 	}
 	wantLength(t, q, 2)
 	if _, err := q.Update(t.Context(), got[0], "shown", 0); err != nil {
 		t.Errorf("show at once: %v", err)
 	}
-	if again := take(t, q, 32); len(again) != 1 || again[0].Text != "shown" {
+	if again := takeMessages(t, q, 32); len(again) != 1 || again[0].Text != "shown" {
 		t.Errorf("shown at once: %+v", again)
 	}
 }
 
 func getRefused(t *testing.T, q QueuePort) {
-	must(t, q.Put(t.Context(), "lane 1", 0))
+	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
 	_, err := q.Get(t.Context(), 1, 0)
 	wantKind(t, "hidden for no time", err, storage.Other)
 	_, err = q.Get(t.Context(), 0, time.Minute)
 	wantKind(t, "no messages", err, storage.Other)
-	if got := take(t, q, 1); len(got) != 1 || got[0].DequeueCount != 1 {
+	if got := takeMessages(t, q, 1); len(got) != 1 || got[0].DequeueCount != 1 {
 		t.Errorf("after refusals: %+v", got)
 	}
 }
@@ -169,7 +171,7 @@ func getRefused(t *testing.T, q QueuePort) {
 // getOneTaker: of several who take at once, one gets the message.
 func getOneTaker(t *testing.T, q QueuePort) {
 	const takers = 8
-	must(t, q.Put(t.Context(), "lane 1", 0))
+	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
 	counts := make(chan int, takers)
 	for range takers {
 		go func() {
@@ -191,12 +193,12 @@ func getOneTaker(t *testing.T, q QueuePort) {
 
 func putTexts(t *testing.T, q QueuePort) {
 	for _, text := range []string{"lane 1", "ä€日 🏞", `{"lane":1}`, "<a>&</a>\r\n", strings.Repeat("x", 48<<10)} {
-		must(t, q.Put(t.Context(), text, 0))
-		got := take(t, q, 1)
+		requireNoError(t, q.Put(t.Context(), text, 0))
+		got := takeMessages(t, q, 1)
 		if len(got) != 1 || got[0].Text != text {
 			t.Fatalf("%.40q comes back as %.100q", text, fmt.Sprint(got))
 		}
-		must(t, q.Delete(t.Context(), got[0]))
+		requireNoError(t, q.Delete(t.Context(), got[0]))
 	}
 }
 
@@ -204,39 +206,39 @@ func putTooLarge(t *testing.T, q QueuePort) {
 	large := strings.Repeat("x", 48<<10+1)
 	wantKind(t, "put", q.Put(t.Context(), large, 0), storage.TooLarge)
 	wantLength(t, q, 0)
-	must(t, q.Put(t.Context(), "small", 0))
-	got := take(t, q, 1)
+	requireNoError(t, q.Put(t.Context(), "small", 0))
+	got := takeMessages(t, q, 1)
 	_, err := q.Update(t.Context(), got[0], large, time.Minute)
 	wantKind(t, "update", err, storage.TooLarge)
 }
 
 func putLongestDelay(t *testing.T, q QueuePort) {
-	must(t, q.Put(t.Context(), "next week", 7*24*time.Hour))
+	requireNoError(t, q.Put(t.Context(), "next week", 7*24*time.Hour))
 	wantLength(t, q, 1)
 	wantKind(t, "longer", q.Put(t.Context(), "later", 7*24*time.Hour+time.Second), storage.Other)
 }
 
 func updateReceipts(t *testing.T, q QueuePort) {
 	ctx := t.Context()
-	must(t, q.Put(ctx, "lane 1", 0))
-	m := take(t, q, 1)[0]
+	requireNoError(t, q.Put(ctx, "lane 1", 0))
+	m := takeMessages(t, q, 1)[0]
 	old := m
 	for range 3 {
 		receipt, err := q.Update(ctx, m, "lane 1", time.Minute)
-		must(t, err)
+		requireNoError(t, err)
 		m.PopReceipt = receipt
 	}
 	wantKind(t, "delete with an old receipt", q.Delete(ctx, old), storage.NotFound)
 	_, err := q.Update(ctx, old, "old", time.Minute)
 	wantKind(t, "update with an old receipt", err, storage.NotFound)
-	must(t, q.Delete(ctx, m))
+	requireNoError(t, q.Delete(ctx, m))
 }
 
 func deleteNotFound(t *testing.T, q QueuePort) {
 	ctx := t.Context()
-	must(t, q.Put(ctx, "lane 1", 0))
-	m := take(t, q, 1)[0]
-	must(t, q.Delete(ctx, m))
+	requireNoError(t, q.Put(ctx, "lane 1", 0))
+	m := takeMessages(t, q, 1)[0]
+	requireNoError(t, q.Delete(ctx, m))
 	wantKind(t, "delete of what is gone", q.Delete(ctx, m), storage.NotFound)
 	_, err := q.Update(ctx, m, "gone", time.Minute)
 	wantKind(t, "update of what is gone", err, storage.NotFound)
@@ -253,10 +255,10 @@ func queueContextEnded(t *testing.T, q QueuePort) {
 	wantLength(t, q, 0)
 }
 
-func take(t *testing.T, q QueuePort, most int) []storage.QueueMessage {
+func takeMessages(t *testing.T, q QueuePort, most int) []storage.QueueMessage {
 	t.Helper()
 	got, err := q.Get(t.Context(), most, time.Minute)
-	must(t, err)
+	requireNoError(t, err)
 	return got
 }
 

@@ -8,35 +8,36 @@ import (
 	"weir/internal/storage"
 )
 
-func fill(t *testing.T, table storage.Table, keys ...string) {
+func insertRows(t *testing.T, table storage.Table, keys ...string) {
 	t.Helper()
 	for chunk := range slices.Chunk(keys, storage.MaxOps) {
 		ops := make([]storage.Op, len(chunk))
 		for i, key := range chunk {
-			ops[i] = insert(key, map[string]any{"K": key, "N": int64(len(key))})
+			ops[i] = insertOp(key, map[string]any{"K": key, "N": int64(len(key))})
 		}
 		_, err := table.Transact(t.Context(), "p", ops)
-		must(t, err)
+		requireNoError(t, err)
 	}
 }
 
-func ask(t *testing.T, table storage.Table, q storage.Query) storage.Page {
+func queryPage(t *testing.T, table storage.Table, q storage.Query) storage.Page {
 	t.Helper()
 	q.Partition = "p"
 	page, err := table.Range(t.Context(), q)
-	must(t, err)
+	requireNoError(t, err)
 	return page
 }
 
 func rangeOrder(t *testing.T, table storage.Table) {
-	keys := []string{"!head", "!swept", "!tail", "0", "10", "9", "A", "Z", "_", "a", "a-", "a0", "aa", "b_1", "b_1_", "z", "ä", "€", "日"}
+	keys := []string{"!head", "!swept", "!tail", "0", "10", "9", "A", "Z", "_", "a", "a-", "a0", "aa", "b_1", "b_1_",
+		"z", "ä", "€", "日"}
 	mixed := slices.Clone(keys)
 	for i := range mixed {
 		j := i * 7 % len(mixed)
 		mixed[i], mixed[j] = mixed[j], mixed[i]
 	}
-	fill(t, table, mixed...)
-	page := ask(t, table, storage.Query{})
+	insertRows(t, table, mixed...)
+	page := queryPage(t, table, storage.Query{})
 	wantKeys(t, "all", page.Rows, keys...)
 	if page.More {
 		t.Error("more than all")
@@ -49,7 +50,7 @@ func rangeOrder(t *testing.T, table storage.Table) {
 }
 
 func rangeBounds(t *testing.T, table storage.Table) {
-	fill(t, table, "a", "b", "b0", "c", "d")
+	insertRows(t, table, "a", "b", "b0", "c", "d")
 	tests := map[string]struct {
 		q    storage.Query
 		want []string
@@ -68,7 +69,7 @@ func rangeBounds(t *testing.T, table storage.Table) {
 		"the wrong way around": {storage.Query{From: "d", To: "a"}, nil},
 	}
 	for name, test := range tests {
-		page := ask(t, table, test.q)
+		page := queryPage(t, table, test.q)
 		wantKeys(t, name, page.Rows, test.want...)
 		if page.More {
 			t.Errorf("%s: more, and there is none", name)
@@ -81,12 +82,12 @@ func rangePages(t *testing.T, table storage.Table) {
 	for i := range 23 {
 		keys = append(keys, fmt.Sprintf("m_%03d", i))
 	}
-	fill(t, table, append(keys, "n")...)
+	insertRows(t, table, append(keys, "n")...)
 	for _, limit := range []int{1, 5, 22, 23, 24, 1000} {
 		var got []string
 		q := storage.Query{From: "m_", To: "m`", Limit: limit}
 		for more := true; more; {
-			page := ask(t, table, q)
+			page := queryPage(t, table, q)
 			if len(page.Rows) > limit || (page.More && len(page.Rows) == 0) || len(got) > len(keys) {
 				t.Fatalf("limit %d: a page of %d rows, more %t", limit, len(page.Rows), page.More)
 			}
@@ -106,14 +107,14 @@ func rangeDefaultLimit(t *testing.T, table storage.Table) {
 	for i := range 1100 {
 		keys = append(keys, fmt.Sprintf("m_%04d", i))
 	}
-	fill(t, table, keys...)
-	page := ask(t, table, storage.Query{})
+	insertRows(t, table, keys...)
+	page := queryPage(t, table, storage.Query{})
 	if len(page.Rows) > 1000 || !page.More {
 		t.Fatalf("a page of %d rows, more %t", len(page.Rows), page.More)
 	}
 	got := keysOf(page.Rows)
 	for page.More && len(got) < len(keys) {
-		page = ask(t, table, storage.Query{After: got[len(got)-1]})
+		page = queryPage(t, table, storage.Query{After: got[len(got)-1]})
 		got = append(got, keysOf(page.Rows)...)
 	}
 	if !slices.Equal(got, keys) || page.More {
@@ -122,8 +123,8 @@ func rangeDefaultLimit(t *testing.T, table storage.Table) {
 }
 
 func rangeColumns(t *testing.T, table storage.Table) {
-	tag := put(t, table, insert("k", map[string]any{"A": "a", "B": int64(2), "C": []byte("c")}))
-	put(t, table, insert("l", map[string]any{"C": true}))
+	tag := putRow(t, table, insertOp("k", map[string]any{"A": "a", "B": int64(2), "C": []byte("c")}))
+	putRow(t, table, insertOp("l", map[string]any{"C": true}))
 	tests := map[string]struct {
 		columns []string
 		want    map[string]any
@@ -134,13 +135,13 @@ func rangeColumns(t *testing.T, table storage.Table) {
 		"none":   {[]string{}, map[string]any{}},
 	}
 	for name, test := range tests {
-		page := ask(t, table, storage.Query{Columns: test.columns})
+		page := queryPage(t, table, storage.Query{Columns: test.columns})
 		wantKeys(t, name, page.Rows, "k", "l")
 		if r := page.Rows[0]; r.ETag != tag || r.Partition != "p" || !sameValues(r.Values, test.want) {
 			t.Errorf("%s: %+v, want %v", name, r, test.want)
 		}
 	}
-	page := ask(t, table, storage.Query{Columns: []string{"A"}})
+	page := queryPage(t, table, storage.Query{Columns: []string{"A"}})
 	if got := page.Rows[1].Values; got == nil || len(got) != 0 {
 		t.Errorf("a row without the column: %#v, want an empty map", got)
 	}
@@ -148,14 +149,14 @@ func rangeColumns(t *testing.T, table storage.Table) {
 
 func rangeOtherPartition(t *testing.T, table storage.Table) {
 	for _, partition := range []string{"1.1", "1.10", "1.2"} {
-		_, err := table.Transact(t.Context(), partition, []storage.Op{insert("of "+partition, nil)})
-		must(t, err)
+		_, err := table.Transact(t.Context(), partition, []storage.Op{insertOp("of "+partition, nil)})
+		requireNoError(t, err)
 	}
 	page, err := table.Range(t.Context(), storage.Query{Partition: "1.1"})
-	must(t, err)
+	requireNoError(t, err)
 	wantKeys(t, "1.1", page.Rows, "of 1.1")
 	page, err = table.Range(t.Context(), storage.Query{Partition: "1"})
-	must(t, err)
+	requireNoError(t, err)
 	wantKeys(t, "none", page.Rows)
 	if page.More {
 		t.Error("more of an empty partition")

@@ -1,6 +1,6 @@
-// Package storagetest holds the one suite that every implementation of the storage ports
-// passes, so that what a simulation on memory shows holds on the real thing; and wrappers
-// that break the ports on purpose.
+// Package storagetest has the conformance suite that every implementation of the storage ports passes,
+// so that results of the simulation on memory hold on the real service, and wrappers that inject faults
+// into the ports.
 package storagetest
 
 import (
@@ -12,19 +12,19 @@ import (
 	"weir/internal/storage"
 )
 
-// QueuePort is all that can be done to a queue.
+// QueuePort has all calls of a queue.
 type QueuePort = interface {
 	storage.Queue
 	storage.QueueLength
 }
 
-// BlobPort is all that can be done to blobs.
+// BlobPort has all calls for blobs.
 type BlobPort = interface {
 	storage.Blobs
 	storage.BlobMarks
 }
 
-// QueueHarness gives the suite queues, each empty and its own, and the passing of time:
+// QueueHarness provides the suite with empty queues of its own, and with the passing of time:
 // Advance returns when their clock has moved on by at least d.
 type QueueHarness struct {
 	Open func(t *testing.T) interface {
@@ -34,17 +34,17 @@ type QueueHarness struct {
 	Advance func(d time.Duration)
 }
 
-// LeaseHarness gives the suite leases, each time without any taken, and the passing of time.
+// LeaseHarness provides the suite with leases, none of them held, and with the passing of time.
 type LeaseHarness struct {
 	Open    func(t *testing.T) storage.Leases
 	Advance func(d time.Duration)
 }
 
-// spare is what a clock may differ from the storage's when time passes for real.
+// spare is how much a clock may differ from storage's clock in real time.
 const spare = 300 * time.Millisecond
 
-// each runs the tests in parallel, each on a port of its own.
-func each[P any](t *testing.T, open func(*testing.T) P, tests map[string]func(*testing.T, P)) {
+// runEach runs the tests in parallel, each on a port of its own.
+func runEach[P any](t *testing.T, open func(*testing.T) P, tests map[string]func(*testing.T, P)) {
 	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func each[P any](t *testing.T, open func(*testing.T) P, tests map[string]func(*t
 	}
 }
 
-func must(t *testing.T, err error) {
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func wantKind(t *testing.T, what string, err error, kind storage.Kind) {
 	}
 }
 
-func insert(key string, values map[string]any) storage.Op {
+func insertOp(key string, values map[string]any) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: key, Values: values}
 }
 
@@ -88,7 +88,7 @@ func wantKeys(t *testing.T, what string, rows []storage.Row, want ...string) {
 	}
 }
 
-// sameValues compares what was stored with what is read; order and types count.
+// sameValues compares stored values with those read, including their types.
 func sameValues(got, want map[string]any) bool {
 	if len(got) != len(want) {
 		return false

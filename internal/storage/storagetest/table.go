@@ -11,10 +11,10 @@ import (
 	"weir/internal/storage"
 )
 
-// Table is the suite for storage.Table. Open gives an empty table.
+// Table is the suite for storage.Table. Open returns an empty table.
 func Table(t *testing.T, open func(t *testing.T) storage.Table) {
 	t.Helper()
-	each(t, open, map[string]func(*testing.T, storage.Table){
+	runEach(t, open, map[string]func(*testing.T, storage.Table){
 		"Get/NotFound":              getNotFound,
 		"Get/ContextEnded":          tableContextEnded,
 		"Values/RoundTrip":          valuesRoundTrip,
@@ -44,7 +44,7 @@ func Table(t *testing.T, open func(t *testing.T) storage.Table) {
 func getNotFound(t *testing.T, table storage.Table) {
 	_, err := table.Get(t.Context(), "p", "none")
 	wantKind(t, "empty table", err, storage.NotFound)
-	put(t, table, insert("k", nil))
+	putRow(t, table, insertOp("k", nil))
 	_, err = table.Get(t.Context(), "p", "none")
 	wantKind(t, "other row", err, storage.NotFound)
 	_, err = table.Get(t.Context(), "q", "k")
@@ -58,7 +58,7 @@ func tableContextEnded(t *testing.T, table storage.Table) {
 	wantKind(t, "get", err, storage.Unavailable)
 	_, err = table.Range(ctx, storage.Query{Partition: "p"})
 	wantKind(t, "range", err, storage.Unavailable)
-	_, err = table.Transact(ctx, "p", []storage.Op{insert("k", nil)})
+	_, err = table.Transact(ctx, "p", []storage.Op{insertOp("k", nil)})
 	wantKind(t, "transact, nothing sent", err, storage.Unavailable)
 	_, err = table.Get(t.Context(), "p", "k")
 	wantKind(t, "get what was not sent", err, storage.NotFound)
@@ -70,14 +70,15 @@ func valuesRoundTrip(t *testing.T, table storage.Table) {
 		"TimeText": "2026-07-01T12:00:00.0000000Z",
 		"Int":      int64(math.MaxInt64), "Least": int64(math.MinInt64), "Small": int64(-1), "Zero": int64(0),
 		"Float": 1.25, "Whole": 3.0, "Huge": 1e300, "Inf": math.Inf(-1), "Yes": true, "No": false,
-		"Bytes": []byte{0, 1, 0xff}, "None": []byte{}, "Body": bytes.Repeat([]byte("0123456789\xff\x00abc."), 60<<10/16),
-		"At":  time.Date(2026, 7, 1, 12, 0, 0, 123456700, time.UTC),
-		"Day": time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC),
+		"Bytes": []byte{0, 1, 0xff}, "None": []byte{},
+		"Body": bytes.Repeat([]byte("0123456789\xff\x00abc."), 60<<10/16),
+		"At":   time.Date(2026, 7, 1, 12, 0, 0, 123456700, time.UTC),
+		"Day":  time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
-	tag := put(t, table, insert("k", values))
-	row := get(t, table, "k")
+	tag := putRow(t, table, insertOp("k", values))
+	row := getRow(t, table, "k")
 	page, err := table.Range(t.Context(), storage.Query{Partition: "p"})
-	must(t, err)
+	requireNoError(t, err)
 	for _, r := range append(page.Rows, row) {
 		if !sameValues(r.Values, values) {
 			t.Errorf("values = %.300v\nwant %.300v", r.Values, values)
@@ -87,24 +88,24 @@ func valuesRoundTrip(t *testing.T, table storage.Table) {
 		}
 	}
 	zone := time.FixedZone("east", 7200)
-	put(t, table, insert("t", map[string]any{"At": time.Date(2026, 7, 1, 14, 0, 0, 123456789, zone)}))
-	if got := get(t, table, "t").Values; !sameValues(got, map[string]any{"At": values["At"]}) {
+	putRow(t, table, insertOp("t", map[string]any{"At": time.Date(2026, 7, 1, 14, 0, 0, 123456789, zone)}))
+	if got := getRow(t, table, "t").Values; !sameValues(got, map[string]any{"At": values["At"]}) {
 		t.Errorf("a time comes back as %v, want UTC and 100 ns", got)
 	}
 }
 
 func valuesOfTheirOwn(t *testing.T, table storage.Table) {
 	values := map[string]any{"B": []byte("given")}
-	put(t, table, insert("k", values))
+	putRow(t, table, insertOp("k", values))
 	values["B"].([]byte)[0] = 'X'
 	values["C"] = true
-	row := get(t, table, "k")
+	row := getRow(t, table, "k")
 	if !sameValues(row.Values, map[string]any{"B": []byte("given")}) {
 		t.Errorf("values follow the caller's: %v", row.Values)
 	}
 	row.Values["B"].([]byte)[0] = 'Y'
 	row.Values["C"] = true
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"B": []byte("given")}) {
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"B": []byte("given")}) {
 		t.Errorf("values follow a reader's: %v", got)
 	}
 }
@@ -113,50 +114,53 @@ func valuesLimits(t *testing.T, table storage.Table) {
 	fits := map[string]any{
 		"B": make([]byte, 64<<10), "S": strings.Repeat("x", 32<<10), "U": strings.Repeat("ä", 32<<10),
 	}
-	put(t, table, insert("k", fits))
-	if !sameValues(get(t, table, "k").Values, fits) {
+	putRow(t, table, insertOp("k", fits))
+	if !sameValues(getRow(t, table, "k").Values, fits) {
 		t.Error("the largest values come back changed")
 	}
 	for name, values := range map[string]map[string]any{
 		"bytes": {"B": make([]byte, 64<<10+1)},
 		"text":  {"S": strings.Repeat("x", 32<<10+1)},
 	} {
-		_, err := table.Transact(t.Context(), "p", []storage.Op{insert("fine", nil), insert("large", values)})
+		_, err := table.Transact(t.Context(), "p", []storage.Op{insertOp("fine", nil), insertOp("large", values)})
 		wantKind(t, name, err, storage.TooLarge)
 		_, err = table.Get(t.Context(), "p", "fine")
 		wantKind(t, name+": nothing done", err, storage.NotFound)
 	}
-	_, err := table.Transact(t.Context(), "p", []storage.Op{insert("fine", nil), insert("odd", map[string]any{"N": 1})})
+	_, err := table.Transact(t.Context(), "p",
+		[]storage.Op{insertOp("fine", nil), insertOp("odd", map[string]any{"N": 1})})
 	if storage.KindOf(err) != storage.Other || storage.FailedAt(err) != 1 {
 		t.Errorf("a value of no type of ours: %v at %d", err, storage.FailedAt(err))
 	}
 }
 
 func valuesNil(t *testing.T, table storage.Table) {
-	put(t, table, insert("k", map[string]any{"A": "a", "B": nil}))
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a"}) {
+	putRow(t, table, insertOp("k", map[string]any{"A": "a", "B": nil}))
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a"}) {
 		t.Errorf("after insert: %v", got)
 	}
-	put(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"A": nil, "C": "c"}})
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "C": "c"}) {
+	putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"A": nil, "C": "c"}})
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "C": "c"}) {
 		t.Errorf("after merge: %v, want A as it was", got)
 	}
-	put(t, table, insert("typed", map[string]any{"B": []byte(nil)}))
-	if got := get(t, table, "typed").Values; !sameValues(got, map[string]any{"B": []byte{}}) {
+	putRow(t, table, insertOp("typed", map[string]any{"B": []byte(nil)}))
+	if got := getRow(t, table, "typed").Values; !sameValues(got, map[string]any{"B": []byte{}}) {
 		t.Errorf("bytes that are nil: %#v, want empty", got)
 	}
-	put(t, table, insert("bare", nil))
-	if got := get(t, table, "bare").Values; got == nil || len(got) != 0 {
+	putRow(t, table, insertOp("bare", nil))
+	if got := getRow(t, table, "bare").Values; got == nil || len(got) != 0 {
 		t.Errorf("a row without values: %#v, want an empty map", got)
 	}
 }
 
 func keysUnusual(t *testing.T, table storage.Table) {
-	keys := []string{"!head", "a b", "it's", "o'k%27", "<&>\"", "m_00000000000000000001", "ä€日", "🏞", "a+b=c", "x:y;z,@$"}
+	keys := []string{"!head", "a b", "it's", "o'k%27", "<&>\"", "m_00000000000000000001", "ä€日", "🏞", "a+b=c",
+		"x:y;z,@$"}
 	for _, partition := range []string{"1.0", "it's", "ä ö%20"} {
 		for _, key := range keys {
 			for _, kind := range []storage.OpKind{storage.Insert, storage.Replace, storage.Merge, storage.Upsert} {
-				_, err := table.Transact(t.Context(), partition, []storage.Op{{Kind: kind, Key: key, Values: map[string]any{"K": key}}})
+				_, err := table.Transact(t.Context(), partition,
+					[]storage.Op{{Kind: kind, Key: key, Values: map[string]any{"K": key}}})
 				if err != nil {
 					t.Fatalf("%q/%q kind %d: %v", partition, key, kind, err)
 				}
@@ -169,39 +173,39 @@ func keysUnusual(t *testing.T, table storage.Table) {
 			if err == nil && len(page.Rows) != 1 {
 				t.Errorf("%q/%q: %d rows in a range of one", partition, key, len(page.Rows))
 			}
-			must(t, err)
+			requireNoError(t, err)
 			_, err = table.Transact(t.Context(), partition, []storage.Op{{Kind: storage.Delete, Key: key}})
-			must(t, err)
+			requireNoError(t, err)
 		}
 	}
 }
 
 func keysRefused(t *testing.T, table storage.Table) {
 	for _, key := range []string{"a/b", `a\b`, "a#b", "a?b", "a\nb", "a\x00b", "a\x7fb", "a\u0085b"} {
-		_, err := table.Transact(t.Context(), "p", []storage.Op{insert(key, nil)})
+		_, err := table.Transact(t.Context(), "p", []storage.Op{insertOp(key, nil)})
 		wantKind(t, "insert "+key, err, storage.Other)
-		_, err = table.Transact(t.Context(), key, []storage.Op{insert("k", nil)})
+		_, err = table.Transact(t.Context(), key, []storage.Op{insertOp("k", nil)})
 		wantKind(t, "partition "+key, err, storage.Other)
 	}
 	page, err := table.Range(t.Context(), storage.Query{Partition: "p"})
-	must(t, err)
+	requireNoError(t, err)
 	wantKeys(t, "after refusals", page.Rows)
 }
 
-// put makes one operation in partition p and gives the row's ETag.
-func put(t *testing.T, table storage.Table, op storage.Op) storage.ETag {
+// putRow makes one operation in partition p, and returns the row's ETag.
+func putRow(t *testing.T, table storage.Table, op storage.Op) storage.ETag {
 	t.Helper()
 	tags, err := table.Transact(t.Context(), "p", []storage.Op{op})
-	must(t, err)
+	requireNoError(t, err)
 	if len(tags) != 1 {
 		t.Fatalf("%d ETags for one operation", len(tags))
 	}
 	return tags[0]
 }
 
-func get(t *testing.T, table storage.Table, key string) storage.Row {
+func getRow(t *testing.T, table storage.Table, key string) storage.Row {
 	t.Helper()
 	row, err := table.Get(t.Context(), "p", key)
-	must(t, err)
+	requireNoError(t, err)
 	return row
 }

@@ -11,35 +11,37 @@ import (
 
 func transactKinds(t *testing.T, table storage.Table) {
 	both := map[string]any{"A": "a", "B": "b"}
-	put(t, table, insert("k", both))
-	put(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"B": int64(2), "C": true}})
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "B": int64(2), "C": true}) {
+	putRow(t, table, insertOp("k", both))
+	putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"B": int64(2), "C": true}})
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "B": int64(2), "C": true}) {
 		t.Errorf("after merge: %v", got)
 	}
-	put(t, table, storage.Op{Kind: storage.Replace, Key: "k", Values: map[string]any{"D": "d"}})
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"D": "d"}) {
+	putRow(t, table, storage.Op{Kind: storage.Replace, Key: "k", Values: map[string]any{"D": "d"}})
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"D": "d"}) {
 		t.Errorf("after replace: %v", got)
 	}
-	put(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: map[string]any{"E": "e"}})
-	if got := get(t, table, "k").Values; !sameValues(got, map[string]any{"E": "e"}) {
+	putRow(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: map[string]any{"E": "e"}})
+	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"E": "e"}) {
 		t.Errorf("after upsert of what is there: %v, want all replaced", got)
 	}
-	if tag := put(t, table, storage.Op{Kind: storage.Delete, Key: "k"}); tag != "" {
+	if tag := putRow(t, table, storage.Op{Kind: storage.Delete, Key: "k"}); tag != "" {
 		t.Errorf("delete gives ETag %q", tag)
 	}
 	_, err := table.Get(t.Context(), "p", "k")
 	wantKind(t, "after delete", err, storage.NotFound)
-	put(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: both})
-	if got := get(t, table, "k").Values; !sameValues(got, both) {
+	putRow(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: both})
+	if got := getRow(t, table, "k").Values; !sameValues(got, both) {
 		t.Errorf("after upsert of what is not there: %v", got)
 	}
 }
 
 func transactIfMatch(t *testing.T, table storage.Table) {
-	old := put(t, table, insert("k", map[string]any{"N": int64(1)}))
-	now := put(t, table, storage.Op{Kind: storage.Replace, Key: "k", IfMatch: old, Values: map[string]any{"N": int64(2)}})
+	old := putRow(t, table, insertOp("k", map[string]any{"N": int64(1)}))
+	now := putRow(t, table, storage.Op{Kind: storage.Replace, Key: "k", IfMatch: old,
+		Values: map[string]any{"N": int64(2)}})
 	for _, kind := range []storage.OpKind{storage.Replace, storage.Merge, storage.Delete} {
-		_, err := table.Transact(t.Context(), "p", []storage.Op{{Kind: kind, Key: "k", IfMatch: old, Values: map[string]any{"N": int64(3)}}})
+		_, err := table.Transact(t.Context(), "p",
+			[]storage.Op{{Kind: kind, Key: "k", IfMatch: old, Values: map[string]any{"N": int64(3)}}})
 		wantKind(t, fmt.Sprintf("kind %d, old ETag", kind), err, storage.Precondition)
 		if storage.FailedAt(err) != 0 {
 			t.Errorf("kind %d failed at %d", kind, storage.FailedAt(err))
@@ -49,26 +51,27 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 			wantKind(t, fmt.Sprintf("kind %d, no row, match %q", kind, match), err, storage.NotFound)
 		}
 	}
-	if row := get(t, table, "k"); row.ETag != now || row.Values["N"] != int64(2) {
+	if row := getRow(t, table, "k"); row.ETag != now || row.Values["N"] != int64(2) {
 		t.Errorf("after refusals: %+v", row)
 	}
-	now = put(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: now})
-	now = put(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: storage.AnyETag, Values: map[string]any{"M": now != ""}})
-	put(t, table, storage.Op{Kind: storage.Delete, Key: "k", IfMatch: now})
-	put(t, table, insert("k", nil))
+	now = putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: now})
+	now = putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: storage.AnyETag,
+		Values: map[string]any{"M": now != ""}})
+	putRow(t, table, storage.Op{Kind: storage.Delete, Key: "k", IfMatch: now})
+	putRow(t, table, insertOp("k", nil))
 	_, err := table.Transact(t.Context(), "p", []storage.Op{{Kind: storage.Replace, Key: "k", IfMatch: now}})
 	wantKind(t, "ETag of the row's former life", err, storage.Precondition)
 }
 
 // transactETags: the ETags given are those of the rows, in order, and good for the next write.
 func transactETags(t *testing.T, table storage.Table) {
-	fill(t, table, "gone", "merged", "replaced")
+	insertRows(t, table, "gone", "merged", "replaced")
 	seen := map[storage.ETag]bool{}
 	tags, err := table.Transact(t.Context(), "p", []storage.Op{
-		{Kind: storage.Replace, Key: "replaced"}, insert("new", nil), {Kind: storage.Delete, Key: "gone"},
+		{Kind: storage.Replace, Key: "replaced"}, insertOp("new", nil), {Kind: storage.Delete, Key: "gone"},
 		{Kind: storage.Merge, Key: "merged"}, {Kind: storage.Upsert, Key: "upserted"},
 	})
-	must(t, err)
+	requireNoError(t, err)
 	keys := []string{"replaced", "new", "", "merged", "upserted"}
 	for range 3 {
 		if len(tags) != len(keys) {
@@ -82,7 +85,7 @@ func transactETags(t *testing.T, table storage.Table) {
 				}
 				continue
 			}
-			if row := get(t, table, key); row.ETag != tags[i] {
+			if row := getRow(t, table, key); row.ETag != tags[i] {
 				t.Errorf("%s: ETag %s, want %s", key, row.ETag, tags[i])
 			}
 			if seen[tags[i]] && len(ops) == 0 {
@@ -95,26 +98,26 @@ func transactETags(t *testing.T, table storage.Table) {
 		}
 		keys = slices.DeleteFunc(keys, func(k string) bool { return k == "" })
 		tags, err = table.Transact(t.Context(), "p", ops)
-		must(t, err)
+		requireNoError(t, err)
 	}
 }
 
 func transactFailedAt(t *testing.T, table storage.Table) {
-	fill(t, table, "a", "b")
-	old := get(t, table, "a").ETag
-	put(t, table, storage.Op{Kind: storage.Replace, Key: "a"})
+	insertRows(t, table, "a", "b")
+	old := getRow(t, table, "a").ETag
+	putRow(t, table, storage.Op{Kind: storage.Replace, Key: "a"})
 	bad := map[string]struct {
 		op   storage.Op
 		kind storage.Kind
 	}{
-		"insert, exists":      {insert("b", nil), storage.Conflict},
+		"insert, exists":      {insertOp("b", nil), storage.Conflict},
 		"replace, not there":  {storage.Op{Kind: storage.Replace, Key: "c"}, storage.NotFound},
 		"merge, not there":    {storage.Op{Kind: storage.Merge, Key: "c"}, storage.NotFound},
 		"delete, not there":   {storage.Op{Kind: storage.Delete, Key: "c"}, storage.NotFound},
 		"replace, other ETag": {storage.Op{Kind: storage.Replace, Key: "a", IfMatch: old}, storage.Precondition},
 		"merge, other ETag":   {storage.Op{Kind: storage.Merge, Key: "a", IfMatch: old}, storage.Precondition},
 		"delete, other ETag":  {storage.Op{Kind: storage.Delete, Key: "a", IfMatch: old}, storage.Precondition},
-		"value too large":     {insert("z", map[string]any{"V": make([]byte, 70<<10)}), storage.TooLarge},
+		"value too large":     {insertOp("z", map[string]any{"V": make([]byte, 70<<10)}), storage.TooLarge},
 	}
 	for name, test := range bad {
 		for _, at := range []int{0, 2, 4, 11} {
@@ -129,18 +132,18 @@ func transactFailedAt(t *testing.T, table storage.Table) {
 			}
 		}
 	}
-	wantKeys(t, "all or nothing", ask(t, table, storage.Query{}).Rows, "a", "b")
+	wantKeys(t, "all or nothing", queryPage(t, table, storage.Query{}).Rows, "a", "b")
 }
 
 func transactRefused(t *testing.T, table storage.Table) {
-	fine := insert("x", nil)
+	fine := insertOp("x", nil)
 	many := make([]storage.Op, storage.MaxOps+1)
 	for i := range many {
-		many[i] = insert(fmt.Sprintf("k%03d", i), nil)
+		many[i] = insertOp(fmt.Sprintf("k%03d", i), nil)
 	}
 	large := make([]storage.Op, storage.MaxOps)
 	for i := range large {
-		large[i] = insert(fmt.Sprintf("k%03d", i), map[string]any{"V": make([]byte, 40<<10)})
+		large[i] = insertOp(fmt.Sprintf("k%03d", i), map[string]any{"V": make([]byte, 40<<10)})
 	}
 	tests := map[string]struct {
 		ops  []storage.Op
@@ -150,7 +153,7 @@ func transactRefused(t *testing.T, table storage.Table) {
 		"none":           {nil, storage.Other, -1},
 		"101 operations": {many, storage.TooLarge, -1},
 		"over 4 MiB":     {large, storage.TooLarge, -1},
-		"a row twice":    {[]storage.Op{fine, insert("y", nil), {Kind: storage.Merge, Key: "x"}}, storage.Other, 2},
+		"a row twice":    {[]storage.Op{fine, insertOp("y", nil), {Kind: storage.Merge, Key: "x"}}, storage.Other, 2},
 		"unknown kind":   {[]storage.Op{fine, {Kind: 0, Key: "y"}}, storage.Other, 1},
 	}
 	for name, test := range tests {
@@ -159,30 +162,30 @@ func transactRefused(t *testing.T, table storage.Table) {
 			t.Errorf("%s: err = %v at %d, want %v at %d", name, err, storage.FailedAt(err), test.kind, test.at)
 		}
 	}
-	wantKeys(t, "nothing done", ask(t, table, storage.Query{}).Rows)
+	wantKeys(t, "nothing done", queryPage(t, table, storage.Query{}).Rows)
 }
 
 // transactLargest: 100 operations, and as many bytes as fit with their wrapping.
 func transactLargest(t *testing.T, table storage.Table) {
 	ops := make([]storage.Op, storage.MaxOps)
 	for i := range ops {
-		ops[i] = insert(fmt.Sprintf("k%03d", i), map[string]any{"V": make([]byte, 29<<10)})
+		ops[i] = insertOp(fmt.Sprintf("k%03d", i), map[string]any{"V": make([]byte, 29<<10)})
 	}
 	tags, err := table.Transact(t.Context(), "p", ops)
 	if err != nil || len(tags) != storage.MaxOps || slices.Contains(tags, "") {
 		t.Fatalf("%d ETags, %v", len(tags), err)
 	}
-	if page := ask(t, table, storage.Query{Columns: []string{}}); len(page.Rows) != storage.MaxOps {
+	if page := queryPage(t, table, storage.Query{Columns: []string{}}); len(page.Rows) != storage.MaxOps {
 		t.Errorf("%d rows", len(page.Rows))
 	}
 }
 
 // transactTwice: sent again unchanged, a transaction shows that it was done before.
 func transactTwice(t *testing.T, table storage.Table) {
-	head := put(t, table, insert("!head", nil))
-	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insert("m_1", nil)}
+	head := putRow(t, table, insertOp("!head", nil))
+	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insertOp("m_1", nil)}
 	_, err := table.Transact(t.Context(), "p", ops)
-	must(t, err)
+	requireNoError(t, err)
 	_, err = table.Transact(t.Context(), "p", ops)
 	if storage.KindOf(err) != storage.Precondition || storage.FailedAt(err) != 0 {
 		t.Errorf("the second time: %v at %d", err, storage.FailedAt(err))
@@ -192,14 +195,15 @@ func transactTwice(t *testing.T, table storage.Table) {
 // transactOneWins: of writers with the same ETag exactly one gets through each time.
 func transactOneWins(t *testing.T, table storage.Table) {
 	const writers = 8
-	tag := put(t, table, insert("!head", nil))
+	tag := putRow(t, table, insertOp("!head", nil))
 	for round := range 3 {
 		won := make(chan storage.ETag, writers)
 		var group sync.WaitGroup
 		for w := range writers {
 			group.Go(func() {
 				tags, err := table.Transact(t.Context(), "p", []storage.Op{
-					{Kind: storage.Replace, Key: "!head", IfMatch: tag}, insert(fmt.Sprintf("m_%d_%d", round, w), nil),
+					{Kind: storage.Replace, Key: "!head", IfMatch: tag},
+					insertOp(fmt.Sprintf("m_%d_%d", round, w), nil),
 				})
 				if err == nil {
 					won <- tags[0]
@@ -214,7 +218,7 @@ func transactOneWins(t *testing.T, table storage.Table) {
 		}
 		tag = <-won
 	}
-	if rows := ask(t, table, storage.Query{From: "m_"}).Rows; len(rows) != 3 {
+	if rows := queryPage(t, table, storage.Query{From: "m_"}).Rows; len(rows) != 3 {
 		t.Errorf("%d rows, want one of each round", len(rows))
 	}
 }
@@ -223,10 +227,11 @@ func transactOneWins(t *testing.T, table storage.Table) {
 func transactSeenWhole(t *testing.T, table storage.Table) {
 	write := func(kind storage.OpKind, n int64) error {
 		values := map[string]any{"N": n}
-		_, err := table.Transact(t.Context(), "p", []storage.Op{{Kind: kind, Key: "!head", Values: values}, {Kind: kind, Key: "!tail", Values: values}})
+		_, err := table.Transact(t.Context(), "p",
+			[]storage.Op{{Kind: kind, Key: "!head", Values: values}, {Kind: kind, Key: "!tail", Values: values}})
 		return err
 	}
-	must(t, write(storage.Insert, 0))
+	requireNoError(t, write(storage.Insert, 0))
 	var group sync.WaitGroup
 	group.Go(func() {
 		for n := range int64(30) {
@@ -237,7 +242,7 @@ func transactSeenWhole(t *testing.T, table storage.Table) {
 	})
 	defer group.Wait()
 	for last := int64(0); last < 30 && !t.Failed(); {
-		page := ask(t, table, storage.Query{To: "!u"})
+		page := queryPage(t, table, storage.Query{To: "!u"})
 		if len(page.Rows) != 2 || page.Rows[0].Values["N"] != page.Rows[1].Values["N"] {
 			t.Fatalf("half a transaction: %+v", page.Rows)
 		}

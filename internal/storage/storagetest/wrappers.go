@@ -13,7 +13,7 @@ import (
 // Table wraps a table.
 func (f *Faults) Table(inner storage.Table) storage.Table { return &table{f, inner} }
 
-// Queue wraps a queue. What it gives implements storage.QueueLength where inner does.
+// Queue wraps a queue. The result implements storage.QueueLength if inner does.
 func (f *Faults) Queue(inner storage.Queue) storage.Queue {
 	q := &queue{f, inner}
 	if l, ok := inner.(storage.QueueLength); ok {
@@ -34,7 +34,7 @@ type table struct {
 }
 
 func (t *table) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
-	err = t.f.read(ctx, Call{Port: "table", Op: "Get", Partition: partition, Key: key}, func() error {
+	err = t.f.doRead(ctx, Call{Port: "table", Op: "Get", Partition: partition, Key: key}, func() error {
 		row, err = t.inner.Get(ctx, partition, key)
 		return err
 	})
@@ -42,7 +42,7 @@ func (t *table) Get(ctx context.Context, partition, key string) (row storage.Row
 }
 
 func (t *table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
-	err = t.f.read(ctx, Call{Port: "table", Op: "Range", Partition: q.Partition, Key: q.From}, func() error {
+	err = t.f.doRead(ctx, Call{Port: "table", Op: "Range", Partition: q.Partition, Key: q.From}, func() error {
 		page, err = t.inner.Range(ctx, q)
 		return err
 	})
@@ -52,11 +52,12 @@ func (t *table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	ops = cloneOps(ops)
 	answer := make(chan []storage.ETag, 1)
-	err := t.f.write(ctx, Call{Port: "table", Op: "Transact", Partition: partition, Ops: ops}, func(ctx context.Context) error {
-		etags, err := t.inner.Transact(ctx, partition, ops)
-		answer <- etags
-		return err
-	})
+	err := t.f.doWrite(ctx, Call{Port: "table", Op: "Transact", Partition: partition, Ops: ops},
+		func(ctx context.Context) error {
+			etags, err := t.inner.Transact(ctx, partition, ops)
+			answer <- etags
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +85,14 @@ type queue struct {
 }
 
 func (q *queue) Put(ctx context.Context, text string, delay time.Duration) error {
-	return q.f.write(ctx, Call{Port: "queue", Op: "Put", Key: text}, func(ctx context.Context) error {
+	return q.f.doWrite(ctx, Call{Port: "queue", Op: "Put", Key: text}, func(ctx context.Context) error {
 		return q.inner.Put(ctx, text, delay)
 	})
 }
 
 func (q *queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
 	taken := make(chan []storage.QueueMessage, 1)
-	err := q.f.write(ctx, Call{Port: "queue", Op: "Get"}, func(ctx context.Context) error {
+	err := q.f.doWrite(ctx, Call{Port: "queue", Op: "Get"}, func(ctx context.Context) error {
 		got, err := q.inner.Get(ctx, max, hide)
 		taken <- got
 		return err
@@ -104,7 +105,7 @@ func (q *queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 
 func (q *queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string, error) {
 	receipt := make(chan string, 1)
-	err := q.f.write(ctx, Call{Port: "queue", Op: "Update", Key: m.ID}, func(ctx context.Context) error {
+	err := q.f.doWrite(ctx, Call{Port: "queue", Op: "Update", Key: m.ID}, func(ctx context.Context) error {
 		r, err := q.inner.Update(ctx, m, text, hide)
 		receipt <- r
 		return err
@@ -116,7 +117,7 @@ func (q *queue) Update(ctx context.Context, m storage.QueueMessage, text string,
 }
 
 func (q *queue) Delete(ctx context.Context, m storage.QueueMessage) error {
-	return q.f.write(ctx, Call{Port: "queue", Op: "Delete", Key: m.ID}, func(ctx context.Context) error {
+	return q.f.doWrite(ctx, Call{Port: "queue", Op: "Delete", Key: m.ID}, func(ctx context.Context) error {
 		return q.inner.Delete(ctx, m)
 	})
 }
@@ -127,7 +128,7 @@ type lengthQueue struct {
 }
 
 func (q *lengthQueue) Length(ctx context.Context) (n int64, err error) {
-	err = q.f.read(ctx, Call{Port: "queue", Op: "Length"}, func() error {
+	err = q.f.doRead(ctx, Call{Port: "queue", Op: "Length"}, func() error {
 		n, err = q.length.Length(ctx)
 		return err
 	})
@@ -141,13 +142,13 @@ type blobs struct {
 
 func (b *blobs) Put(ctx context.Context, name string, data []byte) error {
 	data = bytes.Clone(data)
-	return b.f.write(ctx, Call{Port: "blobs", Op: "Put", Key: name}, func(ctx context.Context) error {
+	return b.f.doWrite(ctx, Call{Port: "blobs", Op: "Put", Key: name}, func(ctx context.Context) error {
 		return b.inner.Put(ctx, name, data)
 	})
 }
 
 func (b *blobs) Get(ctx context.Context, name string) (data []byte, err error) {
-	err = b.f.read(ctx, Call{Port: "blobs", Op: "Get", Key: name}, func() error {
+	err = b.f.doRead(ctx, Call{Port: "blobs", Op: "Get", Key: name}, func() error {
 		data, err = b.inner.Get(ctx, name)
 		return err
 	})
@@ -155,19 +156,19 @@ func (b *blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 }
 
 func (b *blobs) Delete(ctx context.Context, name string) error {
-	return b.f.write(ctx, Call{Port: "blobs", Op: "Delete", Key: name}, func(ctx context.Context) error {
+	return b.f.doWrite(ctx, Call{Port: "blobs", Op: "Delete", Key: name}, func(ctx context.Context) error {
 		return b.inner.Delete(ctx, name)
 	})
 }
 
 func (b *blobs) Mark(ctx context.Context, name string) error {
-	return b.f.write(ctx, Call{Port: "blobs", Op: "Mark", Key: name}, func(ctx context.Context) error {
+	return b.f.doWrite(ctx, Call{Port: "blobs", Op: "Mark", Key: name}, func(ctx context.Context) error {
 		return b.inner.Mark(ctx, name)
 	})
 }
 
 func (b *blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
-	err = b.f.read(ctx, Call{Port: "blobs", Op: "List", Key: prefix}, func() error {
+	err = b.f.doRead(ctx, Call{Port: "blobs", Op: "List", Key: prefix}, func() error {
 		page, err = b.inner.List(ctx, prefix, marker)
 		return err
 	})
@@ -180,19 +181,19 @@ type leases struct {
 }
 
 func (l *leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	return l.f.write(ctx, Call{Port: "leases", Op: "Acquire", Key: name}, func(ctx context.Context) error {
+	return l.f.doWrite(ctx, Call{Port: "leases", Op: "Acquire", Key: name}, func(ctx context.Context) error {
 		return l.inner.Acquire(ctx, name, id, length)
 	})
 }
 
 func (l *leases) Renew(ctx context.Context, name, id string) error {
-	return l.f.write(ctx, Call{Port: "leases", Op: "Renew", Key: name}, func(ctx context.Context) error {
+	return l.f.doWrite(ctx, Call{Port: "leases", Op: "Renew", Key: name}, func(ctx context.Context) error {
 		return l.inner.Renew(ctx, name, id)
 	})
 }
 
 func (l *leases) Release(ctx context.Context, name, id string) error {
-	return l.f.write(ctx, Call{Port: "leases", Op: "Release", Key: name}, func(ctx context.Context) error {
+	return l.f.doWrite(ctx, Call{Port: "leases", Op: "Release", Key: name}, func(ctx context.Context) error {
 		return l.inner.Release(ctx, name, id)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// The wrappers change nothing as long as nothing is broken: they pass the suite too.
+// Without faults the wrappers change nothing: they pass the suite, too.
 
 type clock struct {
 	mu  sync.Mutex

@@ -1,10 +1,9 @@
-// Package timelimit ends storage calls that hang. Storage that neither answers nor refuses
-// would otherwise stop a lane for as long as the transport waits, while the lane's lease is
-// renewed beside it, so that no other instance can step in.
+// Package timelimit ends storage calls that hang. Without it, a call without an answer would stop a
+// lane until the transport gives up, while the holder renews the lane's lease, so that no other
+// instance can take the lane over.
 //
-// Every process reaches storage through these wrappers, those of the simulation too. A write that
-// is ended is Ambiguous, as is any write without an answer: its caller sends it again, or reads
-// whether it was done.
+// Every process uses these wrappers, also in the simulation. A write that is ended is Ambiguous, like
+// every write without an answer: its caller sends it again, or reads whether it was done.
 package timelimit
 
 import (
@@ -15,15 +14,15 @@ import (
 	"weir/internal/storage"
 )
 
-// A call that hung costs its lane its limit and a pause of at most two seconds: less than ten
-// together.
+// A call that hung delays its lane by its limit and a pause of at most two seconds: together less than
+// ten seconds.
 const (
 	// callLimit bounds a call with a small answer; storage answers in milliseconds.
 	callLimit = 4 * time.Second
 	// queryLimit is longer, because storage itself may search for five seconds.
 	queryLimit = 6 * time.Second
-	// silenceLimit is the longest time in which no byte of a blob moves. A bound on the whole
-	// call would let no large body through on a slow connection.
+	// silenceLimit is the longest time without a byte of a blob. A limit on the whole call would fail
+	// each large body on a slow connection.
 	silenceLimit = 7 * time.Second
 )
 
@@ -32,45 +31,45 @@ var ErrHung = errors.New("storage did not answer in time")
 
 type movedKey struct{}
 
-// Moved restarts the time of a call, a part of which is done: bytes of a blob were sent or
-// received, or a page was read and another one is requested.
+// Moved restarts the limit of a call that made progress: bytes of a blob were sent or received, or a
+// page was read and another one is requested.
 func Moved(ctx context.Context) {
 	if prolong, ok := ctx.Value(movedKey{}).(func()); ok {
 		prolong()
 	}
 }
 
-// untilSilent bounds the time in which nothing moves.
-func untilSilent(ctx context.Context, limit time.Duration) (context.Context, func()) {
+// withSilenceLimit ends the context after a time without a call of Moved.
+func withSilenceLimit(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(ErrHung) })
 	prolong := func() { timer.Reset(limit) }
 	return context.WithValue(ctx, movedKey{}, prolong), func() { timer.Stop(); cancel(nil) }
 }
 
-func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+func withCallLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, ErrHung)
 }
 
-// Table bounds the calls of a table.
+// Table limits the time of each call of a table.
 func Table(inner storage.Table) storage.Table { return table{inner} }
 
 type table struct{ inner storage.Table }
 
 func (t table) Get(ctx context.Context, partition, key string) (storage.Row, error) {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return t.inner.Get(ctx, partition, key)
 }
 
 func (t table) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
-	ctx, cancel := untilSilent(ctx, queryLimit)
+	ctx, cancel := withSilenceLimit(ctx, queryLimit)
 	defer cancel()
 	return t.inner.Range(ctx, q)
 }
 
 func (t table) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return t.inner.Transact(ctx, partition, ops)
 }
@@ -81,101 +80,101 @@ type QueuePort interface {
 	storage.QueueLength
 }
 
-// Queue bounds the calls of a queue.
+// Queue limits the time of each call of a queue.
 func Queue(inner QueuePort) QueuePort { return queue{inner} }
 
 type queue struct{ inner QueuePort }
 
 func (q queue) Put(ctx context.Context, text string, delay time.Duration) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Put(ctx, text, delay)
 }
 
 func (q queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Get(ctx, max, hide)
 }
 
 func (q queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string, error) {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Update(ctx, m, text, hide)
 }
 
 func (q queue) Delete(ctx context.Context, m storage.QueueMessage) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Delete(ctx, m)
 }
 
 func (q queue) Length(ctx context.Context) (int64, error) {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Length(ctx)
 }
 
-// BlobPort is every call for blobs.
+// BlobPort has all calls for blobs.
 type BlobPort interface {
 	storage.Blobs
 	storage.BlobMarks
 }
 
-// Blobs bounds the silence of blob calls.
+// Blobs limits the time of blob calls; transfers may take any time while bytes move.
 func Blobs(inner BlobPort) BlobPort { return blobs{inner} }
 
 type blobs struct{ inner BlobPort }
 
 func (b blobs) Put(ctx context.Context, name string, data []byte) error {
-	ctx, cancel := untilSilent(ctx, silenceLimit)
+	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
 	defer cancel()
 	return b.inner.Put(ctx, name, data)
 }
 
 func (b blobs) Get(ctx context.Context, name string) ([]byte, error) {
-	ctx, cancel := untilSilent(ctx, silenceLimit)
+	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
 	defer cancel()
 	return b.inner.Get(ctx, name)
 }
 
 func (b blobs) Delete(ctx context.Context, name string) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return b.inner.Delete(ctx, name)
 }
 
 func (b blobs) Mark(ctx context.Context, name string) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return b.inner.Mark(ctx, name)
 }
 
 func (b blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
-	ctx, cancel := within(ctx, queryLimit)
+	ctx, cancel := withCallLimit(ctx, queryLimit)
 	defer cancel()
 	return b.inner.List(ctx, prefix, marker)
 }
 
-// Leases bounds the calls of leases.
+// Leases limits the time of each call of leases.
 func Leases(inner storage.Leases) storage.Leases { return leases{inner} }
 
 type leases struct{ inner storage.Leases }
 
 func (l leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return l.inner.Acquire(ctx, name, id, length)
 }
 
 func (l leases) Renew(ctx context.Context, name, id string) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return l.inner.Renew(ctx, name, id)
 }
 
 func (l leases) Release(ctx context.Context, name, id string) error {
-	ctx, cancel := within(ctx, callLimit)
+	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return l.inner.Release(ctx, name, id)
 }

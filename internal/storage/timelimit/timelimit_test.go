@@ -31,7 +31,8 @@ func hanging() ports {
 	f, account := storagetest.NewFaults(), memory.New(time.Now)
 	f.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.Hang} })
 	return ports{
-		table: timelimit.Table(f.Table(account.Table())), queue: timelimit.Queue(f.Queue(account.Queue("q")).(timelimit.QueuePort)),
+		table: timelimit.Table(f.Table(account.Table())),
+		queue: timelimit.Queue(f.Queue(account.Queue("q")).(timelimit.QueuePort)),
 		blobs: timelimit.Blobs(f.Blobs(account.Blobs())), leases: timelimit.Leases(f.Leases(account.Leases())),
 	}
 }
@@ -52,14 +53,17 @@ var calls = map[string]func(ctx context.Context, p ports) error{
 		_, err := p.queue.Update(ctx, storage.QueueMessage{}, "t", 0)
 		return err
 	},
-	"queue delete":  func(ctx context.Context, p ports) error { return p.queue.Delete(ctx, storage.QueueMessage{}) },
-	"queue length":  func(ctx context.Context, p ports) error { _, err := p.queue.Length(ctx); return err },
-	"blob put":      func(ctx context.Context, p ports) error { return p.blobs.Put(ctx, "b", []byte("x")) },
-	"blob get":      func(ctx context.Context, p ports) error { _, err := p.blobs.Get(ctx, "b"); return err },
-	"blob delete":   func(ctx context.Context, p ports) error { return p.blobs.Delete(ctx, "b") },
-	"blob mark":     func(ctx context.Context, p ports) error { return p.blobs.Mark(ctx, "b") },
-	"blob list":     func(ctx context.Context, p ports) error { _, err := p.blobs.List(ctx, "", ""); return err },
-	"lease acquire": func(ctx context.Context, p ports) error { return p.leases.Acquire(ctx, "l", leaseID, 15*time.Second) },
+	"queue delete": func(ctx context.Context, p ports) error { return p.queue.Delete(ctx, storage.QueueMessage{}) },
+	"queue length": func(ctx context.Context, p ports) error { _, err := p.queue.Length(ctx); return err },
+	"blob put":     func(ctx context.Context, p ports) error { return p.blobs.Put(ctx, "b", []byte("x")) },
+	"blob get":     func(ctx context.Context, p ports) error { _, err := p.blobs.Get(ctx, "b"); return err },
+	"blob delete":  func(ctx context.Context, p ports) error { return p.blobs.Delete(ctx, "b") },
+	"blob mark":    func(ctx context.Context, p ports) error { return p.blobs.Mark(ctx, "b") },
+	"blob list":    func(ctx context.Context, p ports) error { _, err := p.blobs.List(ctx, "", ""); return err },
+	"lease acquire": func(ctx context.Context,
+		p ports) error {
+		return p.leases.Acquire(ctx, "l", leaseID, 15*time.Second)
+	},
 	"lease renew":   func(ctx context.Context, p ports) error { return p.leases.Renew(ctx, "l", leaseID) },
 	"lease release": func(ctx context.Context, p ports) error { return p.leases.Release(ctx, "l", leaseID) },
 }

@@ -92,7 +92,7 @@ func TestCalls_ConnectionRefused(t *testing.T) {
 	must(t, err)
 	url := "http://" + l.Addr().String()
 	must(t, l.Close())
-	a := open(t, azure.Config{ConnectionString: connectTo(url)})
+	a := openAccount(t, azure.Config{ConnectionString: connectTo(url)})
 	for name, call := range writes {
 		if err := call(t.Context(), a); !storage.Is(err, storage.Unavailable) {
 			t.Errorf("%s: err = %v, want unavailable", name, err)
@@ -217,7 +217,8 @@ func TestTable_RangeFollowsEmptyAnswers(t *testing.T) {
 	if err != nil || len(page.Rows) != 1 || !page.More || page.Rows[0].Values["N"] != int64(7) {
 		t.Fatalf("page = %+v, %v", page, err)
 	}
-	if page, err = a.Table().Range(t.Context(), storage.Query{Partition: "p", After: "k"}); err != nil || page.More || len(page.Rows) != 0 {
+	if page, err = a.Table().Range(t.Context(), storage.Query{Partition: "p", After: "k"}); err != nil || page.More ||
+		len(page.Rows) != 0 {
 		t.Errorf("last page = %+v, %v", page, err)
 	}
 }
@@ -246,7 +247,8 @@ func TestQueue_Base64OnTheWire(t *testing.T) {
 
 func TestTransact_FaultOfStorageNamesNoOperation(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]storage.Kind{500: storage.Ambiguous, 503: storage.Throttled, 412: storage.Precondition} {
+	for status, want := range map[int]storage.Kind{500: storage.Ambiguous, 503: storage.Throttled,
+		412: storage.Precondition} {
 		part := fmt.Sprintf("HTTP/1.1 %d No\r\nContent-Type: application/json\r\n\r\n", status) +
 			`{"odata.error":{"code":"Some","message":{"value":"0:No.\nRequestId:1"}}}`
 		a := onServer(t, func(w http.ResponseWriter, r *http.Request) {
