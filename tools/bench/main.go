@@ -74,6 +74,7 @@ func scenarios() []scenario {
 		{"retention", "how fast old messages are removed, and how many transactions that takes", retention, last},
 		{"sweep", "one sweep over 256 lanes", sweepLanes, last},
 		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", tickets, last},
+		{"groups", "Flex Consumption's groups: a burst moves; trickle and due messages in both places", groups, last},
 		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", hang, last},
 		{"coldstart", "from the start of a handler to its first 202", coldstart, always},
 		{"recipe", "the usual recipe, as the baseline to point at", recipe, always},
@@ -126,6 +127,9 @@ type sizes struct {
 	recurring            int           // occurrences in all
 	recurringLead        time.Duration // until the first, for the instances to start
 	recurringKills       int
+	groupBurst           int // messages posted to the http group
+	groupFlow            int // messages sent by the process group
+	groupDue             int
 	retries              int
 	retryGap             time.Duration // between two of them
 	recipe               int           // messages
@@ -137,7 +141,7 @@ type sizes struct {
 var fullSizes = sizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100, fast: 3000,
 	latencies: 300, rate: 1000, cpu: 5000, logged: 400, loggedTrickle: 60, trickle: 120, gap: time.Second, backOff: 2 * time.Minute, idleMinutes: 3, wakes: 10,
 	short: 1000, long: 20_000, longMemory: 100_000, takeovers: 3, recipe: 60,
-	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, retries: 500, retryGap: 40 * time.Millisecond,
+	due: 1000, dueLead: 10 * time.Second, dueSpan: time.Minute, dueKilled: 200, groupBurst: 2000, groupFlow: 200, groupDue: 100, retries: 500, retryGap: 40 * time.Millisecond,
 	scheduled: 5000, scheduledMemory: 100_000, scheduledBurst: 2000, scheduledRounds: 60,
 	recurring: 200, recurringLead: 10 * time.Second, recurringKills: 4, coldLanes: []int{1, 64, 208}, coldStarts: 15, crowds: fullCrowds}
 

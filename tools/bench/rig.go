@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -28,6 +29,8 @@ type setup struct {
 	wait      time.Duration                     // before each retry; 0 = the project's own
 	hostless  bool                              // CMS and storage only
 	hangs     bool                              // handlers and host reach storage through a proxy of their own, which can hang
+	groups    []host.Group                      // in the place of instances
+	senders   *senders                          // reads the host's output; nil = not needed
 	env       []string                          // more in the handlers' environment
 	filled    func(context.Context, *rig) error // runs before the host starts
 }
@@ -135,8 +138,12 @@ func (r *rig) startHost() (err error) {
 	if err := os.WriteFile(config, []byte(r.settings()), 0o600); err != nil {
 		return err
 	}
+	out := r.log
+	if r.senders != nil {
+		out = io.MultiWriter(r.log, r.senders)
+	}
 	r.host, err = host.Start(host.Config{
-		ScriptRoot: r.app, Instances: r.instances, Out: r.log, Quiet: true, GiveUpAfter: -1, StateDir: filepath.Join(r.temp, r.prefix),
+		ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1, StateDir: filepath.Join(r.temp, r.prefix),
 		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
 			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL),
 	})

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
 	latencies: 10, rate: 100, cpu: 40, logged: 20, loggedTrickle: 3, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
 	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
-	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, retries: 4, retryGap: 40 * time.Millisecond,
+	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, groupBurst: 500, groupFlow: 5, groupDue: 10, retries: 4, retryGap: 40 * time.Millisecond,
 	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,
 	recurring: 20, recurringLead: 5 * time.Second, recurringKills: 1, coldLanes: []int{1, 5}, coldStarts: 2,
 	crowds: crowdSizes{dueRates: []int{5}, dueSpan: 2 * time.Second, moments: []int{20}, momentLead: 2 * time.Second,
