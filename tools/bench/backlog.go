@@ -225,5 +225,5 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 // silent is a bell nobody hears.
 type silent struct{}
 
-func (silent) Ring(context.Context, int) error { return nil }
+func (silent) Ring(context.Context, int) error    { return nil }
 func (silent) RingNow(context.Context, int) error { return nil }
