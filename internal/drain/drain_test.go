@@ -114,8 +114,9 @@ var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // bell counts rings.
 type bell struct {
-	mu sync.Mutex
-	n  int
+	mu  sync.Mutex
+	n   int
+	now int // of them visible at once
 }
 
 func (b *bell) Ring(context.Context, int) error {
@@ -125,7 +126,18 @@ func (b *bell) Ring(context.Context, int) error {
 	return nil
 }
 
-func (b *bell) RingNow(ctx context.Context, lane int) error { return b.Ring(ctx, lane) }
+func (b *bell) RingNow(ctx context.Context, lane int) error {
+	b.mu.Lock()
+	b.now++
+	b.mu.Unlock()
+	return b.Ring(ctx, lane)
+}
+
+func (b *bell) ringsNow() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
 
 func (b *bell) rings() int {
 	b.mu.Lock()

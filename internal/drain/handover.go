@@ -116,8 +116,23 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 			return Report{State: Busy}
 		}
 		if report.State != Busy {
+			if report.State != Working {
+				d.withdrawClaim(ctx, t)
+			}
 			return report
 		}
+	}
+}
+
+// withdrawClaim ends a claim of this process to a lane without work. Otherwise the process that
+// files the next message would leave it to this one, which does not watch the lane any more.
+func (d *Drainer) withdrawClaim(ctx context.Context, t *tender) {
+	until := d.Now()
+	if !t.claims.end(d.me, until) {
+		return
+	}
+	if err := d.Store.PutClaim(ctx, t.number, lane.Claim{By: d.me, Until: until}); err != nil {
+		d.Log.Warn("drain: claim not withdrawn", "lane", t.number, "err", err)
 	}
 }
 
@@ -164,6 +179,17 @@ func (c claims) begin(me string, now, until time.Time) bool {
 	return true
 }
 
+// end notes that this process claims the lane no more, and reports whether it did until now.
+func (c claims) end(me string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.By != me || !c.last.Until.After(now) {
+		return false
+	}
+	c.last.Until = now
+	return true
+}
+
 // isBy reports whether a claim of a process is in force.
 func (c claims) isBy(me string, now time.Time) bool {
 	c.mu.Lock()
@@ -198,7 +224,8 @@ func (t *tender) stepAside() Report {
 }
 
 // callForInvocation rings for a lane that this process drains without an invocation, until ctx
-// ends. It returns at once.
+// ends. It returns at once. Each ring puts a ticket, because another instance may have taken the
+// earlier ones before the lane had to move.
 func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 	if !d.Hosted {
 		return
@@ -208,7 +235,7 @@ func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 			if d.attended.Load() {
 				continue
 			}
-			if err := d.Bell.Ring(ctx, number); err != nil && ctx.Err() == nil {
+			if err := d.Bell.RingNow(ctx, number); err != nil && ctx.Err() == nil {
 				d.Log.Warn("drain: no invocation called for", "lane", number, "err", err)
 			}
 		}
