@@ -35,7 +35,7 @@ func (o *operator) cancellations() {
 func (p *Program) newReplays(store *lane.Store, call func(lane int)) *replay.Runner {
 	return replay.New(replay.Config{
 		Store: store, Log: replayLog{store}, Leases: p.account.Leases(), Lease: time.Duration(p.settings.Lease),
-		Call: call, Finished: p.replayFinished, Interval: time.Duration(p.settings.Delivery.Rate), Now: time.Now, Logger: p.log,
+		Wake: call, Finished: p.replayFinished, Interval: time.Duration(p.settings.Delivery.Rate), Now: time.Now, Logger: p.log,
 	})
 }
 

@@ -114,7 +114,7 @@ func (w *whole) start() *instance {
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet})
 	p.Runner = replay.New(replay.Config{Store: &store, Log: realLog{&store}, Leases: leases, Lease: 15 * time.Second,
-		Call: p.drainer.Wake, Now: time.Now, Logger: quiet})
+		Wake: p.drainer.Wake, Now: time.Now, Logger: quiet})
 	w.t.Cleanup(func() { w.stop(p) })
 	return p
 }

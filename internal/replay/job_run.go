@@ -205,7 +205,7 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 func (w *jobRun) replayBatch(ctx context.Context) error {
 	// If the last batch ran ahead of the rate, start counting from the time it should have ended.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
-	defer w.Call(w.checkpoint.Next[0].lane) // a batch is of one lane
+	defer w.Wake(w.checkpoint.Next[0].lane) // a batch is of one lane
 	for len(w.checkpoint.Next) > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

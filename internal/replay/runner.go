@@ -33,7 +33,7 @@ type Config struct {
 	Log      Log
 	Leases   storage.Leases
 	Lease    time.Duration   // 15 to 60 s
-	Call     func(lane int)  // wakes a lane's worker; returns at once
+	Wake     func(lane int)  // wakes the worker of a lane; returns at once
 	Interval time.Duration   // between two attempts of one process; 0 = none
 	Finished func(Job) error // called for each job that is over, until it returns nil; nil = none
 	Now      func() time.Time

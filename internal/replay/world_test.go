@@ -123,7 +123,7 @@ func (w *world) start() *process {
 	p.sees = &store
 	p.Runner = replay.New(replay.Config{
 		Store: &store, Log: (*log)(p), Leases: p.faults.Leases(w.account.Leases()), Lease: 15 * time.Second,
-		Call: func(number int) {
+		Wake: func(number int) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			p.calls = append(p.calls, number)

@@ -119,7 +119,7 @@ func (w *world) start(lanes int) {
 	})
 	p.replays = replay.New(replay.Config{
 		Store: p.store, Log: replayLog{p.store}, Leases: recordedLeases{w.account.Leases(), p},
-		Lease: leaseLength, Call: p.drainer.Wake, Now: time.Now, Logger: quietLog,
+		Lease: leaseLength, Wake: p.drainer.Wake, Now: time.Now, Logger: quietLog,
 		Finished: func(j replay.Job) error {
 			return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j)
 		},

@@ -27,7 +27,7 @@ func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
 	store.Table, store.Rand = p.table("bulk "), p.w.dice.source(p.name+" bulk store")
 	return replay.New(replay.Config{Store: &store, Log: bulkLog{&store}, Leases: p.leases(), Lease: p.w.lease,
-		Call: p.drainer.Wake, Now: p.now, Logger: quietLog})
+		Wake: p.drainer.Wake, Now: p.now, Logger: quietLog})
 }
 
 // bulkLog is the log as the runner needs it.
