@@ -22,7 +22,7 @@ func (t *outboxSession) handleResult(a sendResult) error {
 	}
 	switch {
 	case storage.Is(a.err, storage.NotFound):
-		t.sender.Log.Error("notify: the message was removed before its event was told", "lane", t.outbox.lane, "seq",
+		t.sender.Log.Error("notify: event dropped, its message was removed", "lane", t.outbox.lane, "seq",
 			a.Seq, "stage", string(a.Stage))
 		t.finishMail(a.Mail, outcomeDropped)
 	case a.err != nil:
@@ -35,7 +35,7 @@ func (t *outboxSession) handleResult(a sendResult) error {
 			a.Tries+1, "status", a.status)
 		t.finishMail(a.Mail, outcomeTold)
 	case a.gone:
-		t.sender.Log.Warn("notify: the receiver wants no more", "lane", t.outbox.lane, "seq", a.Seq, "stage",
+		t.sender.Log.Warn("notify: event removed, the receiver answered 410", "lane", t.outbox.lane, "seq", a.Seq, "stage",
 			string(a.Stage), "status", a.status)
 		t.finishMail(a.Mail, outcomeGone)
 	default:
@@ -57,13 +57,13 @@ func (t *outboxSession) handleFailure(m lane.Mail, v response) {
 	}
 	next.Tries++
 	if now.Sub(next.Tried) >= giveUpAfter {
-		t.sender.Log.Error("notify: given up", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage),
+		t.sender.Log.Error("notify: event given up", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage),
 			"attempt", next.Tries, "status", v.status, "err", v.reason)
 		t.finishMail(m, outcomeGivenUp)
 		return
 	}
 	next.Next = t.timeFromNow(retryDelay(next.Tries, v.retryAfter, t.sender.Rand()))
-	t.sender.Log.Warn("notify: not told", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage), "attempt",
+	t.sender.Log.Warn("notify: event not delivered, will retry", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage), "attempt",
 		next.Tries, "status", v.status, "delay", next.Next.Sub(now), "err", v.reason)
 	t.sender.Observer.Notified(m.Type, outcomeRetry)
 	t.rescheduled = append(t.rescheduled, lane.PutOff{Was: m, Is: next})

@@ -81,7 +81,7 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := d.Close(limited); err != nil {
-		c.Log.Warn("relane: drains not ended", "err", err)
+		c.Log.Warn("relane: drainer not closed", "err", err)
 	}
 }
 
