@@ -39,7 +39,7 @@ type jobRun struct {
 	isUnsaved    bool       // checkpoint.Next is not saved yet
 	nextBatchAt  time.Time
 	pollAt       time.Time
-	pollInterval time.Duration // between two looks
+	pollInterval time.Duration // between two polls
 	retryDelay   time.Duration
 	isOver       bool // the job is over, or another process runs it
 }
