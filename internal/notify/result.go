@@ -35,7 +35,8 @@ func (t *outboxSession) handleResult(a sendResult) error {
 			a.Tries+1, "status", a.status)
 		t.finishMail(a.Mail, outcomeTold)
 	case a.gone:
-		t.sender.Log.Warn("notify: event removed, the receiver answered 410", "lane", t.outbox.lane, "seq", a.Seq, "stage",
+		t.sender.Log.Warn("notify: event removed, the receiver answered 410", "lane", t.outbox.lane, "seq", a.Seq,
+			"stage",
 			string(a.Stage), "status", a.status)
 		t.finishMail(a.Mail, outcomeGone)
 	default:
@@ -63,7 +64,8 @@ func (t *outboxSession) handleFailure(m lane.Mail, v response) {
 		return
 	}
 	next.Next = t.timeFromNow(retryDelay(next.Tries, v.retryAfter, t.sender.Rand()))
-	t.sender.Log.Warn("notify: event not delivered, will retry", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage), "attempt",
+	t.sender.Log.Warn("notify: event not delivered, will retry", "lane", t.outbox.lane, "seq", m.Seq, "stage",
+		string(m.Stage), "attempt",
 		next.Tries, "status", v.status, "delay", next.Next.Sub(now), "err", v.reason)
 	t.sender.Observer.Notified(m.Type, outcomeRetry)
 	t.rescheduled = append(t.rescheduled, lane.PutOff{Was: m, Is: next})
