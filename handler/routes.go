@@ -47,7 +47,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	mux.Handle("/api/messages", httpio.ByMethod(map[string]http.Handler{
 		http.MethodGet: op.reading(&view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
 		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
-			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Drain: call, Bell: bell, Waits: &receive.Waits{Finals: drainer, States: store, Most: p.memory.waits}, Observer: p.metrics,
+			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Drain: call, Bell: bell, Waits: &receive.Waits{Finals: drainer, States: store, MaxHeld: p.memory.waits}, Observer: p.metrics,
 			Intake: httpio.NewIntake(p.memory.intake, int64(s.MaxBody)), MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
 	mux.Handle("/api/messages/{id}", httpio.ByMethod(map[string]http.Handler{

@@ -1,5 +1,4 @@
-// Package cancel is the function that stops a message from being delivered:
-// DELETE /api/messages/{id}.
+// Package cancel is the function that cancels a message: DELETE /api/messages/{id}.
 package cancel
 
 import (
@@ -11,13 +10,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Canceller cancels what is scheduled at once, and asks the holder for the rest: the Status
-// says which. Conflict: the message is final.
+// Canceller cancels a scheduled message at once. For another one it requests the cancellation from the
+// holder; the stage of the returned Status shows which. It returns Conflict if the message is final.
 type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Caller has a lane looked at, here and, where another process holds it, there.
+// Caller wakes the lane's drainer, here or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
 // Function cancels messages. All fields are needed.
@@ -27,8 +26,8 @@ type Function struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". 200: it is cancelled.
-// 202: it waits in the log, and its stage will tell.
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 if the message
+// is cancelled, and 202 if the holder still has to decide; the message's stage shows the result.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -45,7 +44,8 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusOK
 	}
 	httpio.WriteJSON(w, code, httpio.DescribeStatus(st))
-	at := st.Message.ID // where it stands
+	at := st.Message.ID // in the present epoch
 	f.Caller.Call(at.Lane)
-	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane, "seq", at.Seq, "stage", string(st.Stage))
+	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
+		"seq", at.Seq, "stage", string(st.Stage))
 }

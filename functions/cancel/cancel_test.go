@@ -35,9 +35,10 @@ func TestFunction(t *testing.T) {
 	}{
 		"scheduled": {id, weir.Cancelled, nil, 200, 1},
 		"queued":    {id, weir.Queued, nil, 202, 1},
-		"final":     {id, weir.Delivered, &weir.Error{Kind: weir.Conflict, Message: "the message is delivered already"}, 409, 0},
-		"unknown":   {id, "", &weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
-		"no id":     {"nonsense", "", nil, 404, 0},
+		"final": {id, weir.Delivered, &weir.Error{Kind: weir.Conflict, Message: "the message is delivered already"},
+			409, 0},
+		"unknown": {id, "", &weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
+		"no id":   {"nonsense", "", nil, 404, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +47,8 @@ func TestFunction(t *testing.T) {
 			mux.Handle("/api/messages/{id}", &cancel.Function{Log: f, Caller: f, Logger: slog.New(slog.DiscardHandler)})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/messages/"+c.id, nil))
-			if w.Code != c.status || len(f.called) != c.calls || (w.Code < 300 && !strings.Contains(w.Body.String(), string(c.stage))) {
+			if w.Code != c.status || len(f.called) != c.calls ||
+				(w.Code < 300 && !strings.Contains(w.Body.String(), string(c.stage))) {
 				t.Errorf("%d %s, called %v", w.Code, w.Body, f.called)
 			}
 		})

@@ -1,4 +1,4 @@
-// Package health is the function that says whether Weir can work: GET /api/health.
+// Package health is the function that reports whether Weir can work: GET /api/health.
 package health
 
 import (
@@ -9,7 +9,7 @@ import (
 	"weir/internal/httpio"
 )
 
-// Check looks at one thing Weir needs. The detail is shown to anybody.
+// Check checks one dependency of Weir. The detail is public.
 type Check func(ctx context.Context) (detail string, err error)
 
 // Function runs checks.
@@ -17,23 +17,23 @@ type Function struct {
 	Checks map[string]Check
 }
 
-// limit bounds all checks together: whoever asks wants to know soon.
-const limit = 5 * time.Second
+// maxCheckTime limits all checks together, because monitors wait only a few seconds.
+const maxCheckTime = 5 * time.Second
 
-// result is one check's.
-type result struct {
+// checkResult is the JSON form of one check.
+type checkResult struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// ServeHTTP implements http.Handler: 200 when all checks pass, else 503.
+// ServeHTTP implements http.Handler: it answers 200 if all checks pass, else 503.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	ctx, cancel := context.WithTimeout(r.Context(), maxCheckTime)
 	defer cancel()
-	status, word, results := http.StatusOK, "ok", map[string]result{}
+	status, word, results := http.StatusOK, "ok", map[string]checkResult{}
 	for name, check := range f.Checks {
 		detail, err := check(ctx)
-		results[name] = result{err == nil, detail}
+		results[name] = checkResult{err == nil, detail}
 		if err != nil {
 			status, word = http.StatusServiceUnavailable, "failing"
 		}

@@ -20,12 +20,14 @@ func TestFunction(t *testing.T) {
 		status int
 		says   string
 	}{
-		"OK":   {map[string]health.Check{"storage": ok}, 200, `"storage":{"ok":true}`},
-		"Down": {map[string]health.Check{"storage": bad, "clock": ok}, 503, `"storage":{"ok":false,"detail":"the table cannot be read"}`},
+		"OK": {map[string]health.Check{"storage": ok}, 200, `"storage":{"ok":true}`},
+		"Down": {map[string]health.Check{"storage": bad, "clock": ok}, 503,
+			`"storage":{"ok":false,"detail":"the table cannot be read"}`},
 	} {
 		w := httptest.NewRecorder()
 		(&health.Function{Checks: c.checks}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/health", nil))
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) || strings.Contains(w.Body.String(), "10.0.0.1") {
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) ||
+			strings.Contains(w.Body.String(), "10.0.0.1") {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}

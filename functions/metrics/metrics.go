@@ -1,5 +1,5 @@
-// Package metrics is the function that shows the process's counters in Prometheus's text
-// format: GET /api/metrics. Each instance counts for itself.
+// Package metrics is the function that answers with the process's counters in Prometheus's text format:
+// GET /api/metrics. Each instance has its own counters.
 package metrics
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// New makes the handler. It may serve concurrently. What could not be gathered is logged.
+// New returns the handler. It is safe for concurrent use, and logs metrics that cannot be gathered.
 func New(g prometheus.Gatherer, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 }

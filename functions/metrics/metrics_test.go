@@ -34,9 +34,11 @@ func TestNew_LogsWhatCouldNotBeGathered(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	broken := prometheus.NewRegistry()
-	broken.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_fine", Help: "Fine."}, func() float64 { return 1 }), failing{})
+	broken.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_fine", Help: "Fine."},
+		func() float64 { return 1 }), failing{})
 	w := httptest.NewRecorder()
-	metrics.New(broken, slog.New(slog.NewJSONHandler(&log, nil))).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/metrics", nil))
+	metrics.New(broken, slog.New(slog.NewJSONHandler(&log, nil))).ServeHTTP(w,
+		httptest.NewRequest(http.MethodGet, "/api/metrics", nil))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(log.String(), "the disk is full") {
 		t.Errorf("%d, logged %q", w.Code, &log)
 	}

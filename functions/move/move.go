@@ -1,4 +1,4 @@
-// Package move is the function that gives a scheduled message another moment:
+// Package move is the function that changes the due time of a scheduled message:
 // PATCH /api/messages/{id} with {"deliverAt": "…"}.
 package move
 
@@ -15,16 +15,17 @@ import (
 	"weir/internal/weir"
 )
 
-// maxBody is the size of a request: one moment.
+// maxBody limits the bytes of a request, which has one time.
 const maxBody = 4 << 10
 
-// Mover moves a scheduled message. version is that of the state the caller knows; empty =
-// any. Conflict: it is not scheduled any more. Stale: it has changed since.
+// Mover changes the due time of a scheduled message. version is the version of the state that the
+// caller knows; empty = any. It returns Conflict if the message is not scheduled any more, and Stale if
+// its version differs.
 type Mover interface {
 	Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
 
-// Caller has a lane looked at, here and, where another process holds it, there.
+// Caller wakes the lane's drainer, here or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
 // Function moves messages. All fields are needed.
@@ -36,7 +37,7 @@ type Function struct {
 
 // ServeHTTP implements http.Handler. The id is the path value "id".
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	st, err := f.move(w, r)
+	st, err := f.moveMessage(w, r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -45,10 +46,11 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
 	id := st.Message.ID
 	f.Caller.Call(id.Lane)
-	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
+	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),
+		"lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
 }
 
-func (f *Function) move(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
+func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return weir.Status{}, err
@@ -61,15 +63,15 @@ func (f *Function) move(w http.ResponseWriter, r *http.Request) (weir.Status, er
 	if err != nil {
 		return weir.Status{}, err
 	}
-	due, err := parse(body)
+	due, err := parseDueTime(body)
 	if err != nil {
 		return weir.Status{}, err
 	}
 	return f.Log.Move(r.Context(), id, due, version)
 }
 
-// parse reads the one thing that can be changed.
-func parse(body []byte) (time.Time, error) {
+// parseDueTime parses the only field of the body.
+func parseDueTime(body []byte) (time.Time, error) {
 	var wanted struct {
 		DeliverAt *string `json:"deliverAt"`
 	}
@@ -77,7 +79,8 @@ func parse(body []byte) (time.Time, error) {
 	d.DisallowUnknownFields()
 	err := d.Decode(&wanted)
 	if _, more := d.Token(); err != nil || more != io.EOF || wanted.DeliverAt == nil {
-		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move", Message: `the body must be JSON with one field: {"deliverAt": "2030-01-31T08:00:00+01:00"}`, Err: err}
+		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move",
+			Message: `the body must be JSON with one field: {"deliverAt": "2030-01-31T08:00:00+01:00"}`, Err: err}
 	}
 	due, err := weir.ParseMoment(*wanted.DeliverAt)
 	if err != nil {

@@ -53,7 +53,10 @@ func TestFunction(t *testing.T) {
 			f := &fake{}
 			mux := http.NewServeMux()
 			mux.Handle("/api/messages/{id}", &move.Function{Log: f, Caller: f, Logger: slog.New(slog.DiscardHandler)})
-			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPatch, "/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String(), strings.NewReader(c.body))
+			w, r := httptest.NewRecorder(),
+				httptest.NewRequest(http.MethodPatch,
+					"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String(),
+					strings.NewReader(c.body))
 			if c.match != "" {
 				r.Header.Set("If-Match", c.match)
 			}
@@ -61,7 +64,8 @@ func TestFunction(t *testing.T) {
 			if w.Code != c.status || f.version != c.version || (f.called == 1) != (w.Code == 200) {
 				t.Fatalf("%d %s, version %q", w.Code, w.Body, f.version)
 			}
-			if w.Code == 200 && (f.due.Format(time.RFC3339) != "2030-01-31T07:00:00Z" || w.Header().Get("ETag") != `"8"`) {
+			if w.Code == 200 && (f.due.Format(time.RFC3339) != "2030-01-31T07:00:00Z" ||
+				w.Header().Get("ETag") != `"8"`) {
 				t.Errorf("%s %s", f.due, w.Header())
 			}
 		})

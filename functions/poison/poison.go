@@ -1,6 +1,6 @@
-// Package poison is the function that sees tickets the host has given up: it records them and
-// rings their lanes again later, so that no lane is forgotten. A ticket for all lanes is rung
-// again as one.
+// Package poison is the function for tickets that the host gave up. It logs each of them and enqueues a
+// new ticket for its lane with a delay, so that no lane is forgotten. A ticket for all lanes becomes one
+// such ticket again.
 package poison
 
 import (
@@ -13,25 +13,25 @@ import (
 	"weir/internal/ticket"
 )
 
-// later is when a lane is rung again whose ticket failed five times.
-const later = time.Minute
+// retryAfter is the delay of the new ticket; the old one failed five times.
+const retryAfter = time.Minute
 
-// Bell puts tickets, under its merge rule.
+// Bell enqueues tickets, merged by its rule.
 type Bell interface {
 	PutBack(ctx context.Context, lane int, about time.Duration) error
 }
 
-// Function takes poisoned tickets. All fields are needed.
+// Function handles poisoned tickets. All fields are needed.
 type Function struct {
 	Bell   Bell
 	Lanes  int
 	Logger *slog.Logger
 }
 
-// Handler is the function as the host calls it.
+// Handler returns the handler that the host calls.
 func (f *Function) Handler() http.Handler { return invoke.Handler("poison", f.Logger, f.Take) }
 
-// Take takes one poisoned ticket.
+// Take handles one poisoned ticket.
 func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 	text, err := in.Text("ticket")
 	if err != nil {
@@ -42,6 +42,7 @@ func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 		f.Logger.Error("poison: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil
 	}
-	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane, "delay", later)
-	return f.Bell.PutBack(ctx, lane, later)
+	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane, "delay",
+		retryAfter)
+	return f.Bell.PutBack(ctx, lane, retryAfter)
 }

@@ -22,10 +22,12 @@ func (b *bell) PutBack(_ context.Context, lane int, about time.Duration) error {
 
 func TestFunction_Take(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"weir lane 1.1": "1 1m0s", "weir lanes 1": "-1 1m0s", "weir lane 1.2": "", "garbage": ""} {
+	for text, want := range map[string]string{"weir lane 1.1": "1 1m0s", "weir lanes 1": "-1 1m0s", "weir lane 1.2": "",
+		"garbage": ""} {
 		b := &bell{}
 		fn := &poison.Function{Bell: b, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-		in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", text))))
+		in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`,
+			fmt.Sprintf("%q", text))))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package receive is the function that takes a message: POST /api/messages. It answers
-// 202 once the message is durable, and never before.
+// Package receive is the function that accepts a message: POST /api/messages. It answers 202 when the
+// message is durable, and never before.
 package receive
 
 import (
@@ -15,31 +15,31 @@ import (
 	"weir/internal/weir"
 )
 
-// Accepter turns a body into a message, or says every problem.
+// Accepter turns a body into a message, or reports every problem.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Appender files a message, and offers it to the drain of this process.
+// Appender appends a message to its lane, and offers it to the drainer of this process.
 type Appender interface {
 	File(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
-// Drain is woken for what was filed once it is answered: before, it would take a core from the
-// answer.
+// Drain is the drainer of this process. It is woken after the answer, because it would compete with the
+// answer for the CPU.
 type Drain interface{ WakeOffered(lane int) }
 
-// Bell rings a lane through the queue, without keeping the caller waiting: the message is
-// durable, and a ring that fails is made up for by the sweep.
+// Bell enqueues a ticket for a lane without blocking the caller. The message is durable, and the sweep
+// covers a ticket that cannot be enqueued.
 type Bell interface{ RingSoon(lane int) }
 
-// Observer is told of posts that are refused.
+// Observer is called for each refused post.
 type Observer interface{ Refused(err error) }
 
-// Callbacks says whether an address may be called back; Invalid, with the reason, if not.
+// Callbacks checks the address of a callback; Invalid, with the reason, if it is not allowed.
 type Callbacks interface{ Check(address string) error }
 
-// Intake reads bodies while there is room for them; see httpio.Intake.
+// Intake reads bodies within a limit of memory; see httpio.Intake.
 type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
@@ -49,7 +49,7 @@ type Waiter interface {
 	Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
 }
 
-// Function takes messages. All fields are needed.
+// Function accepts messages. All fields are needed.
 type Function struct {
 	Contracts Accepter
 	Callbacks Callbacks
@@ -64,7 +64,7 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// receipt is the answer.
+// receipt is the JSON answer.
 type receipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
@@ -81,18 +81,18 @@ type receipt struct {
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked, err := readOptions(r, f.Now())
 	if err != nil {
-		f.refuse(w, r, err)
+		f.writeRefusal(w, r, err)
 		return
 	}
-	filed, err := f.receive(w, r, &asked)
+	filed, err := f.fileMessage(w, r, &asked)
 	if err != nil {
-		f.refuse(w, r, err)
+		f.writeRefusal(w, r, err)
 		return
 	}
 	m := filed.Message
-	w.Header().Set("Location", location(r, m.Public().String()))
+	w.Header().Set("Location", messageURL(r, m.Public().String()))
 	if asked.wait > 0 {
-		f.call(filed)
+		f.wakeLane(filed)
 		st, held, final := f.Waits.Await(r.Context(), filed, asked.wait)
 		if held {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
@@ -100,25 +100,25 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if final {
 			httpio.SetVersion(w, st.Version)
 			httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
-			f.accepted(r, filed)
+			f.logAccepted(r, filed)
 			return
 		}
 	}
 	if asked.wait == 0 {
-		defer f.call(filed) // also if the answer cannot be written
+		defer f.wakeLane(filed) // also if the answer cannot be written
 	}
-	httpio.WriteJSON(w, http.StatusAccepted, describe(filed, asked))
-	f.accepted(r, filed)
+	httpio.WriteJSON(w, http.StatusAccepted, describeReceipt(filed, asked))
+	f.logAccepted(r, filed)
 }
 
-func (f *Function) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	f.Observer.Refused(err)
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// call has the message's lane looked at, here and through the queue. That of a repeat which is
-// final may be one of an earlier epoch.
-func (f *Function) call(filed lane.Receipt) {
+// wakeLane wakes the drainer of this process, and enqueues a ticket. A repeated message that is final
+// needs no ticket; its lane may belong to an earlier epoch.
+func (f *Function) wakeLane(filed lane.Receipt) {
 	if !filed.Duplicate {
 		f.Drain.WakeOffered(filed.Message.ID.Lane)
 	}
@@ -127,38 +127,39 @@ func (f *Function) call(filed lane.Receipt) {
 	}
 }
 
-func describe(filed lane.Receipt, asked options) receipt {
+func describeReceipt(filed lane.Receipt, asked requestOptions) receipt {
 	m := filed.Message
-	a := receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
+	a := receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
+		AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
 	if !m.DueAt.IsZero() {
 		a.DeliverAt = &m.DueAt
 		if !filed.Duplicate {
-			a.From = asked.from
+			a.From = asked.dueFrom
 		}
 	}
 	return a
 }
 
-func (f *Function) accepted(r *http.Request, filed lane.Receipt) {
+func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 	if !f.Logger.Enabled(r.Context(), slog.LevelDebug) {
 		return
 	}
 	m := filed.Message
-	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id", m.Public().String(),
+	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id",
+		m.Public().String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// fileLimit bounds the time of a post once its body is here: to check it, store it, and file it
-// behind the posts that wait already. So a post is answered 503 within ten seconds if storage
-// hangs.
-const fileLimit = 9 * time.Second
+// maxFileTime limits the time of a post after its body was read: to check it, store it, and append it
+// behind earlier posts. So a post is answered 503 within ten seconds if storage hangs.
+const maxFileTime = 9 * time.Second
 
-func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *options) (lane.Receipt, error) {
-	idempotencyKey, err := idempotency(r)
+func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked *requestOptions) (lane.Receipt, error) {
+	idempotencyKey, err := readIdempotencyKey(r)
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	callback, err := f.callback(r)
+	callback, err := f.readCallback(r)
 	if err != nil {
 		return lane.Receipt{}, err
 	}
@@ -167,52 +168,53 @@ func (f *Function) receive(w http.ResponseWriter, r *http.Request, asked *option
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	// From here on it is filed even if the client goes away: an append that is cut off may be
-	// durable, and then nothing wakes its lane before the sweep.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), fileLimit)
+	// From here on a disconnect of the client does not end the append: a cancelled append may be
+	// durable, and then only the sweep would wake its lane.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
 	m, err := f.Contracts.Accept(ctx, r.Header.Get("Content-Type"), body)
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	if !asked.due.IsZero() {
-		m.DueAt = asked.due
+	if !asked.dueAt.IsZero() {
+		m.DueAt = asked.dueAt
 	} else if !m.DueAt.IsZero() {
-		asked.from = "message"
+		asked.dueFrom = "message"
 	}
 	m.Callback = callback
-	m.TraceParent, m.TraceState = traceContext(r.Header)
+	m.TraceParent, m.TraceState = readTraceContext(r.Header)
 	return f.Log.File(ctx, m, idempotencyKey)
 }
 
-// visible is what an idempotency key may be: RFC 9110's visible characters.
-var visible = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
+// visibleASCII matches an idempotency key: RFC 9110's visible characters.
+var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
 
-// idempotency reads the Idempotency-Key header; empty when there is none.
-func idempotency(r *http.Request) (string, error) {
+// readIdempotencyKey returns the Idempotency-Key header; empty = none.
+func readIdempotencyKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
 		return "", nil
 	}
-	if len(values) > 1 || !visible.MatchString(values[0]) {
-		return "", &weir.Error{Kind: weir.Malformed, Op: "receive", Message: "Idempotency-Key must stand once and have 1 to 255 visible ASCII characters"}
+	if len(values) > 1 || !visibleASCII.MatchString(values[0]) {
+		return "", &weir.Error{Kind: weir.Malformed, Op: "receive",
+			Message: "Idempotency-Key must stand once and have 1 to 255 visible ASCII characters"}
 	}
 	return values[0], nil
 }
 
-// callback reads the Weir-Callback header; empty when there is none.
-func (f *Function) callback(r *http.Request) (string, error) {
+// readCallback returns the Weir-Callback header; empty = none.
+func (f *Function) readCallback(r *http.Request) (string, error) {
 	values := r.Header.Values("Weir-Callback")
 	if len(values) == 0 {
 		return "", nil
 	}
 	if len(values) > 1 {
-		return "", malformed("Weir-Callback must stand once")
+		return "", malformedError("Weir-Callback must stand once")
 	}
 	return values[0], f.Callbacks.Check(values[0])
 }
 
-// location is the absolute address of a message's status, as the caller reached us.
-func location(r *http.Request, id string) string {
+// messageURL returns the absolute address of a message's status, at the address that the caller used.
+func messageURL(r *http.Request, id string) string {
 	return httpio.BaseURL(r) + r.URL.EscapedPath() + "/" + id
 }

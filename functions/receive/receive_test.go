@@ -19,7 +19,7 @@ import (
 	"weir/internal/weir"
 )
 
-// fake is contracts, log and bell at once.
+// fake implements all ports of the function.
 type fake struct {
 	message   weir.Message // as appended
 	idem      string
@@ -68,7 +68,9 @@ func (f *fake) RingSoon(int) { f.rung = true }
 func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
 
 func (f *fake) function() *receive.Function {
-	return &receive.Function{Contracts: f, Log: f, Drain: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &receive.Function{Contracts: f, Log: f, Drain: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f,
+		Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
@@ -96,7 +98,8 @@ func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 	f = &fake{}
 	func() {
 		defer func() { recover() }()
-		f.function().ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
+		f.function().ServeHTTP(brokenWriter{httptest.NewRecorder()},
+			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
 	if len(f.woken) != 1 || !f.rung {
 		t.Errorf("without an answer: woken %d times, ticket %v, want once and a ticket", len(f.woken), f.rung)
@@ -128,10 +131,12 @@ func TestFunction(t *testing.T) {
 				t.Errorf("%s is missing in %v", field, got)
 			}
 		}
-		if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 || w.Header().Get("Location") != want {
+		if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 ||
+			w.Header().Get("Location") != want {
 			t.Errorf("%d %s, want %s", w.Code, w.Header().Get("Location"), want)
 		}
-		if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung || strings.Contains(w.Header().Get("Location"), "s3cret") {
+		if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
+			strings.Contains(w.Header().Get("Location"), "s3cret") {
 			t.Errorf("%+v", f)
 		}
 	})
@@ -140,8 +145,10 @@ func TestFunction(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			w := serve(&fake{hangs: true}, nil)
-			if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" || took > 10*time.Second {
-				t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code, w.Header().Get("Retry-After"), took)
+			if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
+				took > 10*time.Second {
+				t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code,
+					w.Header().Get("Retry-After"), took)
 			}
 		})
 	})
@@ -165,10 +172,12 @@ func TestFunction(t *testing.T) {
 		for _, c := range []struct {
 			values []string
 			code   int
-		}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422}, {[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
+		}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422},
+			{[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
 			f := &fake{}
 			w := serve(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
-			if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] || c.code != 202 && filed != "" {
+			if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] ||
+				c.code != 202 && filed != "" {
 				t.Errorf("%q: %d, and filed with %q", c.values, w.Code, f.message.Callback)
 			}
 		}
@@ -183,7 +192,9 @@ func TestFunction(t *testing.T) {
 	})
 	t.Run("AnInvalidTraceParentIsDropped", func(t *testing.T) {
 		t.Parallel()
-		for _, value := range []string{"x", "01" + parent[2:], strings.Replace(parent, "0af7651916cd43dd8448eb211c80319c", strings.Repeat("0", 32), 1), strings.ToUpper(parent)} {
+		for _, value := range []string{"x", "01" + parent[2:],
+			strings.Replace(parent, "0af7651916cd43dd8448eb211c80319c", strings.Repeat("0", 32), 1),
+			strings.ToUpper(parent)} {
 			f := &fake{}
 			serve(f, func(r *http.Request) { r.Header.Set("Traceparent", value) })
 			if f.message.TraceParent != "" {
@@ -234,11 +245,15 @@ func TestFunction_Due(t *testing.T) {
 		status               int
 		at, from             string
 	}{
-		"header":        {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00+01:00", status: 202, at: "2030-01-31T07:00:00Z", from: "header"},
-		"query":         {query: "deliverAt=2030-01-31T08:00:00%2B01:00", status: 202, at: "2030-01-31T07:00:00Z", from: "query"},
-		"both":          {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", query: "deliverAt=2031-01-01T00:00:00Z", status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
-		"message":       {embargo: embargo, status: 202, at: "2040-01-01T00:00:00Z", from: "message"},
-		"header first":  {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", embargo: embargo, status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
+		"header": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00+01:00", status: 202,
+			at: "2030-01-31T07:00:00Z", from: "header"},
+		"query": {query: "deliverAt=2030-01-31T08:00:00%2B01:00", status: 202, at: "2030-01-31T07:00:00Z",
+			from: "query"},
+		"both": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z",
+			query: "deliverAt=2031-01-01T00:00:00Z", status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
+		"message": {embargo: embargo, status: 202, at: "2040-01-01T00:00:00Z", from: "message"},
+		"header first": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", embargo: embargo, status: 202,
+			at: "2030-01-31T08:00:00Z", from: "header"},
 		"after":         {header: "Weir-Deliver-After", value: "P1D", status: 202, from: "header"},
 		"after, query":  {query: "deliverAfter=90s", status: 202, from: "query"},
 		"bad":           {header: "Weir-Deliver-At", value: "tomorrow", status: 400},
@@ -247,8 +262,9 @@ func TestFunction_Due(t *testing.T) {
 		"both in query": {query: "deliverAfter=1s&deliverAt=2030-01-31T08:00:00Z", status: 400},
 		"negative":      {header: "Weir-Deliver-After", value: "-1s", status: 400},
 		"too far":       {header: "Weir-Deliver-After", value: "P9000Y", status: 400},
-		"year 1":        {header: "Weir-Deliver-At", value: "0001-01-01T00:00:00Z", embargo: embargo, status: 202, at: "1970-01-01T00:00:00Z", from: "header"},
-		"none":          {status: 202},
+		"year 1": {header: "Weir-Deliver-At", value: "0001-01-01T00:00:00Z", embargo: embargo, status: 202,
+			at: "1970-01-01T00:00:00Z", from: "header"},
+		"none": {status: 202},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,15 +283,15 @@ func TestFunction_Due(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status {
 				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
 			}
-			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) || got.DeliverAt.IsZero() != (c.from == "") {
+			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) ||
+				got.DeliverAt.IsZero() != (c.from == "") {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
 
-// TestFunction_ClientGone: an append that is cut off may be durable all the same, so it is finished,
-// and its lane is woken.
+// A cancelled append may be durable all the same. So the function finishes it, and wakes its lane.
 func TestFunction_ClientGone(t *testing.T) {
 	t.Parallel()
 	f := &fake{}

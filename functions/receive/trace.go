@@ -8,23 +8,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// parent is a W3C traceparent of version 00 (https://www.w3.org/TR/trace-context/).
-var parent = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$`)
+// traceParentPattern matches a W3C traceparent of version 00 (https://www.w3.org/TR/trace-context/).
+var traceParentPattern = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$`)
 
 const (
 	noTrace = "00000000000000000000000000000000"
 	noSpan  = "0000000000000000"
 )
 
-// maxState is how long a tracestate may be that is kept: what everybody has to pass on
+// maxTraceState limits the bytes of a stored tracestate to the length that each system must propagate
 // (https://www.w3.org/TR/trace-context/#tracestate-limits).
-const maxState = 512
+const maxTraceState = 512
 
-// traceContext gives traceparent and tracestate as they came. An invalid traceparent counts
-// as none, and so does a tracestate that is invalid or has no trace.
-func traceContext(h http.Header) (traceParent, traceState string) {
+// readTraceContext returns traceparent and tracestate. An invalid traceparent counts as none, and so
+// does a tracestate that is invalid or has no traceparent.
+func readTraceContext(h http.Header) (traceParent, traceState string) {
 	traceParent = h.Get("Traceparent")
-	m := parent.FindStringSubmatch(traceParent)
+	m := traceParentPattern.FindStringSubmatch(traceParent)
 	if m == nil || m[1] == noTrace || m[2] == noSpan {
 		return "", ""
 	}
@@ -32,12 +32,12 @@ func traceContext(h http.Header) (traceParent, traceState string) {
 	if err != nil {
 		return traceParent, ""
 	}
-	return traceParent, shorten(state).String()
+	return traceParent, truncateTraceState(state).String()
 }
 
-// shorten drops whole entries, the oldest first, which stand last.
-func shorten(state trace.TraceState) trace.TraceState {
-	for len(state.String()) > maxState {
+// truncateTraceState drops whole entries, from the last, which is the oldest.
+func truncateTraceState(state trace.TraceState) trace.TraceState {
+	for len(state.String()) > maxTraceState {
 		var oldest string
 		state.Walk(func(key, _ string) bool { oldest = key; return true })
 		state = state.Delete(oldest)

@@ -10,13 +10,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Finals watches for the commits of this process. The channel is closed when the process has made
-// the message final, or stops; the function ends the watching.
+// Finals waits for commits of this process. The channel is closed when the process has made the message
+// final, or stops; the function ends the wait.
 type Finals interface {
 	Await(id weir.ID) (<-chan struct{}, func())
 }
 
-// States reads where messages and lanes stand.
+// States reads the states of messages and lanes.
 type States interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 	Control(ctx context.Context, lane int) (lane.Control, error)
@@ -24,51 +24,51 @@ type States interface {
 }
 
 const (
-	// lookEvery is the pause between two looks at a lane that answers wait for, firstLook the
-	// pause before the first look, and lookLimit the most that one look takes.
-	firstLook = 200 * time.Millisecond
-	lookEvery = time.Second
-	lookLimit = 10 * time.Second
+	// pollInterval is the time between two polls of a lane that answers wait for, firstPollAfter the
+	// time before the first poll, and pollLimit the time limit of one poll.
+	firstPollAfter = 200 * time.Millisecond
+	pollInterval   = time.Second
+	pollLimit      = 10 * time.Second
 )
 
-// Waits holds answers until messages are final. It learns at once of messages that this process
-// commits. For those that other processes commit it looks at a lane's control rows each second,
-// once for all answers that wait there, and reads their messages only after a commit. Safe for
-// concurrent use; all exported fields are needed.
+// Waits holds answers until messages are final. A commit of this process ends the wait at once. For
+// commits of other processes it polls the lane's control rows each second, once for all answers that
+// wait there, and reads their messages only after a commit. It is safe for concurrent use; all exported
+// fields are needed.
 type Waits struct {
-	Finals Finals
-	States States
-	Most   int // answers held at a time
+	Finals  Finals
+	States  States
+	MaxHeld int // answers held at the same time
 
 	mu    sync.Mutex
 	held  int
-	lanes map[int]*watch
+	lanes map[int]*laneWatch
 }
 
-// watch is one lane that answers wait for.
-type watch struct {
-	waiting map[*waiter]bool
+// laneWatch is a lane that answers wait for.
+type laneWatch struct {
+	waiting map[*heldAnswer]bool
 	stop    context.CancelFunc
 }
 
-// waiter is one answer that is held.
-type waiter struct {
-	seq   int64
-	read  bool          // its message was read at least once since it waits
-	final chan struct{} // closed when its message was seen to be final
+// heldAnswer is an answer that is held.
+type heldAnswer struct {
+	seq    int64
+	isRead bool          // its message was read since the wait began
+	final  chan struct{} // closed when its message was read as final
 }
 
-// Await waits until the message is final. held reports whether it waited at all: it does not for
-// a message that is not due in time, nor while Most answers are held.
+// Await waits until the message is final. held reports whether it waited at all: not for a
+// message that is not due in time, and not while MaxHeld answers are held.
 func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.takePlace() {
+	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.tryHold() {
 		return weir.Status{}, false, false
 	}
-	defer w.freePlace()
+	defer w.releaseHold()
 	public, at := filed.Message.ID, filed.Message.ID
-	if filed.Duplicate { // it may have been final for long, or stand in another lane by now
+	if filed.Duplicate { // it may be final already, or in a lane of the next epoch
 		st, err := w.States.Status(ctx, public)
 		if err == nil && st.Stage.Final() {
 			return st, true, true
@@ -84,14 +84,14 @@ func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duratio
 	return st, true, err == nil && st.Stage.Final()
 }
 
-// awaitFinal waits, and reports whether the message may be final: this process or a look has seen
-// it final, or the process stops.
+// awaitFinal waits, and reports whether the message may be final: this process made it final, a poll
+// read it as final, or the process stops.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	here, stop := w.Finals.Await(id)
 	defer stop()
-	one := &waiter{seq: id.Seq, final: make(chan struct{})}
-	w.add(id.Lane, one)
-	defer w.remove(id.Lane, one)
+	one := &heldAnswer{seq: id.Seq, final: make(chan struct{})}
+	w.addWaiter(id.Lane, one)
+	defer w.removeWaiter(id.Lane, one)
 	select {
 	case <-ctx.Done():
 		return false
@@ -101,41 +101,41 @@ func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	return true
 }
 
-func (w *Waits) takePlace() bool {
+func (w *Waits) tryHold() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held >= w.Most {
+	if w.held >= w.MaxHeld {
 		return false
 	}
 	w.held++
 	return true
 }
 
-func (w *Waits) freePlace() {
+func (w *Waits) releaseHold() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held--
 }
 
-// add registers a waiter, and begins to look at the lane if nothing waited there.
-func (w *Waits) add(number int, one *waiter) {
+// addWaiter registers an answer, and begins to poll the lane if it is the first there.
+func (w *Waits) addWaiter(number int, one *heldAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lanes == nil {
-		w.lanes = map[int]*watch{}
+		w.lanes = map[int]*laneWatch{}
 	}
 	l := w.lanes[number]
 	if l == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		l = &watch{waiting: map[*waiter]bool{}, stop: stop}
+		l = &laneWatch{waiting: map[*heldAnswer]bool{}, stop: stop}
 		w.lanes[number] = l
-		go w.look(ctx, number, l)
+		go w.pollLane(ctx, number, l)
 	}
 	l.waiting[one] = true
 }
 
-// remove takes a waiter off, and ends the looks at the lane with the last one.
-func (w *Waits) remove(number int, one *waiter) {
+// removeWaiter removes an answer, and ends the polls of the lane with the last one.
+func (w *Waits) removeWaiter(number int, one *heldAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.lanes[number]
@@ -145,9 +145,10 @@ func (w *Waits) remove(number int, one *waiter) {
 	}
 }
 
-// look looks at a lane until ctx ends. The next look makes up for one that failed.
-func (w *Waits) look(ctx context.Context, number int, l *watch) {
-	timer := time.NewTimer(firstLook)
+// pollLane polls a lane until ctx ends. After a failed poll, the next one compares with the last
+// successful one.
+func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
+	timer := time.NewTimer(firstPollAfter)
 	defer timer.Stop()
 	var seen lane.Control
 	for {
@@ -156,22 +157,23 @@ func (w *Waits) look(ctx context.Context, number int, l *watch) {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(lookEvery)
-		limited, cancel := context.WithTimeout(ctx, lookLimit)
-		if c, err := w.States.Control(limited, number); err == nil && w.read(limited, number, l, seen, c) == nil {
+		timer.Reset(pollInterval)
+		limited, cancel := context.WithTimeout(ctx, pollLimit)
+		if c, err := w.States.Control(limited, number); err == nil &&
+			w.readFinished(limited, number, l, seen, c) == nil {
 			seen = c
 		}
 		cancel()
 	}
 }
 
-// read reads the messages that may have become final since the control rows were seen.
-func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.Control) error {
-	at := w.chooseFinal(l, seen, now)
+// readFinished reads the messages that may have become final since the last poll.
+func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen, now lane.Control) error {
+	at := w.selectUnread(l, seen, now)
 	if len(at) == 0 {
 		return nil
 	}
-	entries, _, err := w.States.ReadMany(ctx, number, sortFalling(at))
+	entries, _, err := w.States.ReadMany(ctx, number, sortDescending(at))
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.C
 	defer w.mu.Unlock()
 	for seq, waiters := range at {
 		for _, one := range waiters {
-			if one.read = true; final[seq] && l.waiting[one] {
+			if one.isRead = true; final[seq] && l.waiting[one] {
 				close(one.final)
 				l.waiting[one] = false // it is closed once
 			}
@@ -192,24 +194,24 @@ func (w *Waits) read(ctx context.Context, number int, l *watch, seen, now lane.C
 	return nil
 }
 
-// chooseFinal returns those whose messages have to be read, by number. Nothing above the cursor
-// becomes final but by a wish, and nothing below it without a change of tail.
-func (w *Waits) chooseFinal(l *watch, seen, now lane.Control) map[int64][]*waiter {
+// selectUnread returns the answers whose messages must be read, by sequence number. A message above the
+// cursor becomes final only by a request, and one below it only with a change of tail.
+func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*heldAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
 	wished := seen.Head.Touched != now.Head.Touched || seen.Tail.TouchedSeen != now.Tail.TouchedSeen
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := map[int64][]*waiter{}
+	at := map[int64][]*heldAnswer{}
 	for one, untold := range l.waiting {
-		if untold && (wished || one.seq < now.Tail.Cursor && (committed || !one.read)) {
+		if untold && (wished || one.seq < now.Tail.Cursor && (committed || !one.isRead)) {
 			at[one.seq] = append(at[one.seq], one)
 		}
 	}
 	return at
 }
 
-// sortFalling returns the numbers as ReadMany wants them.
-func sortFalling(at map[int64][]*waiter) []int64 {
+// sortDescending returns the sequence numbers in the order that ReadMany needs.
+func sortDescending(at map[int64][]*heldAnswer) []int64 {
 	seqs := make([]int64, 0, len(at))
 	for seq := range at {
 		seqs = append(seqs, seq)

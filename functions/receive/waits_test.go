@@ -109,7 +109,8 @@ func (w *world) commit(here bool, stage weir.Stage, seqs ...int64) {
 }
 
 func receipt(seq int64) lane.Receipt {
-	return lane.Receipt{Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: seq, Nonce: "00112233445566778899"}}, Stage: weir.Queued}
+	return lane.Receipt{Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: seq, Nonce: "00112233445566778899"}},
+		Stage: weir.Queued}
 }
 
 func TestFunction_Wait(t *testing.T) {
@@ -137,7 +138,7 @@ func TestFunction_Wait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				far := newWorld()
-				f := &fake{waits: &receive.Waits{Finals: far, States: far, Most: c.most}}
+				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.most}}
 				if c.due > 0 {
 					f.embargo = time.Now().Add(c.due)
 				}
@@ -148,7 +149,8 @@ func TestFunction_Wait(t *testing.T) {
 				defer timer.Stop()
 				began := time.Now()
 				w := serve(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
-				if says := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took || says != c.says || !f.rung {
+				if says := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
+					says != c.says || !f.rung {
 					t.Errorf("%d after %s, Preference-Applied %q: %s", w.Code, time.Since(began), says, w.Body)
 				}
 				synctest.Wait() // no look is left over
@@ -157,13 +159,13 @@ func TestFunction_Wait(t *testing.T) {
 	}
 }
 
-// However many wait, Waits looks at a lane once a second. It reads messages only after a commit,
-// and none above the cursor.
+// Waits polls a lane once a second for all of its answers. It reads messages only after a commit, and
+// none above the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		far := newWorld()
-		waits := &receive.Waits{Finals: far, States: far, Most: 3000}
+		waits := &receive.Waits{Finals: far, States: far, MaxHeld: 3000}
 		type answer struct {
 			seq   int64
 			after time.Duration
@@ -182,7 +184,8 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		}
 		far.commit(false, weir.Delivered, 0, 1, 2, 3)
 		time.Sleep(time.Second)
-		if got, want := far.counts(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 || got != want {
+		if got, want := far.counts(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 ||
+			got != want {
 			t.Errorf("4 final elsewhere: %d answers, got %+v, want %+v", len(answers), got, want)
 		}
 		far.commit(true, weir.Dead, 10, 11)
@@ -192,7 +195,8 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		}
 		for range 3000 {
 			a := <-answers
-			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early || early == (a.after == 20*time.Second) {
+			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early ||
+				early == (a.after == 20*time.Second) {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -215,8 +219,10 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 		happen func(*world)
 		within time.Duration
 	}{
-		"CommittedBeforeItWaits": {receipt(5), func(w *world) { w.commit(false, weir.Delivered, 5) }, 200 * time.Millisecond},
-		"Repeat":                 {lane.Receipt{Message: receipt(5).Message, Duplicate: true}, func(w *world) { w.commit(false, weir.Delivered, 5) }, 0},
+		"CommittedBeforeItWaits": {receipt(5), func(w *world) { w.commit(false, weir.Delivered, 5) },
+			200 * time.Millisecond},
+		"Repeat": {lane.Receipt{Message: receipt(5).Message, Duplicate: true},
+			func(w *world) { w.commit(false, weir.Delivered, 5) }, 0},
 		"CancelledAboveTheCursor": {receipt(5), func(w *world) {
 			time.AfterFunc(3*time.Second, func() {
 				w.mu.Lock()
@@ -241,7 +247,7 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 				far := newWorld()
 				c.happen(far)
 				began := time.Now()
-				waits := &receive.Waits{Finals: far, States: far, Most: 1}
+				waits := &receive.Waits{Finals: far, States: far, MaxHeld: 1}
 				st, held, final := waits.Await(t.Context(), c.filed, 30*time.Second)
 				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
 					t.Errorf("got %v, %v, %q after %s, want it final within %s", held, final, st.Stage, took, c.within)

@@ -16,16 +16,17 @@ import (
 	"weir/internal/weir"
 )
 
-// Schedules keeps and runs schedules. A schedule that is not there is NotFound, a
+// Schedules stores and runs schedules. A missing schedule is NotFound, a
 // condition that does not hold Precondition.
 type Schedules interface {
 	Reader
-	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool, err error)
+	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
+		err error)
 	Delete(ctx context.Context, name string, cond recur.Condition) error
 	Run(ctx context.Context, name string) (receipt lane.Receipt, run int64, err error)
 }
 
-// Reader tells about schedules.
+// Reader reads and previews schedules.
 type Reader interface {
 	Get(ctx context.Context, name string) (recur.Schedule, error)
 	List(ctx context.Context) ([]recur.Schedule, error)
@@ -33,7 +34,7 @@ type Reader interface {
 	Try(ctx context.Context, d recur.Definition, n int) (recur.Preview, error)
 }
 
-// Stored reads a message that was filed, with its body; NotFound when there is none.
+// Stored reads an accepted message with its body, or returns NotFound.
 type Stored interface {
 	Load(ctx context.Context, id weir.ID) (weir.Message, error)
 }
@@ -46,21 +47,21 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// Routes are the function's addresses below /api/schedules, each with its methods.
+// Routes returns the handlers by path below /api/schedules.
 func (f *Function) Routes() map[string]http.Handler {
 	only := func(h func(http.ResponseWriter, *http.Request) error, methods ...string) http.Handler {
-		return httpio.AllowMethods(f.handle(h), methods...)
+		return httpio.AllowMethods(f.handleNamed(h), methods...)
 	}
 	return map[string]http.Handler{
-		"":                only(f.list, http.MethodGet),
-		"/{name}":         only(f.one, http.MethodGet, http.MethodPut, http.MethodDelete),
-		"/{name}/run":     only(f.run, http.MethodPost),
-		"/{name}/preview": only(f.preview, http.MethodGet, http.MethodPost),
+		"":                only(f.serveList, http.MethodGet),
+		"/{name}":         only(f.serveOne, http.MethodGet, http.MethodPut, http.MethodDelete),
+		"/{name}/run":     only(f.runNow, http.MethodPost),
+		"/{name}/preview": only(f.servePreview, http.MethodGet, http.MethodPost),
 	}
 }
 
-// handle checks the name, where there is one, and answers with the error, if there is one.
-func (f *Function) handle(h func(http.ResponseWriter, *http.Request) error) http.Handler {
+// handleNamed checks the name in the path, if there is one, and answers with the error of h.
+func (f *Function) handleNamed(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if strings.Contains(r.Pattern, "{name}") {
@@ -75,50 +76,50 @@ func (f *Function) handle(h func(http.ResponseWriter, *http.Request) error) http
 	})
 }
 
-func (f *Function) list(w http.ResponseWriter, r *http.Request) error {
+func (f *Function) serveList(w http.ResponseWriter, r *http.Request) error {
 	all, err := f.Schedules.List(r.Context())
 	if err != nil {
 		return err
 	}
 	out := struct {
-		Schedules []schedule `json:"schedules"`
-	}{[]schedule{}}
+		Schedules []scheduleJSON `json:"schedules"`
+	}{[]scheduleJSON{}}
 	for _, s := range all {
-		out.Schedules = append(out.Schedules, describe(s))
+		out.Schedules = append(out.Schedules, describeSchedule(s))
 	}
 	httpio.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
-func (f *Function) one(w http.ResponseWriter, r *http.Request) error {
+func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	switch r.Method {
 	case http.MethodPut:
-		return f.put(w, r)
+		return f.putSchedule(w, r)
 	case http.MethodDelete:
-		return f.delete(w, r)
+		return f.deleteSchedule(w, r)
 	}
 	s, err := f.Schedules.Get(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	f.answer(w, http.StatusOK, s)
+	f.writeSchedule(w, http.StatusOK, s)
 	return nil
 }
 
-// answer tells about a schedule. The ETag names its definition, which is what If-Match
-// guards: it does not change as the schedule runs.
-func (f *Function) answer(w http.ResponseWriter, status int, s recur.Schedule) {
+// writeSchedule answers with a schedule. The ETag is that of its definition, which If-Match protects; it
+// does not change when the schedule runs.
+func (f *Function) writeSchedule(w http.ResponseWriter, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
-	httpio.WriteJSON(w, status, describe(s))
+	httpio.WriteJSON(w, status, describeSchedule(s))
 }
 
-func (f *Function) put(w http.ResponseWriter, r *http.Request) error {
+func (f *Function) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	cond, err := condition(r)
+	cond, err := readCondition(r)
 	if err != nil {
 		return err
 	}
-	d, err := f.definition(w, r)
+	d, err := f.readDefinition(w, r)
 	if err != nil {
 		return err
 	}
@@ -131,12 +132,12 @@ func (f *Function) put(w http.ResponseWriter, r *http.Request) error {
 		status = http.StatusCreated
 		w.Header().Set("Location", httpio.BaseURL(r)+"/api/schedules/"+name)
 	}
-	f.answer(w, status, s)
+	f.writeSchedule(w, status, s)
 	return nil
 }
 
-func (f *Function) delete(w http.ResponseWriter, r *http.Request) error {
-	cond, err := condition(r)
+func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error {
+	cond, err := readCondition(r)
 	if err != nil {
 		return err
 	}
@@ -145,34 +146,36 @@ func (f *Function) delete(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// Not 204: after one, a host that forwards closes the client's connection.
-	httpio.WriteJSON(w, http.StatusOK, deleted{Name: name, Deleted: true})
+	httpio.WriteJSON(w, http.StatusOK, deletedJSON{Name: name, Deleted: true})
 	return nil
 }
 
-func (f *Function) run(w http.ResponseWriter, r *http.Request) error {
+func (f *Function) runNow(w http.ResponseWriter, r *http.Request) error {
 	receipt, run, err := f.Schedules.Run(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
 	m := receipt.Message
 	w.Header().Set("Location", httpio.BaseURL(r)+"/api/messages/"+m.ID.String())
-	httpio.WriteJSON(w, http.StatusAccepted, ran{
-		ID: m.ID.String(), Stage: receipt.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Run: run,
+	httpio.WriteJSON(w, http.StatusAccepted, runReceipt{
+		ID: m.ID.String(), Stage: receipt.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
+		AcceptedAt: m.AcceptedAt, Run: run,
 	})
 	return nil
 }
 
 const defaultPreview = 20
 
-func (f *Function) preview(w http.ResponseWriter, r *http.Request) error {
+func (f *Function) servePreview(w http.ResponseWriter, r *http.Request) error {
 	n := defaultPreview
 	if text := r.URL.Query().Get("count"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > recur.MaxPreview {
-			return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: "count is a number from 1 to " + strconv.Itoa(recur.MaxPreview)}
+			return &weir.Error{Kind: weir.Malformed, Op: "schedules",
+				Message: "count is a number from 1 to " + strconv.Itoa(recur.MaxPreview)}
 		}
 	}
-	p, err := f.runs(w, r, n)
+	p, err := f.previewRuns(w, r, n)
 	if err != nil {
 		return err
 	}
@@ -180,26 +183,27 @@ func (f *Function) preview(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// runs gives the next runs of the schedule there is, or of the definition sent.
-func (f *Function) runs(w http.ResponseWriter, r *http.Request, n int) (recur.Preview, error) {
+// previewRuns returns the next runs of the stored schedule, or of the definition in the request.
+func (f *Function) previewRuns(w http.ResponseWriter, r *http.Request, n int) (recur.Preview, error) {
 	if r.Method == http.MethodGet {
 		return f.Schedules.Preview(r.Context(), r.PathValue("name"), n)
 	}
-	d, err := f.definition(w, r)
+	d, err := f.readDefinition(w, r)
 	if err != nil {
 		return recur.Preview{}, err
 	}
 	return f.Schedules.Try(r.Context(), d, n)
 }
 
-// condition reads If-Match and If-None-Match.
-func condition(r *http.Request) (recur.Condition, error) {
+// readCondition parses If-Match and If-None-Match.
+func readCondition(r *http.Request) (recur.Condition, error) {
 	var c recur.Condition
 	for _, header := range r.Header.Values("If-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
 			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/") // a proxy that compresses weakens tags
 			if tag != "*" && (len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"') {
-				return c, &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: "If-Match holds ETags in quotation marks, or *"}
+				return c, &weir.Error{Kind: weir.Malformed, Op: "schedules",
+					Message: "If-Match holds ETags in quotation marks, or *"}
 			}
 			c.Versions = append(c.Versions, strings.Trim(tag, `"`))
 		}
@@ -209,7 +213,8 @@ func condition(r *http.Request) (recur.Condition, error) {
 	case "*":
 		c.NotExists = true
 	default:
-		return c, &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: "If-None-Match may only be *, for a schedule that is not there yet"}
+		return c, &weir.Error{Kind: weir.Malformed, Op: "schedules",
+			Message: "If-None-Match may only be *, for a schedule that is not there yet"}
 	}
 	return c, nil
 }

@@ -43,7 +43,8 @@ func (f *fake) List(context.Context) ([]recur.Schedule, error) {
 	return []recur.Schedule{f.schedule()}, f.err
 }
 
-func (f *fake) Put(_ context.Context, _ string, d recur.Definition, cond recur.Condition) (recur.Schedule, bool, error) {
+func (f *fake) Put(_ context.Context, _ string, d recur.Definition, cond recur.Condition) (recur.Schedule, bool,
+	error) {
 	f.put, f.cond = d, cond
 	return f.schedule(), !f.exists, f.err
 }
@@ -85,7 +86,8 @@ func (f *fake) Load(_ context.Context, asked weir.ID) (weir.Message, error) {
 }
 
 func serve(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	fn := &schedules.Function{Schedules: f, Stored: f, MaxBody: 1000, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	fn := &schedules.Function{Schedules: f, Stored: f, MaxBody: 1000,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	mux := http.NewServeMux()
 	for path, h := range fn.Routes() {
 		mux.Handle("/api/schedules"+path, h)
@@ -110,10 +112,12 @@ func TestFunction_Put(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
 		w := serve(f, "PUT", "/nightly", nightly, "If-None-Match", "*", "X-Forwarded-Proto", "https")
-		if w.Code != 201 || w.Header().Get("ETag") != `"v1"` || w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" || !f.cond.NotExists {
+		if w.Code != 201 || w.Header().Get("ETag") != `"v1"` ||
+			w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" || !f.cond.NotExists {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
-		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" || string(d.Message) != "<a/>" || d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() || !d.End.IsZero() {
+		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" || string(d.Message) != "<a/>" ||
+			d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() || !d.End.IsZero() {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -123,7 +127,8 @@ func TestFunction_Put(t *testing.T) {
 		first := serve(f, "PUT", "/nightly", nightly)
 		got := serve(f, "GET", "/nightly", "")
 		again := serve(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
-		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() || len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
+		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() ||
+			len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
 			t.Errorf("%d %s\n%d %s %+v", first.Code, first.Body, again.Code, again.Body, f.cond)
 		}
 	})
@@ -131,7 +136,8 @@ func TestFunction_Put(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
 		w := serve(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
-		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" || !strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
+		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" ||
+			!strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
 			t.Errorf("%d %s %+v", w.Code, w.Body, f.put)
 		}
 	})
@@ -145,24 +151,25 @@ func TestFunction_Refuses(t *testing.T) {
 		headers            []string
 		status             int
 	}{
-		"ABadName":              {"GET", "/a%2Fb", "", nil, 400},
-		"ALongName":             {"GET", "/" + strings.Repeat("x", 65), "", nil, 400},
-		"AnUnknownName":         {"GET", "/other", "", nil, 404},
-		"RunOfAnUnknownName":    {"POST", "/other/run", "", nil, 404},
-		"PreviewOfAnUnknown":    {"GET", "/other/preview", "", nil, 404},
-		"DeleteOfAnUnknown":     {"DELETE", "/other", "", nil, 404},
-		"AWrongMethod":          {"POST", "/nightly", "{}", nil, 405},
-		"RunByGet":              {"GET", "/nightly/run", "", nil, 405},
-		"NotJSON":               {"PUT", "/nightly", "<a/>", nil, 400},
-		"NoBody":                {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
-		"AnotherMediaType":      {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
-		"AnUnknownField":        {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
-		"TextBehind":            {"PUT", "/nightly", nightly + "x", nil, 400},
-		"ATimeThatIsNone":       {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
-		"ANumberForAText":       {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
-		"AnotherName":           {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
-		"NoMessage":             {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
-		"TwoMessages":           {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
+		"ABadName":           {"GET", "/a%2Fb", "", nil, 400},
+		"ALongName":          {"GET", "/" + strings.Repeat("x", 65), "", nil, 400},
+		"AnUnknownName":      {"GET", "/other", "", nil, 404},
+		"RunOfAnUnknownName": {"POST", "/other/run", "", nil, 404},
+		"PreviewOfAnUnknown": {"GET", "/other/preview", "", nil, 404},
+		"DeleteOfAnUnknown":  {"DELETE", "/other", "", nil, 404},
+		"AWrongMethod":       {"POST", "/nightly", "{}", nil, 405},
+		"RunByGet":           {"GET", "/nightly/run", "", nil, 405},
+		"NotJSON":            {"PUT", "/nightly", "<a/>", nil, 400},
+		"NoBody":             {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
+		"AnotherMediaType":   {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
+		"AnUnknownField":     {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
+		"TextBehind":         {"PUT", "/nightly", nightly + "x", nil, 400},
+		"ATimeThatIsNone":    {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
+		"ANumberForAText":    {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
+		"AnotherName":        {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
+		"NoMessage":          {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
+		"TwoMessages": {"PUT", "/nightly",
+			`{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
 		"AnIDThatIsNone":        {"PUT", "/nightly", `{"cron":"@daily","messageId":"x"}`, nil, 422},
 		"AMessageThatIsGone":    {"PUT", "/nightly", `{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
 		"AMessageTooLarge":      {"PUT", "/nightly", large, nil, 413},
@@ -187,7 +194,8 @@ func TestFunction_Refuses(t *testing.T) {
 		t.Parallel()
 		f := &fake{err: &weir.Error{Kind: weir.Stale, Op: "schedule", Message: "changed"}}
 		for _, method := range []string{"PUT", "DELETE"} {
-			if w := serve(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 || len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
+			if w := serve(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
+				len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
 				t.Errorf("%s: %d %+v", method, w.Code, f.cond)
 			}
 		}
@@ -210,18 +218,22 @@ func TestFunction_Tells(t *testing.T) {
 		}
 	}
 	var p struct{ Runs []any }
-	if err := json.Unmarshal(serve(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil || len(p.Runs) != 20 {
+	if err := json.Unmarshal(serve(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil ||
+		len(p.Runs) != 20 {
 		t.Errorf("%d runs, %v", len(p.Runs), err)
 	}
 	tried := &fake{}
-	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 || strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
+	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 ||
+		strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
 		t.Errorf("%d %s %+v", w.Code, w.Body, tried.put)
 	}
-	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 200 || w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
+	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 200 ||
+		w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	w := serve(f, "POST", "/nightly/run", "")
-	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+id.String() || !strings.Contains(w.Body.String(), `"run":7`) {
+	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+id.String() ||
+		!strings.Contains(w.Body.String(), `"run":7`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

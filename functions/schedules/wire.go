@@ -12,9 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// request is what PUT takes. Name and State are what GET gives beside it: they may come
-// back, and say nothing.
-type request struct {
+// definitionJSON is the body of PUT. Name and State are part of GET's answer, and ignored here, so that
+// the answer can be sent back.
+type definitionJSON struct {
 	Name        string          `json:"name"`
 	Cron        string          `json:"cron"`
 	TimeZone    string          `json:"timeZone"`
@@ -29,52 +29,54 @@ type request struct {
 	State       json.RawMessage `json:"state"`
 }
 
-// slack is what a definition may have beside its message.
-const slack = 64 << 10
+// maxOverhead limits the bytes of a definition beside its message.
+const maxOverhead = 64 << 10
 
-// definition reads the body of a PUT.
-func (f *Function) definition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
-	var in request
+// readDefinition parses the body of a PUT.
+func (f *Function) readDefinition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
+	var in definitionJSON
 	// In JSON a character of XML can take six bytes.
-	if err := httpio.ReadLargeJSON(w, r, 6*f.MaxBody+slack, &in); err != nil {
+	if err := httpio.ReadLargeJSON(w, r, 6*f.MaxBody+maxOverhead, &in); err != nil {
 		return recur.Definition{}, err
 	}
 	if in.Name != "" && in.Name != r.PathValue("name") {
-		return recur.Definition{}, malformed("the name in the body is another than the one in the address")
+		return recur.Definition{}, malformedError("the name in the body differs from the name in the address")
 	}
-	d := recur.Definition{Cron: in.Cron, TimeZone: in.TimeZone, ContentType: in.ContentType, Overlap: in.Overlap, Missed: in.Missed, Paused: in.Paused}
+	d := recur.Definition{Cron: in.Cron, TimeZone: in.TimeZone, ContentType: in.ContentType, Overlap: in.Overlap,
+		Missed: in.Missed, Paused: in.Paused}
 	if in.Start != nil {
 		d.Start = *in.Start
 	}
 	if in.End != nil {
 		d.End = *in.End
 	}
-	return f.withMessage(r, d, in)
+	return f.addMessage(r, d, in)
 }
 
-func malformed(message string) error {
+func malformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: message}
 }
 
-// withMessage fills in the message: the one given, or a copy of a stored one.
-func (f *Function) withMessage(r *http.Request, d recur.Definition, in request) (recur.Definition, error) {
+// addMessage adds the message: the given one, or a copy of a stored one.
+func (f *Function) addMessage(r *http.Request, d recur.Definition, in definitionJSON) (recur.Definition, error) {
 	if (in.Message == nil) == (in.MessageID == "") {
-		return d, missing("message", "give either message or messageId")
+		return d, missingMessageError("message", "give either message or messageId")
 	}
 	if in.Message != nil {
 		d.Message = []byte(*in.Message)
 		if size := int64(len(d.Message)); size > f.MaxBody {
-			return d, &weir.Error{Kind: weir.TooLarge, Op: "schedules", Message: fmt.Sprintf("the message has %d bytes and may have %d", size, f.MaxBody)}
+			return d, &weir.Error{Kind: weir.TooLarge, Op: "schedules",
+				Message: fmt.Sprintf("the message has %d bytes and may have %d", size, f.MaxBody)}
 		}
 		return d, nil
 	}
 	id, err := weir.ParseID(in.MessageID)
 	if err != nil {
-		return d, missing("messageId", "this is not a message's id")
+		return d, missingMessageError("messageId", "this is not a message's id")
 	}
 	m, err := f.Stored.Load(r.Context(), id)
 	if weir.KindOf(err) == weir.NotFound && err != nil {
-		return d, missing("messageId", "there is no message with this id")
+		return d, missingMessageError("messageId", "there is no message with this id")
 	}
 	if err != nil {
 		return d, err
@@ -86,13 +88,13 @@ func (f *Function) withMessage(r *http.Request, d recur.Definition, in request) 
 	return d, nil
 }
 
-func missing(path, message string) error {
+func missingMessageError(path, message string) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedules", Message: "the schedule has no message",
 		Problems: []weir.Problem{{Path: path, Rule: "required", Message: message}}}
 }
 
-// schedule is one as users see it: the definition as PUT takes it, and what came of it.
-type schedule struct {
+// scheduleJSON is the JSON form of a schedule: the definition of PUT, and its state.
+type scheduleJSON struct {
 	Name        string        `json:"name"`
 	Cron        string        `json:"cron"`
 	TimeZone    string        `json:"timeZone"`
@@ -104,10 +106,10 @@ type schedule struct {
 	Paused      bool          `json:"paused"`
 	Start       *time.Time    `json:"start,omitempty"`
 	End         *time.Time    `json:"end,omitempty"`
-	State       state         `json:"state"`
+	State       stateJSON     `json:"state"`
 }
 
-type state struct {
+type stateJSON struct {
 	NextAt     *time.Time `json:"nextAt"` // null: paused, or over
 	NextRun    int64      `json:"nextRun"`
 	LastDueAt  *time.Time `json:"lastDueAt,omitempty"`
@@ -125,39 +127,42 @@ type state struct {
 	ChangedAt  time.Time  `json:"changedAt"`
 }
 
-func describe(s recur.Schedule) schedule {
-	out := schedule{
-		Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, ContentType: s.ContentType, Overlap: s.Overlap, Missed: s.Definition.Missed,
-		Paused: s.Paused, Start: moment(s.Start), End: moment(s.End),
-		State: state{
-			NextAt: moment(s.NextAt), NextRun: s.NextRun, LastDueAt: moment(s.Last.DueAt), LastRun: s.Last.Run, LastID: s.Last.MessageID, LastAt: moment(s.Last.At),
-			Filed: s.Filed, Skipped: s.Skipped, SkippedAt: moment(s.SkippedAt), Missed: s.State.Missed, Refused: s.Refused, Refusal: s.Refusal,
+func describeSchedule(s recur.Schedule) scheduleJSON {
+	out := scheduleJSON{
+		Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, ContentType: s.ContentType, Overlap: s.Overlap,
+		Missed: s.Definition.Missed,
+		Paused: s.Paused, Start: timeOrNil(s.Start), End: timeOrNil(s.End),
+		State: stateJSON{
+			NextAt: timeOrNil(s.NextAt), NextRun: s.NextRun, LastDueAt: timeOrNil(s.Last.DueAt), LastRun: s.Last.Run,
+			LastID: s.Last.MessageID, LastAt: timeOrNil(s.Last.At),
+			Filed: s.Filed, Skipped: s.Skipped, SkippedAt: timeOrNil(s.SkippedAt), Missed: s.State.Missed,
+			Refused: s.Refused, Refusal: s.Refusal,
 			CopiedFrom: s.CopiedFrom, CreatedAt: s.CreatedAt, ChangedAt: s.ChangedAt,
 		},
 	}
 	if utf8.Valid(s.Message) {
 		out.Message = string(s.Message)
-	} else { // JSON cannot hold it: name where it came from
+	} else { // not valid UTF-8, so JSON cannot hold it
 		out.MessageID = s.CopiedFrom
 	}
 	return out
 }
 
-func moment(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// deleted is the answer to a removal.
-type deleted struct {
+// deletedJSON is the answer to a removal.
+type deletedJSON struct {
 	Name    string `json:"name"`
 	Deleted bool   `json:"deleted"`
 }
 
-// ran is the answer to a run by hand.
-type ran struct {
+// runReceipt is the answer to a run by hand.
+type runReceipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
 	Key        string     `json:"key"`
@@ -167,22 +172,22 @@ type ran struct {
 	Run        int64      `json:"run"`
 }
 
-// preview is the next runs as users see them.
-type preview struct {
-	Runs    []run    `json:"runs"`
-	Skipped []change `json:"skipped"`
-	Doubled []change `json:"doubled"`
+// previewJSON is the JSON form of a preview.
+type previewJSON struct {
+	Runs    []runJSON     `json:"runs"`
+	Skipped []clockChange `json:"skipped"`
+	Doubled []clockChange `json:"doubled"`
 }
 
-type run struct {
+type runJSON struct {
 	DueAt   time.Time     `json:"dueAt"`
 	Local   string        `json:"localTime"`
 	Offset  string        `json:"offset"`
 	Doubled recur.Doubled `json:"doubled,omitempty"`
 }
 
-// change is a local time that a change of clocks leaves out or repeats.
-type change struct {
+// clockChange is a local time that a change of clocks skips or repeats.
+type clockChange struct {
 	Local string    `json:"localTime"`
 	At    time.Time `json:"clocksChangeAt"`
 	Runs  int       `json:"runs"`
@@ -191,20 +196,21 @@ type change struct {
 
 const localLayout = "2006-01-02T15:04:05"
 
-func describePreview(p recur.Preview) preview {
-	out := preview{Runs: []run{}, Skipped: []change{}, Doubled: []change{}}
+func describePreview(p recur.Preview) previewJSON {
+	out := previewJSON{Runs: []runJSON{}, Skipped: []clockChange{}, Doubled: []clockChange{}}
 	for _, r := range p.Runs {
-		out.Runs = append(out.Runs, run{r.DueAt, r.Local.Format(localLayout), r.Local.Format("-07:00"), r.Doubled})
+		out.Runs = append(out.Runs, runJSON{r.DueAt, r.Local.Format(localLayout), r.Local.Format("-07:00"), r.Doubled})
 	}
 	for _, c := range p.Skipped {
-		out.Skipped = append(out.Skipped, change{c.Local.Format(localLayout), c.At, 0, "clocks are set forward: this local time does not exist"})
+		out.Skipped = append(out.Skipped,
+			clockChange{c.Local.Format(localLayout), c.At, 0, "clocks are set forward: this local time does not exist"})
 	}
 	for _, c := range p.Doubled {
 		note := "clocks are set back: this local time comes twice, and runs the first time"
 		if c.Runs == 2 {
 			note = "clocks are set back: this local time comes twice, and runs both times"
 		}
-		out.Doubled = append(out.Doubled, change{c.Local.Format(localLayout), c.At, c.Runs, note})
+		out.Doubled = append(out.Doubled, clockChange{c.Local.Format(localLayout), c.At, c.Runs, note})
 	}
 	return out
 }

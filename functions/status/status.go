@@ -1,4 +1,4 @@
-// Package status is the function that tells where a message is: GET /api/messages/{id}.
+// Package status is the function that answers with the state of a message: GET /api/messages/{id}.
 package status
 
 import (
@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Reader reads a message's state; NotFound for what does not exist.
+// Reader reads a message's state, or returns NotFound.
 type Reader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
@@ -21,7 +21,7 @@ type Forecaster interface {
 	Forecast(ctx context.Context, st weir.Status) (overview.Forecast, error)
 }
 
-// Function tells the state of messages. All fields are needed.
+// Function answers with the states of messages. All fields are needed.
 type Function struct {
 	Log        Reader
 	Forecaster Forecaster
@@ -35,7 +35,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	outlook, err := asksOutlook(r)
+	outlook, err := wantsForecast(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -48,12 +48,12 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if httpio.NotModified(w, r, st.Version) {
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, f.describe(r, st, outlook))
+	httpio.WriteJSON(w, http.StatusOK, f.describeStatus(r, st, outlook))
 }
 
-// asksOutlook reports whether the caller asks for the outlook. It costs a read of up to a
-// thousand rows of the lane, and upstreams poll when there is a backlog.
-func asksOutlook(r *http.Request) (bool, error) {
+// wantsForecast reports whether the caller asks for the forecast (parameter outlook). It is not the
+// default, because it reads up to a thousand rows of the lane, and upstreams poll during a backlog.
+func wantsForecast(r *http.Request) (bool, error) {
 	switch r.URL.Query().Get("outlook") {
 	case "", "0", "false":
 		return false, nil
@@ -63,9 +63,9 @@ func asksOutlook(r *http.Request) (bool, error) {
 	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
 }
 
-// describe adds the outlook of a waiting message, if the caller asks for it. If it cannot be
-// read, the state is answered without it.
-func (f *Function) describe(r *http.Request, st weir.Status, outlook bool) httpio.Message {
+// describeStatus adds the forecast of a waiting message if the caller asks for it. If the forecast
+// cannot be read, the answer has only the state.
+func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) httpio.Message {
 	m := httpio.DescribeStatus(st)
 	if !outlook || st.Stage.Final() {
 		return m

@@ -19,12 +19,12 @@ type Body struct {
 
 // ServeHTTP implements http.Handler. The id is the path value "id".
 func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m, err := f.load(r)
+	m, err := f.loadMessage(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	// The body is a stranger's: no browser is to show it, run it or guess what it is.
+	// The body is not trusted: no browser may show it, run it or guess its type.
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
@@ -36,10 +36,10 @@ func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", m.ContentType)
 	h.Set("Content-Disposition", `attachment; filename="`+m.Public().String()+`.xml"`)
 	h.Set("Content-Length", strconv.Itoa(len(m.Body)))
-	w.Write(m.Body) // when this fails the client is gone
+	w.Write(m.Body) // if it fails the client is gone
 }
 
-func (f *Body) load(r *http.Request) (weir.Message, error) {
+func (f *Body) loadMessage(r *http.Request) (weir.Message, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return weir.Message{}, err
@@ -47,10 +47,10 @@ func (f *Body) load(r *http.Request) (weir.Message, error) {
 	p := &parameters{values: r.URL.Query()}
 	which := p.values.Get("which")
 	if which != "" && which != "accepted" && which != "edited" {
-		p.wrong("which", "must be accepted or edited")
+		p.addProblem("which", "must be accepted or edited")
 	}
-	p.known("which")
-	if err := p.err(); err != nil {
+	p.refuseOthers("which")
+	if err := p.toError(); err != nil {
 		return weir.Message{}, err
 	}
 	if which == "edited" {

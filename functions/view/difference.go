@@ -13,15 +13,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Bodies reads messages with their bodies. NotFound for an edited one says that there is
-// none.
+// Bodies reads messages with their bodies. LoadEdited returns NotFound if the message was not edited.
 type Bodies interface {
 	Load(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEdited(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Difference serves GET /api/messages/{id}/difference: what an edit changed. All fields are
-// needed.
+// Difference serves GET /api/messages/{id}/difference, the changes of an edit. All fields are needed.
 type Difference struct {
 	Bodies Bodies
 	Logger *slog.Logger
@@ -29,7 +27,7 @@ type Difference struct {
 
 // ServeHTTP implements http.Handler. The id is the path value "id".
 func (f *Difference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, err := f.difference(r)
+	text, err := f.readDifference(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -39,7 +37,7 @@ func (f *Difference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}{text})
 }
 
-func (f *Difference) difference(r *http.Request) (string, error) {
+func (f *Difference) readDifference(r *http.Request) (string, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return "", err
@@ -47,7 +45,7 @@ func (f *Difference) difference(r *http.Request) (string, error) {
 	return Compare(r.Context(), f.Bodies, id)
 }
 
-// Compare gives what an edit changed as a unified difference.
+// Compare returns the changes of an edit as a unified diff.
 func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	edited, err := bodies.LoadEdited(ctx, id)
 	if err != nil {
@@ -57,54 +55,53 @@ func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return compare(&accepted, &edited), nil
+	return diffBodies(&accepted, &edited), nil
 }
 
-// compare gives a unified diff. Both bodies are laid out alike first, an element a line, for
-// many upstreams send all in one line; where they differ in layout alone, they are compared
-// as they are.
-func compare(accepted, edited *weir.Message) string {
-	before, after := indented(accepted), indented(edited)
+// diffBodies returns a unified diff. Both bodies are indented first, one element a line, because many
+// upstreams send a body as one line. If they differ only in layout, the original bodies are compared.
+func diffBodies(accepted, edited *weir.Message) string {
+	before, after := indentBody(accepted), indentBody(edited)
 	if before == after {
 		before, after = string(accepted.Body), string(edited.Body)
 	}
 	return udiff.Unified("accepted", "edited", before, after)
 }
 
-// indentMax is the size up to which a body is laid out: it takes many times that in memory.
-const indentMax = 4 << 20
+// maxIndentSize is the size up to which a body is indented, because the tree takes many times its size.
+const maxIndentSize = 4 << 20
 
-// deep is the depth from which on lines are not indented: each would be as long as its depth.
-const deep = 32
+// maxIndentDepth is the depth above which a body is not indented, because indentation would dominate it.
+const maxIndentDepth = 32
 
-// indentOf is the number of spaces of a level.
-func indentOf(root *etree.Element) int {
-	if depth(root) > deep {
+// indentWidth returns the number of spaces of a level.
+func indentWidth(root *etree.Element) int {
+	if treeDepth(root) > maxIndentDepth {
 		return 0
 	}
 	return 2
 }
 
-func depth(e *etree.Element) int {
+func treeDepth(e *etree.Element) int {
 	most := 0
 	for _, child := range e.Child {
 		if c, ok := child.(*etree.Element); ok {
-			most = max(most, depth(c))
+			most = max(most, treeDepth(c))
 		}
 	}
 	return most + 1
 }
 
-func indented(m *weir.Message) string {
+func indentBody(m *weir.Message) string {
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil || len(text) > indentMax {
+	if err != nil || len(text) > maxIndentSize {
 		return string(m.Body)
 	}
 	document := etree.NewDocument()
 	if err := document.ReadFromString(text); err != nil {
 		return text
 	}
-	document.Indent(indentOf(&document.Element))
+	document.Indent(indentWidth(&document.Element))
 	laidOut, err := document.WriteToString()
 	if err != nil {
 		return text

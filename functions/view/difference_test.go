@@ -33,24 +33,30 @@ func TestDifference(t *testing.T) {
 		status int
 		want   string
 	}{
-		"one line": {bodies{`<a path="/x"><title>Helo</title><text>long</text></a>`, `<a path="/x"><title>Hello</title><text>long</text></a>`}, 200,
+		"one line": {bodies{`<a path="/x"><title>Helo</title><text>long</text></a>`,
+			`<a path="/x"><title>Hello</title><text>long</text></a>`}, 200,
 			"--- accepted\n+++ edited\n@@ -1,4 +1,4 @@\n <a path=\"/x\">\n-  <title>Helo</title>\n+  <title>Hello</title>\n   <text>long</text>\n </a>\n"},
-		"layout alone": {bodies{"<a><b/></a>", "<a>\n<b/></a>"}, 200, "--- accepted\n+++ edited\n@@ -1 +1,2 @@\n-<a><b/></a>\n\\ No newline at end of file\n+<a>\n+<b/></a>\n\\ No newline at end of file\n"},
-		"nothing":      {bodies{"<a/>", "<a/>"}, 200, ""},
+		"layout alone": {bodies{"<a><b/></a>", "<a>\n<b/></a>"}, 200,
+			"--- accepted\n+++ edited\n@@ -1 +1,2 @@\n-<a><b/></a>\n\\ No newline at end of file\n+<a>\n+<b/></a>\n\\ No newline at end of file\n"},
+		"nothing": {bodies{"<a/>", "<a/>"}, 200, ""},
 		"Latin-1": {bodies{"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>\xe4</a>", "<a>ö</a>"}, 200,
 			"--- accepted\n+++ edited\n@@ -1 +1 @@\n-<a>ä</a>\n+<a>ö</a>\n"},
-		"deep": {bodies{strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40), strings.Repeat("<a>", 39) + "<b/>" + strings.Repeat("</a>", 39)}, 200,
+		"deep": {bodies{strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40),
+			strings.Repeat("<a>", 39) + "<b/>" + strings.Repeat("</a>", 39)}, 200,
 			"--- accepted\n+++ edited\n@@ -37,7 +37,7 @@\n <a>\n <a>\n <a>\n-<a/>\n+<b/>\n </a>\n </a>\n </a>"},
 		"not edited": {bodies{"<a/>", ""}, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/difference", &view.Difference{Bodies: c.bodies, Logger: slog.New(slog.DiscardHandler)})
+			mux.Handle("/api/messages/{id}/difference",
+				&view.Difference{Bodies: c.bodies, Logger: slog.New(slog.DiscardHandler)})
 			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String()+"/difference", nil))
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet,
+				"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String()+"/difference", nil))
 			var got struct{ Difference string }
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status || strings.TrimSpace(got.Difference) != strings.TrimSpace(c.want) {
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status ||
+				strings.TrimSpace(got.Difference) != strings.TrimSpace(c.want) {
 				t.Errorf("%d %v:\n%s\nwant\n%s", w.Code, err, got.Difference, c.want)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"weir/internal/overview"
 )
 
-// ErrorReader tells what the dead messages died of; see overview.Overview.
+// ErrorReader groups dead messages by cause; see overview.Overview.
 type ErrorReader interface {
 	Clusters(ctx context.Context, limit int) (overview.Clusters, error)
 }
@@ -21,7 +21,7 @@ type Errors struct {
 	Logger *slog.Logger
 }
 
-// failure is a cluster of dead messages as users see it.
+// failure is the JSON form of a cluster of dead messages.
 type failure struct {
 	Fingerprint string    `json:"fingerprint"`
 	Contract    string    `json:"contract"`
@@ -43,9 +43,9 @@ type sample struct {
 // ServeHTTP implements http.Handler.
 func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := &parameters{values: r.URL.Query()}
-	limit := p.number("limit", defaultLimit, 1, maxLimit)
-	p.known("limit")
-	err := p.err()
+	limit := p.readNumber("limit", defaultLimit, 1, maxLimit)
+	p.refuseOthers("limit")
+	err := p.toError()
 	var all overview.Clusters
 	if err == nil {
 		all, err = f.Source.Clusters(r.Context(), limit)
@@ -60,7 +60,8 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Complete bool      `json:"complete"`
 	}{[]failure{}, all.Examined, all.Complete}
 	for _, c := range all.List {
-		out.Errors = append(out.Errors, failure{c.Fingerprint, c.Contract, c.CMSStatus, c.Message, c.Count, c.Keys, c.First.UTC(), c.Last.UTC(),
+		out.Errors = append(out.Errors, failure{c.Fingerprint, c.Contract, c.CMSStatus, c.Message, c.Count, c.Keys,
+			c.First.UTC(), c.Last.UTC(),
 			sample{c.Sample.ID, c.Sample.Key, c.Sample.Reason}})
 	}
 	httpio.WriteJSON(w, http.StatusOK, out)

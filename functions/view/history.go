@@ -11,19 +11,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Historian tells what happened; see history.Keeper.Series.
-type Historian interface {
+// StatsReader reads the counters of each minute; see history.Keeper.Series.
+type StatsReader interface {
 	Series(ctx context.Context, span, step time.Duration, lane int) ([]history.Minute, error)
 }
 
 // History serves GET /api/history. All fields are needed.
 type History struct {
-	Source Historian
+	Source StatsReader
 	Lanes  int
 	Logger *slog.Logger
 }
 
-// HistoryStep is a step as users see it.
+// HistoryStep is the JSON form of one step of time.
 type HistoryStep struct {
 	At           time.Time              `json:"at"`
 	Accepted     int64                  `json:"accepted"`
@@ -45,25 +45,25 @@ type quantiles struct {
 	P99 float64 `json:"p99"`
 }
 
-func quantilesOf(d history.Durations) quantiles {
+func describeQuantiles(d history.Durations) quantiles {
 	return quantiles{d.Quantile(0.5).Seconds(), d.Quantile(0.95).Seconds(), d.Quantile(0.99).Seconds()}
 }
 
 const (
 	defaultHistory = 60
 	maxHistory     = 8 * 24 * 60
-	// maxSteps is about what a plot can show.
+	// maxSteps is about the number of steps that a plot can show.
 	maxSteps = 240
 )
 
 // ServeHTTP implements http.Handler.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := &parameters{values: r.URL.Query()}
-	minutes, lane := p.number("minutes", defaultHistory, 1, maxHistory), p.number("lane", -1, 0, h.Lanes-1)
-	p.known("minutes", "lane")
-	err := p.err()
+	minutes, lane := p.readNumber("minutes", defaultHistory, 1, maxHistory), p.readNumber("lane", -1, 0, h.Lanes-1)
+	p.refuseOthers("minutes", "lane")
+	err := p.toError()
 	var steps []history.Minute
-	step := StepOf(minutes)
+	step := ChooseStep(minutes)
 	if err == nil {
 		steps, err = h.Source.Series(r.Context(), time.Duration(minutes)*time.Minute, step, lane)
 	}
@@ -81,9 +81,9 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// StepOf is the step in which a number of minutes is shown: whole minutes that divide a day,
-// so few that a plot can show them.
-func StepOf(minutes int) time.Duration {
+// ChooseStep returns the step for a span of minutes: the shortest that divides a day and needs at most
+// maxSteps steps.
+func ChooseStep(minutes int) time.Duration {
 	for _, step := range []int{1, 5, 15, 30, 60} {
 		if minutes/step <= maxSteps {
 			return time.Duration(step) * time.Minute
@@ -95,8 +95,10 @@ func StepOf(minutes int) time.Duration {
 func describeStep(m *history.Minute) HistoryStep {
 	t := m.Total()
 	return HistoryStep{
-		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled, Superseded: t.Superseded,
-		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: quantilesOf(m.Attempt), Lag: quantilesOf(m.Lag),
+		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled,
+		Superseded: t.Superseded,
+		Waiting:    t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: describeQuantiles(m.Attempt),
+		Lag:          describeQuantiles(m.Lag),
 		Transactions: m.AllTransactions(),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/overview"
 )
 
-// LaneReader tells how lanes stand; see overview.Overview.
+// LaneReader reads the states of lanes; see overview.Overview.
 type LaneReader interface {
 	Lanes(ctx context.Context) ([]overview.Lane, error)
 	Lane(ctx context.Context, number int) (overview.Lane, error)
@@ -36,7 +36,7 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Lanes    []LaneState          `json:"lanes"`
 		Totals   totals               `json:"totals"`
 		Calendar httpio.CalendarState `json:"calendar"`
-	}{[]LaneState{}, totalsOf(overview.SumLanes(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
+	}{[]LaneState{}, describeTotals(overview.SumLanes(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
 	for i := range lanes {
 		out.Lanes = append(out.Lanes, DescribeLane(&lanes[i]))
 	}
@@ -63,7 +63,7 @@ func (f *Lane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, DescribeLane(&l))
 }
 
-// LaneState is how a lane stands as users see it.
+// LaneState is the JSON form of a lane's state.
 type LaneState struct {
 	Lane          int            `json:"lane"`
 	Accepted      int64          `json:"accepted"`
@@ -76,13 +76,13 @@ type LaneState struct {
 	Scheduled     int64          `json:"scheduled"`
 	Queued        int64          `json:"queued"`
 	Retrying      int64          `json:"retrying"`
-	Exact         bool           `json:"exact"` // the stages of what waits were counted to the end
+	Exact         bool           `json:"exact"` // all waiting messages were counted by stage
 	OldestAt      *time.Time     `json:"oldestWaitingAt,omitempty"`
 	OldestSeconds *float64       `json:"oldestWaitingSeconds,omitempty"`
 	Rate1         *float64       `json:"ratePerMinute1,omitempty"`
 	Rate15        *float64       `json:"ratePerMinute15,omitempty"`
 	EmptyIn       *float64       `json:"emptyInSeconds,omitempty"`
-	Held          bool           `json:"held"` // a holder is at work, or died at it
+	Held          bool           `json:"held"` // a holder has the lane, or died with it
 	Holder        string         `json:"holder,omitempty"`
 	Fence         int64          `json:"fence"`
 	PausedBy      string         `json:"pausedBy,omitempty"` // operator, calendar, cms
@@ -94,44 +94,48 @@ type LaneState struct {
 	LastErrorAt   *time.Time     `json:"lastErrorAt,omitempty"`
 }
 
-// DescribeLane gives a lane's state as users see it.
+// DescribeLane returns the JSON form of a lane's state.
 func DescribeLane(l *overview.Lane) LaneState {
 	s := LaneState{
-		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead, Cancelled: l.Counts.Cancelled,
-		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying,
-		Exact: l.Exact, OldestAt: moment(l.OldestAt), Rate1: rate(l.Rate1), Rate15: rate(l.Rate15), Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.PauseCause.By, PausedUntil: moment(l.PauseCause.Until), PauseReason: l.PauseCause.Reason, Pauses: httpio.DescribePauses(l.Pauses),
-		NextDueAt: moment(l.NextDue), LastError: l.LastError, LastErrorAt: moment(l.LastErrorAt),
+		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead,
+		Cancelled:  l.Counts.Cancelled,
+		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled,
+		Queued: l.Queued, Retrying: l.Retrying,
+		Exact: l.Exact, OldestAt: timeOrNil(l.OldestAt), Rate1: rateOrNil(l.Rate1), Rate15: rateOrNil(l.Rate15),
+		Held: l.Held, Holder: l.Holder, Fence: l.Fence,
+		PausedBy: l.PauseCause.By, PausedUntil: timeOrNil(l.PauseCause.Until), PauseReason: l.PauseCause.Reason,
+		Pauses:    httpio.DescribePauses(l.Pauses),
+		NextDueAt: timeOrNil(l.NextDue), LastError: l.LastError, LastErrorAt: timeOrNil(l.LastErrorAt),
 	}
 	if !l.OldestAt.IsZero() {
-		s.OldestSeconds = seconds(max(l.At.Sub(l.OldestAt), 0))
+		s.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
 	}
 	if l.DrainEstimate.Known {
-		s.EmptyIn = seconds(l.DrainEstimate.In)
+		s.EmptyIn = toSeconds(l.DrainEstimate.In)
 	}
 	return s
 }
 
-func seconds(d time.Duration) *float64 {
+func toSeconds(d time.Duration) *float64 {
 	s := d.Round(time.Millisecond).Seconds()
 	return &s
 }
 
-func rate(r overview.Rate) *float64 {
+func rateOrNil(r overview.Rate) *float64 {
 	if !r.Known {
 		return nil
 	}
 	return &r.PerMinute
 }
 
-func moment(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// totals are the sums over all lanes as users see them.
+// totals is the JSON form of the sums over all lanes.
 type totals struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -142,6 +146,7 @@ type totals struct {
 	Waiting    int64 `json:"waiting"`
 }
 
-func totalsOf(t overview.Totals) totals {
-	return totals{t.Accepted, t.Counts.Delivered, t.Counts.Dead, t.Counts.Cancelled, t.Counts.Superseded, t.Counts.Moved, t.Waiting}
+func describeTotals(t overview.Totals) totals {
+	return totals{t.Accepted, t.Counts.Delivered, t.Counts.Dead, t.Counts.Cancelled, t.Counts.Superseded,
+		t.Counts.Moved, t.Waiting}
 }

@@ -48,7 +48,7 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Continue    string        `json:"continue,omitempty"`
 	}{[]MessageLine{}, found.Examined, found.BodiesSkipped, found.Complete, found.Continue}
 	for _, st := range found.Messages {
-		st.Attempts = nil // some are known by chance
+		st.Attempts = nil // a row may have some of them
 		out.Messages = append(out.Messages, MessageLine{httpio.DescribeStatus(st), st.Message.Size})
 	}
 	httpio.WriteJSON(w, http.StatusOK, out)
@@ -57,37 +57,38 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-	// maxText is how much can be asked for in a parameter, in bytes: a key has up to 1 KiB.
+	// maxText limits the bytes of a parameter: a key has up to 1 KiB.
 	maxText = 1 << 10
 )
 
-// Search is what the parameters of a search ask for.
+// Search has the parameters of a search.
 type Search struct {
 	Filter   overview.Filter
 	Limit    int
 	Continue string
 }
 
-// ParseSearch reads the parameters of a search. The error names all that is wrong.
+// ParseSearch parses the parameters of a search. The error names every problem.
 func ParseSearch(values url.Values, lanes int) (Search, error) {
 	p := &parameters{values: values}
 	s := Search{
 		Filter: overview.Filter{
-			Stage: p.stage(), Key: p.text("key"), Contract: p.text("contract"), Fingerprint: p.text("fingerprint"), Text: p.text("text"),
-			From: p.moment("from"), To: p.moment("to"),
+			Stage: p.readStage(), Key: p.readText("key"), Contract: p.readText("contract"),
+			Fingerprint: p.readText("fingerprint"), Text: p.readText("text"),
+			From: p.readTime("from"), To: p.readTime("to"),
 		},
-		Limit: p.number("limit", defaultLimit, 1, maxLimit), Continue: values.Get("continue"),
+		Limit: p.readNumber("limit", defaultLimit, 1, maxLimit), Continue: values.Get("continue"),
 	}
 	if values.Get("lane") != "" {
-		n := p.number("lane", 0, 0, lanes-1)
+		n := p.readNumber("lane", 0, 0, lanes-1)
 		s.Filter.Lane = &n
 	}
 	if f := s.Filter; !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
-		p.wrong("to", "must be after from")
+		p.addProblem("to", "must be after from")
 	}
 	if f := s.Filter; f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
-		p.wrong("fingerprint", "only dead messages have one")
+		p.addProblem("fingerprint", "only dead messages have one")
 	}
-	p.known("stage", "key", "contract", "fingerprint", "lane", "from", "to", "text", "limit", "continue")
-	return s, p.err()
+	p.refuseOthers("stage", "key", "contract", "fingerprint", "lane", "from", "to", "text", "limit", "continue")
+	return s, p.toError()
 }

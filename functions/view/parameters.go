@@ -12,18 +12,18 @@ import (
 	"weir/internal/weir"
 )
 
-// parameters reads an address's parameters and gathers what is wrong with them.
+// parameters parses the parameters of a URL, and collects their problems.
 type parameters struct {
 	values   url.Values
 	problems []weir.Problem
 }
 
-func (p *parameters) wrong(name, message string) {
+func (p *parameters) addProblem(name, message string) {
 	p.problems = append(p.problems, weir.Problem{Path: name, Message: message})
 }
 
-// err names all that is wrong.
-func (p *parameters) err() error {
+// toError returns an error with all problems, or nil.
+func (p *parameters) toError() error {
 	if len(p.problems) == 0 {
 		return nil
 	}
@@ -34,24 +34,26 @@ func (p *parameters) err() error {
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }
 
-// hosts are parameters by which the host tells who asks.
-var hosts = []string{"code", "clientId"}
+// hostParameters authenticate the caller to the host.
+var hostParameters = []string{"code", "clientId"}
 
-// known refuses what is not among the names: a word misspelt would find everything.
-func (p *parameters) known(names ...string) {
+// refuseOthers refuses parameters that are not among the names, because a misspelt filter would match
+// everything.
+func (p *parameters) refuseOthers(names ...string) {
 	for name, given := range p.values {
 		switch {
-		case slices.Contains(hosts, name):
+		case slices.Contains(hostParameters, name):
 		case !slices.Contains(names, name):
-			p.wrong(strconv.QuoteToGraphic(cut(name)), "is not a parameter here: there are "+strings.Join(names, ", "))
+			p.addProblem(strconv.QuoteToGraphic(truncateName(name)),
+				"is not a parameter here: there are "+strings.Join(names, ", "))
 		case len(given) > 1:
-			p.wrong(name, "is given more than once")
+			p.addProblem(name, "is given more than once")
 		}
 	}
 	slices.SortStableFunc(p.problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
 }
 
-func cut(s string) string {
+func truncateName(s string) string {
 	const most = 40
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"
@@ -59,51 +61,51 @@ func cut(s string) string {
 	return s
 }
 
-// text reads one of up to maxText bytes.
-func (p *parameters) text(name string) string {
+// readText parses a text of up to maxText bytes.
+func (p *parameters) readText(name string) string {
 	s := p.values.Get(name)
 	switch {
 	case len(s) > maxText:
-		p.wrong(name, fmt.Sprintf("is over %d bytes", maxText))
+		p.addProblem(name, fmt.Sprintf("is over %d bytes", maxText))
 	case !utf8.ValidString(s):
-		p.wrong(name, "is not UTF-8")
+		p.addProblem(name, "is not UTF-8")
 	}
 	return s
 }
 
-// number reads a whole number within bounds.
-func (p *parameters) number(name string, absent, low, high int) int {
+// readNumber parses a whole number within bounds.
+func (p *parameters) readNumber(name string, absent, low, high int) int {
 	s := p.values.Get(name)
 	if s == "" {
 		return absent
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < low || n > high {
-		p.wrong(name, fmt.Sprintf("must be a whole number from %d to %d", low, high))
+		p.addProblem(name, fmt.Sprintf("must be a whole number from %d to %d", low, high))
 		return absent
 	}
 	return n
 }
 
-// moment reads a time.
-func (p *parameters) moment(name string) time.Time {
+func (p *parameters) readTime(name string) time.Time {
 	s := p.values.Get(name)
 	if s == "" {
 		return time.Time{}
 	}
 	t, err := weir.ParseMoment(s)
 	if err != nil {
-		p.wrong(name, err.Error())
+		p.addProblem(name, err.Error())
 	}
 	return t
 }
 
-var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded}
+var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled,
+	weir.Superseded}
 
-func (p *parameters) stage() weir.Stage {
+func (p *parameters) readStage() weir.Stage {
 	s := weir.Stage(p.values.Get("stage"))
 	if s != "" && !slices.Contains(stages, s) {
-		p.wrong("stage", fmt.Sprintf("must be one of %v", stages))
+		p.addProblem("stage", fmt.Sprintf("must be one of %v", stages))
 	}
 	return s
 }

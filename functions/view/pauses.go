@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// PauseReader reads the operator's pauses in force, of all lanes.
+// PauseReader reads the operator's pauses that hold now, of all lanes.
 type PauseReader interface {
 	Pauses(ctx context.Context) ([]weir.Pause, error)
 }

@@ -21,7 +21,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// source answers all that is read.
+// source implements all readers.
 type source struct {
 	filter overview.Filter
 	limit  int
@@ -31,7 +31,8 @@ type source struct {
 
 func (s *source) Search(_ context.Context, f overview.Filter, limit int, token string) (overview.SearchResult, error) {
 	s.filter, s.limit, s.token = f, limit, token
-	return overview.SearchResult{Messages: []weir.Status{message}, Examined: 7, BodiesSkipped: 2, Continue: "abc"}, s.fails
+	return overview.SearchResult{Messages: []weir.Status{message}, Examined: 7, BodiesSkipped: 2, Continue: "abc"},
+		s.fails
 }
 
 func (s *source) Lanes(context.Context) ([]overview.Lane, error) {
@@ -47,8 +48,10 @@ func (s *source) Lane(_ context.Context, n int) (overview.Lane, error) {
 
 func (s *source) Clusters(_ context.Context, limit int) (overview.Clusters, error) {
 	s.limit = limit
-	return overview.Clusters{List: []overview.Cluster{{Fingerprint: "0123456789ab", Contract: "article", CMSStatus: 422, Message: "asset <n>", Count: 3, Keys: 2,
-		First: noon, Last: noon.Add(time.Hour), Sample: overview.Sample{ID: "AQ", Key: "/a", Reason: "asset 1"}}}, Examined: 3}, s.fails
+	return overview.Clusters{List: []overview.Cluster{{Fingerprint: "0123456789ab", Contract: "article", CMSStatus: 422,
+		Message: "asset <n>", Count: 3, Keys: 2,
+		First: noon, Last: noon.Add(time.Hour), Sample: overview.Sample{ID: "AQ", Key: "/a", Reason: "asset 1"}}},
+		Examined: 3}, s.fails
 }
 
 func (s *source) Status(_ context.Context, id weir.ID) (weir.Status, error) {
@@ -74,20 +77,24 @@ func (frozen) At(time.Time) (bool, string, time.Time) { return true, "freeze", n
 func (frozen) Next(time.Time) time.Time               { return noon.Add(time.Hour) }
 
 var message = weir.Status{
-	Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Key: `"><img src=x>`, Contract: "article", ContentType: "text/html",
+	Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Key: `"><img src=x>`,
+		Contract: "article", ContentType: "text/html",
 		Body: []byte("<script>alert(1)</script>"), Size: 25, AcceptedAt: noon},
 	Stage: weir.Dead, AttemptCount: 30, LastError: "asset 1", CMSStatus: 422, FinishedAt: noon, Version: "W/\"7\"",
-	Attempts: []weir.Attempt{{Number: 1, At: noon, Outcome: weir.OutcomeRejected, Status: 422, Reason: "asset 1", Body: "answer"}},
+	Attempts: []weir.Attempt{{Number: 1, At: noon, Outcome: weir.OutcomeRejected, Status: 422, Reason: "asset 1",
+		Body: "answer"}},
 }
 
 var busy = overview.Lane{
-	At: noon, Accepted: 10, Counts: lane.Counts{Delivered: 4, Dead: 1}, Waiting: 5, Scheduled: 1, Queued: 3, Retrying: 1, OldestAt: noon.Add(-90 * time.Second),
-	Rate1: overview.Rate{PerMinute: 2, Known: true}, Held: true, Holder: "host-1", Fence: 7, NextDue: noon.Add(time.Minute), LastError: "x", LastErrorAt: noon,
-	Pauses: []weir.Pause{{Key: "/a", Reason: "legal", Since: noon}}, PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
+	At: noon, Accepted: 10, Counts: lane.Counts{Delivered: 4, Dead: 1}, Waiting: 5, Scheduled: 1, Queued: 3,
+	Retrying: 1, OldestAt: noon.Add(-90 * time.Second),
+	Rate1: overview.Rate{PerMinute: 2, Known: true}, Held: true, Holder: "host-1", Fence: 7,
+	NextDue: noon.Add(time.Minute), LastError: "x", LastErrorAt: noon,
+	Pauses:     []weir.Pause{{Key: "/a", Reason: "legal", Since: noon}},
+	PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
 }
 
-// reads are the addresses, and a way to ask them that holds the answers against the
-// API's document.
+// reads serves the addresses, and checks the answers against the API's document.
 func reads(t *testing.T) (*source, func(address string, header ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	document, err := openapitest.Read(openapi.Document)
@@ -96,7 +103,8 @@ func reads(t *testing.T) (*source, func(address string, header ...string) *httpt
 	}
 	s, log, mux := &source{}, slog.New(slog.DiscardHandler), http.NewServeMux()
 	mux.Handle("/api/messages", &view.Messages{Source: s, Lanes: 4, Logger: log})
-	mux.Handle("/api/lanes", &view.Lanes{Source: s, Calendar: frozen{}, Now: func() time.Time { return noon }, Logger: log})
+	mux.Handle("/api/lanes", &view.Lanes{Source: s, Calendar: frozen{}, Now: func() time.Time { return noon },
+		Logger: log})
 	mux.Handle("/api/lanes/{lane}", &view.Lane{Source: s, Logger: log})
 	mux.Handle("/api/errors", &view.Errors{Source: s, Logger: log})
 	mux.Handle("/api/messages/{id}/body", &view.Body{Bodies: s, Logger: log})
@@ -109,7 +117,8 @@ func reads(t *testing.T) (*source, func(address string, header ...string) *httpt
 		}
 		mux.ServeHTTP(w, r)
 		if w.Code != http.StatusBadRequest { // whose request is not as the document has it
-			for _, text := range document.Check(openapitest.Exchange{Request: r, Status: w.Code, Header: w.Header(), Received: w.Body.Bytes()}) {
+			for _, text := range document.Check(openapitest.Exchange{Request: r, Status: w.Code, Header: w.Header(),
+				Received: w.Body.Bytes()}) {
 				t.Errorf("%s: %s", address, text)
 			}
 		}
@@ -132,18 +141,21 @@ func has(t *testing.T, w *httptest.ResponseRecorder, code int, parts ...string) 
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	s, ask := reads(t)
-	has(t, ask("/api/messages"), 200, `"looked":7`, `"notSearched":2`, `"complete":false`, `"continue":"abc"`, `"size":25`, `"stage":"dead"`, `"lane":2`)
+	has(t, ask("/api/messages"), 200, `"looked":7`, `"notSearched":2`, `"complete":false`, `"continue":"abc"`,
+		`"size":25`, `"stage":"dead"`, `"lane":2`)
 	if s.limit != 50 || s.filter != (overview.Filter{}) || s.token != "" {
 		t.Errorf("%+v by %d", s.filter, s.limit)
 	}
-	q := url.Values{"stage": {"dead"}, "key": {"a&b=/ü'"}, "contract": {"article"}, "lane": {"3"}, "from": {"2026-01-08T13:00:00+01:00"}, "to": {"2026-01-09T00:00:00Z"},
+	q := url.Values{"stage": {"dead"}, "key": {"a&b=/ü'"}, "contract": {"article"}, "lane": {"3"},
+		"from": {"2026-01-08T13:00:00+01:00"}, "to": {"2026-01-09T00:00:00Z"},
 		"text": {"Straße"}, "fingerprint": {"0123456789ab"}, "limit": {"200"}, "continue": {"xyz"}, "code": {"secret"}}
 	has(t, ask("/api/messages?"+q.Encode()), 200)
 	f := s.filter
 	if f.Lane == nil || *f.Lane != 3 {
 		t.Errorf("the lane: %v", f.Lane)
 	}
-	if f.Lane = nil; f != (overview.Filter{Stage: weir.Dead, Key: "a&b=/ü'", Contract: "article", From: noon, To: noon.Add(12 * time.Hour), Text: "Straße", Fingerprint: "0123456789ab"}) ||
+	if f.Lane = nil; f != (overview.Filter{Stage: weir.Dead, Key: "a&b=/ü'", Contract: "article", From: noon,
+		To: noon.Add(12 * time.Hour), Text: "Straße", Fingerprint: "0123456789ab"}) ||
 		s.limit != 200 || s.token != "xyz" {
 		t.Errorf("%+v by %d from %q", f, s.limit, s.token)
 	}
@@ -156,8 +168,10 @@ func TestMessages(t *testing.T) {
 func TestMessages_NamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, ask := reads(t)
-	w := ask("/api/messages?stage=gone&lane=4&from=yesterday&limit=0&stge=dead&key=" + strings.Repeat("k", 1025) + "&text=%ff&contract=a&contract=b")
-	has(t, w, 400, `"path":"stage"`, `"path":"lane"`, `"path":"from"`, `"path":"limit"`, `stge`, `"path":"key"`, `"path":"text"`, `"path":"contract"`)
+	w := ask("/api/messages?stage=gone&lane=4&from=yesterday&limit=0&stge=dead&key=" + strings.Repeat("k",
+		1025) + "&text=%ff&contract=a&contract=b")
+	has(t, w, 400, `"path":"stage"`, `"path":"lane"`, `"path":"from"`, `"path":"limit"`, `stge`, `"path":"key"`,
+		`"path":"text"`, `"path":"contract"`)
 	has(t, ask("/api/messages?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"), 400, `"path":"to"`)
 	has(t, ask("/api/messages?fingerprint=0123456789ab&stage=queued"), 400, `"path":"fingerprint"`)
 	for _, query := range []string{"limit=201", "limit=x", "lane=-1", "lane=1.5", "to=10000-01-01T00:00:00Z"} {
@@ -168,10 +182,13 @@ func TestMessages_NamesAllThatIsWrong(t *testing.T) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	s, ask := reads(t)
-	has(t, ask("/api/lanes"), 200, `"totals":{"accepted":10,"delivered":4,"dead":1,"cancelled":0,"superseded":0,"waiting":5}`,
+	has(t, ask("/api/lanes"), 200,
+		`"totals":{"accepted":10,"delivered":4,"dead":1,"cancelled":0,"superseded":0,"waiting":5}`,
 		`"calendar":{"closed":true,"until":"2026-01-08T13:00:00Z","reason":"freeze","nextChange":"2026-01-08T13:00:00Z"}`, `"emptyInSeconds":0`)
-	has(t, ask("/api/lanes/0"), 200, `"oldestWaitingSeconds":90`, `"ratePerMinute1":2,`, `"pausedBy":"cms"`, `"pausedUntil":"2026-01-08T12:01:00Z"`, `"scope":"key"`, `"holder":"host-1"`, `"exact":false`)
-	if w := ask("/api/lanes/0"); strings.Contains(w.Body.String(), "ratePerMinute15") || strings.Contains(w.Body.String(), "emptyIn") {
+	has(t, ask("/api/lanes/0"), 200, `"oldestWaitingSeconds":90`, `"ratePerMinute1":2,`, `"pausedBy":"cms"`,
+		`"pausedUntil":"2026-01-08T12:01:00Z"`, `"scope":"key"`, `"holder":"host-1"`, `"exact":false`)
+	if w := ask("/api/lanes/0"); strings.Contains(w.Body.String(), "ratePerMinute15") ||
+		strings.Contains(w.Body.String(), "emptyIn") {
 		t.Errorf("what is not known is told: %s", w.Body)
 	}
 	for _, n := range []string{"9", "x", "-1", "99999999999999999999"} {
@@ -184,7 +201,8 @@ func TestLanes(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	s, ask := reads(t)
-	has(t, ask("/api/errors?limit=3"), 200, `"fingerprint":"0123456789ab"`, `"lastAt":"2026-01-08T13:00:00Z"`, `"sample":{"id":"AQ","key":"/a","reason":"asset 1"}`, `"complete":false`)
+	has(t, ask("/api/errors?limit=3"), 200, `"fingerprint":"0123456789ab"`, `"lastAt":"2026-01-08T13:00:00Z"`,
+		`"sample":{"id":"AQ","key":"/a","reason":"asset 1"}`, `"complete":false`)
 	if s.limit != 3 {
 		t.Errorf("limit %d", s.limit)
 	}
@@ -200,14 +218,16 @@ func TestBody(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'",
-		"Content-Disposition": `attachment; filename="` + id + `.xml"`,
+		"Content-Type": "text/html", "X-Content-Type-Options": "nosniff",
+		"Content-Security-Policy": "sandbox; default-src 'none'",
+		"Content-Disposition":     `attachment; filename="` + id + `.xml"`,
 	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if again := ask("/api/messages/"+id+"/body", "If-None-Match", w.Header().Get("ETag")); again.Code != 304 || again.Body.Len() > 0 {
+	if again := ask("/api/messages/"+id+"/body", "If-None-Match", w.Header().Get("ETag")); again.Code != 304 ||
+		again.Body.Len() > 0 {
 		t.Errorf("with its ETag: %d", again.Code)
 	}
 	has(t, ask("/api/messages/"+id+"/body?which=edited"), 404)
@@ -220,7 +240,8 @@ func TestAttempts(t *testing.T) {
 	_, ask := reads(t)
 	w := ask("/api/messages/" + message.Message.ID.String() + "/attempts")
 	has(t, w, 200, `"count":30`, `"outcome":"rejected"`, `"answer":"answer"`)
-	if again := ask("/api/messages/"+message.Message.ID.String()+"/attempts", "If-None-Match", w.Header().Get("ETag")); again.Code != 304 {
+	if again := ask("/api/messages/"+message.Message.ID.String()+"/attempts", "If-None-Match",
+		w.Header().Get("ETag")); again.Code != 304 {
 		t.Errorf("with its ETag: %d", again.Code)
 	}
 	has(t, ask("/api/messages/nonsense/attempts"), 404)

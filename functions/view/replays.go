@@ -9,7 +9,7 @@ import (
 	"weir/internal/replay"
 )
 
-// Jobs tells of bulk replays. Get says NotFound where there is none of this name.
+// Jobs reads bulk replays. Get returns NotFound if there is no such job.
 type Jobs interface {
 	List(ctx context.Context) ([]replay.Job, error)
 	Get(ctx context.Context, id string) (replay.Job, error)
@@ -24,7 +24,7 @@ type Replays struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := f.read(r)
+	answer, err := f.readAnswer(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -32,7 +32,7 @@ func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (f *Replays) read(r *http.Request) (any, error) {
+func (f *Replays) readAnswer(r *http.Request) (any, error) {
 	if id := r.PathValue("id"); id != "" {
 		return f.Jobs.Get(r.Context(), id)
 	}

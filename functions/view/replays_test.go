@@ -34,7 +34,8 @@ func TestReplays(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	lane := 0
-	one := replay.Job{ID: "one", State: replay.Running, Filter: replay.Filter{Lane: &lane}, RatePerMinute: 60, StopAtErrorRate: 0.5, Matched: 3, StartedAt: at, UpdatedAt: at}
+	one := replay.Job{ID: "one", State: replay.Running, Filter: replay.Filter{Lane: &lane}, RatePerMinute: 60,
+		StopAtErrorRate: 0.5, Matched: 3, StartedAt: at, UpdatedAt: at}
 	text := `{"id":"one","state":"running","filter":{"lane":0},"ratePerMinute":60,"stopAtErrorRate":0.5,"force":false,"matched":3,"replayed":0,"refused":0,"skipped":0,` +
 		`"delivered":0,"deadAgain":0,"otherwise":0,"waiting":0,"startedAt":"2026-03-04T05:06:07Z","updatedAt":"2026-03-04T05:06:07Z"}`
 	for name, c := range map[string]struct {

@@ -33,7 +33,7 @@ type Cancellations struct {
 }
 
 const (
-	// maxCancelled is the number of messages that one request looks at. At 10 ms a storage
+	// maxCancelled limits the messages that one request reads. At 10 ms a storage
 	// operation they take less than maxCancelTime.
 	maxCancelled = 20_000
 	// maxCancelTime ends a request early, far below the host's limit of 230 s for an answer.
@@ -76,19 +76,19 @@ type continuation struct {
 }
 
 // ServeHTTP implements http.Handler. It answers 200 after a count, and 202 after a cancellation:
-// the stages of the messages show what becomes of it.
+// the stages of the messages show the result.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := f.serve(w, r); err != nil {
+	if err := f.serveCancellations(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 	}
 }
 
-func (f *Cancellations) serve(w http.ResponseWriter, r *http.Request) error {
+func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Request) error {
 	var in cancellationsRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
-	filter, from, err := in.read(f.Lanes, f.Now())
+	filter, from, err := in.parseRequest(f.Lanes, f.Now())
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,10 @@ func (f *Cancellations) serve(w http.ResponseWriter, r *http.Request) error {
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
 	}
-	f.Logger.Info("write: bulk cancel", "invocation_id", httpio.InvocationID(r), "lane", counts.Lanes, "key", filter.Key+filter.KeyPrefix,
-		"outcome", fmt.Sprintf("%d selected, %d cancelled, %d asked, %d too late", counts.Selected, counts.Cancelled, counts.Asked, counts.TooLate),
+	f.Logger.Info("write: bulk cancel", "invocation_id", httpio.InvocationID(r), "lane", counts.Lanes, "key",
+		filter.Key+filter.KeyPrefix,
+		"outcome", fmt.Sprintf("%d selected, %d cancelled, %d asked, %d too late", counts.Selected, counts.Cancelled,
+			counts.Asked, counts.TooLate),
 		"reason", strings.TrimSpace(in.Reason), "err", err)
 	if err != nil {
 		return err
@@ -119,12 +121,15 @@ func (f *Cancellations) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// read checks a request, and returns its filter and the place to go on from.
-func (in *cancellationsRequest) read(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPlace, error) {
+// parseRequest checks a request, and returns its filter and the position at which it continues.
+func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPlace, error) {
 	var c continuation
-	f := lane.WaitingFilter{Key: given(in.Filter.Key), KeyPrefix: given(in.Filter.KeyPrefix), Contract: given(in.Filter.Contract),
-		Stage: weir.Stage(given(in.Filter.Stage)), Lane: in.Filter.Lane, From: given(in.Filter.From).UTC(), To: given(in.Filter.To).UTC()}
-	if err := in.check(f, lanes); err != nil {
+	f := lane.WaitingFilter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
+		Contract: derefOrZero(in.Filter.Contract),
+		Stage:    weir.Stage(derefOrZero(in.Filter.Stage)), Lane: in.Filter.Lane,
+		From: derefOrZero(in.Filter.From).UTC(),
+		To:   derefOrZero(in.Filter.To).UTC()}
+	if err := in.checkFilter(f, lanes); err != nil {
 		return f, c.WaitingPlace, err
 	}
 	if in.Continue != "" {
@@ -137,23 +142,26 @@ func (in *cancellationsRequest) read(lanes int, now time.Time) (lane.WaitingFilt
 		}
 	}
 	if f.To.IsZero() {
-		f.To = now.UTC() // messages accepted later were not meant, and would keep the walk from ending
+		// without an end, messages that arrive meanwhile would be cancelled, too, and the walk
+		// might never end
+		f.To = now.UTC()
 	}
 	return f, c.WaitingPlace, nil
 }
 
 var waitingStages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying}
 
-func (in *cancellationsRequest) check(f lane.WaitingFilter, lanes int) error {
+func (in *cancellationsRequest) checkFilter(f lane.WaitingFilter, lanes int) error {
 	conditions := 0
-	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.keyPrefix": in.Filter.KeyPrefix, "filter.contract": in.Filter.Contract, "filter.stage": in.Filter.Stage} {
+	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.keyPrefix": in.Filter.KeyPrefix,
+		"filter.contract": in.Filter.Contract, "filter.stage": in.Filter.Stage} {
 		switch {
 		case text == nil:
 			continue
 		case *text == "":
-			return invalid(path, "is empty: leave it out if it is not to matter")
+			return invalidError(path, "is empty: leave it out if it is not to matter")
 		case len(*text) > maxKey:
-			return invalid(path, fmt.Sprintf("has more than %d bytes", maxKey))
+			return invalidError(path, fmt.Sprintf("has more than %d bytes", maxKey))
 		}
 		conditions++
 	}
@@ -162,25 +170,25 @@ func (in *cancellationsRequest) check(f lane.WaitingFilter, lanes int) error {
 	}
 	switch {
 	case conditions == 0 && !in.Filter.All:
-		return invalid("filter", `needs a condition, or "all": true to cancel everything that waits`)
+		return invalidError("filter", `needs a condition, or "all": true to cancel everything that waits`)
 	case conditions > 0 && in.Filter.All:
-		return invalid("filter.all", "goes with no other condition")
+		return invalidError("filter.all", "goes with no other condition")
 	case f.Key != "" && f.KeyPrefix != "":
-		return invalid("filter.keyPrefix", "goes with no key: give one of the two")
+		return invalidError("filter.keyPrefix", "goes with no key: give one of the two")
 	case f.Stage != "" && !slices.Contains(waitingStages, f.Stage):
-		return invalid("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
+		return invalidError("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
-		return invalid("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
+		return invalidError("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
 	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
-		return invalid("filter.to", "is not later than filter.from")
+		return invalidError("filter.to", "is not later than filter.from")
 	case utf8.RuneCountInString(in.Reason) > weir.MaxReason:
-		return invalid("reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
+		return invalidError("reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
 	}
 	return nil
 }
 
 func writeContinuation(c continuation) string {
-	data, _ := json.Marshal(c) // numbers, a row's key and a moment within JSON's years
+	data, _ := json.Marshal(c) // cannot fail: numbers, a row's key and a time within JSON's years
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
@@ -190,7 +198,7 @@ func readContinuation(token string) (c continuation, err error) {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || !c.Valid() || c.To.IsZero() {
-		return c, invalid("continue", "is none that an answer to the same filter had")
+		return c, invalidError("continue", "is none that an answer to the same filter had")
 	}
 	return c, nil
 }

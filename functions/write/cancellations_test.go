@@ -24,9 +24,11 @@ type waiting struct {
 	err     error
 }
 
-func (f *waiting) CancelMany(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPlace, _ int, dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error) {
+func (f *waiting) CancelMany(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPlace, _ int,
+	dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error) {
 	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
-	return lane.Cancelled{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}}, lane.WaitingPlace{Lane: from.Lane + 1}, from.Lane == 1, f.err
+	return lane.Cancelled{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}},
+		lane.WaitingPlace{Lane: from.Lane + 1}, from.Lane == 1, f.err
 }
 
 func (f *waiting) ask(body string) *httptest.ResponseRecorder {
@@ -45,19 +47,21 @@ func TestCancellations(t *testing.T) {
 		want   lane.WaitingFilter
 		path   string // of the problem
 	}{
-		"All":             {`{"filter":{"all":true}}`, 202, lane.WaitingFilter{To: now()}, ""},
-		"Key":             {`{"filter":{"key":"/a"}}`, 202, lane.WaitingFilter{Key: "/a", To: now()}, ""},
-		"Everything":      {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, lane.WaitingFilter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
-		"DryRun":          {`{"filter":{"key":"/a"},"dryRun":true}`, 200, lane.WaitingFilter{Key: "/a", To: now()}, ""},
-		"NoFilter":        {`{}`, 422, lane.WaitingFilter{}, "filter"},
-		"NoCondition":     {`{"filter":{}}`, 422, lane.WaitingFilter{}, "filter"},
-		"AllAndMore":      {`{"filter":{"all":true,"key":"/a"}}`, 422, lane.WaitingFilter{}, "filter.all"},
-		"EmptyPrefix":     {`{"filter":{"keyPrefix":""}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
-		"KeyAndPrefix":    {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
-		"StageOfTheDead":  {`{"filter":{"stage":"dead"}}`, 422, lane.WaitingFilter{}, "filter.stage"},
-		"NoSuchLane":      {`{"filter":{"lane":3}}`, 422, lane.WaitingFilter{}, "filter.lane"},
-		"ToBeforeFrom":    {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422, lane.WaitingFilter{}, "filter.to"},
-		"LongReason":      {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, lane.WaitingFilter{}, "reason"},
+		"All":            {`{"filter":{"all":true}}`, 202, lane.WaitingFilter{To: now()}, ""},
+		"Key":            {`{"filter":{"key":"/a"}}`, 202, lane.WaitingFilter{Key: "/a", To: now()}, ""},
+		"Everything":     {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, lane.WaitingFilter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
+		"DryRun":         {`{"filter":{"key":"/a"},"dryRun":true}`, 200, lane.WaitingFilter{Key: "/a", To: now()}, ""},
+		"NoFilter":       {`{}`, 422, lane.WaitingFilter{}, "filter"},
+		"NoCondition":    {`{"filter":{}}`, 422, lane.WaitingFilter{}, "filter"},
+		"AllAndMore":     {`{"filter":{"all":true,"key":"/a"}}`, 422, lane.WaitingFilter{}, "filter.all"},
+		"EmptyPrefix":    {`{"filter":{"keyPrefix":""}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
+		"KeyAndPrefix":   {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
+		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, lane.WaitingFilter{}, "filter.stage"},
+		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, lane.WaitingFilter{}, "filter.lane"},
+		"ToBeforeFrom": {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
+			lane.WaitingFilter{}, "filter.to"},
+		"LongReason": {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422,
+			lane.WaitingFilter{}, "reason"},
 		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, lane.WaitingFilter{}, "continue"},
 		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, lane.WaitingFilter{}, "continue"},
 		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, lane.WaitingFilter{}, "continue"},
@@ -81,7 +85,8 @@ func TestCancellations(t *testing.T) {
 				got.Lane = c.want.Lane
 			}
 			if got != c.want || f.dry[0] != (w.Code == 200) || len(f.called) != 1 || f.called[0] != 2 {
-				t.Errorf("asked for %+v (dry run: %t), lanes %v were called; want %+v, lane 2", got, f.dry[0], f.called, c.want)
+				t.Errorf("asked for %+v (dry run: %t), lanes %v were called; want %+v, lane 2", got, f.dry[0], f.called,
+					c.want)
 			}
 		})
 	}
@@ -96,10 +101,12 @@ func TestCancellations_GoesOn(t *testing.T) {
 		Complete                            bool
 		Continue                            string
 	}
-	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"}}`).Body.Bytes(), &first); err != nil || first.Complete || first.Selected != 3 {
+	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"}}`).Body.Bytes(), &first); err != nil ||
+		first.Complete || first.Selected != 3 {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"},"continue":"`+first.Continue+`"}`).Body.Bytes(), &second); err != nil || !second.Complete || second.Continue != "" {
+	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"},"continue":"`+first.Continue+`"}`).Body.Bytes(),
+		&second); err != nil || !second.Complete || second.Continue != "" {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	if f.places[1].Lane != 1 || !f.filters[1].To.Equal(now()) {
@@ -109,7 +116,8 @@ func TestCancellations_GoesOn(t *testing.T) {
 
 func TestCancellations_PassesErrorsOn(t *testing.T) {
 	t.Parallel()
-	for err, status := range map[error]int{&weir.Error{Kind: weir.Unavailable, Message: "no"}: 503, errors.New("odd"): 500} {
+	for err, status := range map[error]int{&weir.Error{Kind: weir.Unavailable, Message: "no"}: 503,
+		errors.New("odd"): 500} {
 		if w := (&waiting{err: err}).ask(`{"filter":{"all":true}}`); w.Code != status {
 			t.Errorf("got %d %s, want %d", w.Code, w.Body, status)
 		}

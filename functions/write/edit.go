@@ -13,19 +13,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Accepter turns a body into a message, or says every problem.
+// Accepter turns a body into a message, or reports every problem.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// EditLog is what an edit needs of the log.
+// EditLog reads and replays a message.
 type EditLog interface {
 	Replayer
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Edit serves POST /api/messages/{id}/edit: a dead message is delivered after all, with the
-// body of the request. What was accepted is kept. All fields are needed.
+// Edit serves POST /api/messages/{id}/edit: it replays a dead message with the body of the request. The
+// accepted body is kept. All fields are needed.
 type Edit struct {
 	Contracts Accepter
 	Log       EditLog
@@ -36,25 +36,26 @@ type Edit struct {
 
 // ServeHTTP implements http.Handler. The id is the path value "id".
 func (f *Edit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	st, err := f.edit(w, r)
+	st, err := f.editMessage(w, r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	replayed(w, st, f.Caller)
-	f.Logger.Info("write: edited", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+	answerReplay(w, st, f.Caller)
+	f.Logger.Info("write: edited", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),
+		"lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-func (f *Edit) edit(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
+func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
-	force, err := forced(r)
+	force, err := readForce(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
-	note, err := noteOf(r)
+	note, err := readNote(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
@@ -68,35 +69,42 @@ func (f *Edit) edit(w http.ResponseWriter, r *http.Request) (weir.Status, error)
 	}
 	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
 	if err == nil {
-		err = same(&st.Message, &m)
+		err = checkSameMessage(&st.Message, &m)
 	}
 	if err != nil {
 		return weir.Status{}, err
 	}
-	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force, Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note}})
+	return f.Log.Replay(r.Context(), id,
+		lane.ReplayOptions{Force: force,
+			Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note}})
 }
 
-// noteOf reads the parameter note.
-func noteOf(r *http.Request) (string, error) {
+// readNote parses the parameter note.
+func readNote(r *http.Request) (string, error) {
 	note := strings.TrimSpace(r.URL.Query().Get("note"))
 	if n := utf8.RuneCountInString(note); n > weir.MaxReason || !utf8.ValidString(note) {
-		return "", &weir.Error{Kind: weir.Malformed, Op: "edit", Message: fmt.Sprintf("the note has %d characters and may have %d", n, weir.MaxReason)}
+		return "", &weir.Error{Kind: weir.Malformed, Op: "edit",
+			Message: fmt.Sprintf("the note has %d characters and may have %d", n, weir.MaxReason)}
 	}
 	return note, nil
 }
 
-// same says what makes the corrected message another one: its contract and its key say
-// where it belongs.
-func same(accepted, edited *weir.Message) error {
+// checkSameMessage refuses an edit with another contract or key, because they determine the lane and the
+// order of a message.
+func checkSameMessage(accepted, edited *weir.Message) error {
 	var problems []weir.Problem
 	if edited.Contract != accepted.Contract {
-		problems = append(problems, weir.Problem{Rule: "contract", Message: fmt.Sprintf("it is a message of the contract %q, and the dead one is of %q", edited.Contract, accepted.Contract)})
+		problems = append(problems, weir.Problem{Rule: "contract",
+			Message: fmt.Sprintf("it is a message of the contract %q, and the dead one is of %q", edited.Contract,
+				accepted.Contract)})
 	}
 	if edited.Key != accepted.Key {
-		problems = append(problems, weir.Problem{Rule: "key", Message: fmt.Sprintf("its key is %q, and the dead one's is %q", edited.Key, accepted.Key)})
+		problems = append(problems, weir.Problem{Rule: "key",
+			Message: fmt.Sprintf("its key is %q, and the dead one's is %q", edited.Key, accepted.Key)})
 	}
 	if len(problems) == 0 {
 		return nil
 	}
-	return &weir.Error{Kind: weir.Invalid, Op: "edit", Message: "the body is another message: post it instead", Problems: problems}
+	return &weir.Error{Kind: weir.Invalid, Op: "edit", Message: "the body is another message: post it instead",
+		Problems: problems}
 }

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// pauses keeps pauses by lane and key, and fails for lanes as it is told.
+// pauses stores pauses by lane and key, and fails for the given lanes.
 type pauses struct {
 	mu     sync.Mutex
 	all    map[weir.Pause]bool
@@ -96,23 +96,28 @@ func TestPause(t *testing.T) {
 		status int
 		paused []string
 	}{
-		"All":            {`{"all":true,"reason":"fire"}`, 200, []string{"lane||fire|" + since + "|", "lane||fire|" + since + "|", "lane||fire|" + since + "|"}},
-		"Lane0For":       {`{"lane":0,"reason":" fire ","for":"90m"}`, 200, []string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
-		"Lane0ForISO":    {`{"lane":0,"reason":"fire","for":"PT90M"}`, 200, []string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
-		"KeyUntil":       {`{"key":"a/b","reason":"odd","until":"2026-03-05T00:00:00+01:00"}`, 200, []string{"key|a/b|odd|" + since + "|2026-03-05T00:00:00+01:00"}},
-		"NoLaneLikeIt":   {`{"lane":3,"reason":"r"}`, 404, nil},
-		"NoReason":       {`{"lane":1,"reason":" "}`, 422, nil},
-		"LongReason":     {`{"lane":1,"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, nil},
-		"JustNotTooLong": {`{"lane":1,"reason":"` + strings.Repeat("ä", 500) + `"}`, 200, []string{"lane||" + strings.Repeat("ä", 500) + "|" + since + "|"}},
-		"Nothing":        {`{"reason":"r"}`, 422, nil},
-		"Two":            {`{"lane":1,"key":"a","reason":"r"}`, 422, nil},
-		"EmptyKey":       {`{"key":"","reason":"r"}`, 422, nil},
-		"Past":           {`{"lane":1,"reason":"r","until":"2026-03-04T05:06:07Z"}`, 422, nil},
-		"NoTime":         {`{"lane":1,"reason":"r","for":"soon"}`, 422, nil},
-		"NegativeTime":   {`{"lane":1,"reason":"r","for":"-1m"}`, 422, nil},
-		"NoNumber":       {`{"lane":"one","reason":"r"}`, 400, nil},
-		"BothTimes":      {`{"lane":1,"reason":"r","for":"1m","until":"2027-03-04T05:06:07Z"}`, 422, nil},
-		"UnknownField":   {`{"lane":1,"reason":"r","unitl":"2027-03-04T05:06:07Z"}`, 400, nil},
+		"All": {`{"all":true,"reason":"fire"}`, 200,
+			[]string{"lane||fire|" + since + "|", "lane||fire|" + since + "|", "lane||fire|" + since + "|"}},
+		"Lane0For": {`{"lane":0,"reason":" fire ","for":"90m"}`, 200,
+			[]string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
+		"Lane0ForISO": {`{"lane":0,"reason":"fire","for":"PT90M"}`, 200,
+			[]string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
+		"KeyUntil": {`{"key":"a/b","reason":"odd","until":"2026-03-05T00:00:00+01:00"}`, 200,
+			[]string{"key|a/b|odd|" + since + "|2026-03-05T00:00:00+01:00"}},
+		"NoLaneLikeIt": {`{"lane":3,"reason":"r"}`, 404, nil},
+		"NoReason":     {`{"lane":1,"reason":" "}`, 422, nil},
+		"LongReason":   {`{"lane":1,"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, nil},
+		"JustNotTooLong": {`{"lane":1,"reason":"` + strings.Repeat("ä", 500) + `"}`, 200,
+			[]string{"lane||" + strings.Repeat("ä", 500) + "|" + since + "|"}},
+		"Nothing":      {`{"reason":"r"}`, 422, nil},
+		"Two":          {`{"lane":1,"key":"a","reason":"r"}`, 422, nil},
+		"EmptyKey":     {`{"key":"","reason":"r"}`, 422, nil},
+		"Past":         {`{"lane":1,"reason":"r","until":"2026-03-04T05:06:07Z"}`, 422, nil},
+		"NoTime":       {`{"lane":1,"reason":"r","for":"soon"}`, 422, nil},
+		"NegativeTime": {`{"lane":1,"reason":"r","for":"-1m"}`, 422, nil},
+		"NoNumber":     {`{"lane":"one","reason":"r"}`, 400, nil},
+		"BothTimes":    {`{"lane":1,"reason":"r","for":"1m","until":"2027-03-04T05:06:07Z"}`, 422, nil},
+		"UnknownField": {`{"lane":1,"reason":"r","unitl":"2027-03-04T05:06:07Z"}`, 400, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,8 +135,10 @@ func TestPause(t *testing.T) {
 
 func TestPause_SomeLanesFail(t *testing.T) {
 	t.Parallel()
-	f := &pauses{all: map[weir.Pause]bool{}, fail: map[int]error{1: &weir.Error{Kind: weir.Unavailable, Message: "no answer"}}}
-	if status, text, _ := f.ask(t, "pause", `{"all":true,"reason":"r"}`); status != 503 || !strings.Contains(text, "lanes [1]") || len(f.all) != 2 {
+	f := &pauses{all: map[weir.Pause]bool{},
+		fail: map[int]error{1: &weir.Error{Kind: weir.Unavailable, Message: "no answer"}}}
+	if status, text, _ := f.ask(t, "pause", `{"all":true,"reason":"r"}`); status != 503 ||
+		!strings.Contains(text, "lanes [1]") || len(f.all) != 2 {
 		t.Errorf("%d %s", status, text)
 	}
 	sealed := &weir.Error{Kind: weir.Conflict, Message: "the number of lanes is being changed"}
@@ -154,7 +161,8 @@ func TestResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &pauses{all: map[weir.Pause]bool{{Reason: "r"}: true, {Lane: 1, Reason: "r"}: true, {Lane: 2, Reason: "r"}: true, {Lane: of, Key: "k", Reason: "r"}: true}}
+			f := &pauses{all: map[weir.Pause]bool{{Reason: "r"}: true, {Lane: 1, Reason: "r"}: true,
+				{Lane: 2, Reason: "r"}: true, {Lane: of, Key: "k", Reason: "r"}: true}}
 			status, text, left := f.ask(t, "resume", c.body)
 			if status != 200 || len(left) != c.left || len(f.called) != c.lookedAt {
 				t.Errorf("%d %s, lanes %v were looked at", status, text, f.called)

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Replayer has a dead message delivered after all; see lane.Store.Replay.
+// Replayer requests the replay of a dead message; see lane.Store.Replay.
 type Replayer interface {
 	Replay(ctx context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error)
 }
@@ -23,38 +23,39 @@ type Replay struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". 202: it is asked for,
-// and the stage will tell.
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the
+// replay is requested; the message's stage shows the result.
 func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	st, err := f.replay(r)
+	st, err := f.requestReplay(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	replayed(w, st, f.Caller)
-	f.Logger.Info("write: replay asked", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+	answerReplay(w, st, f.Caller)
+	f.Logger.Info("write: replay asked", "invocation_id", httpio.InvocationID(r), "message_id",
+		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-func (f *Replay) replay(r *http.Request) (weir.Status, error) {
+func (f *Replay) requestReplay(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
-	force, err := forced(r)
+	force, err := readForce(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
 	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force})
 }
 
-// replayed answers with the message as it stands, and has its lane looked at.
-func replayed(w http.ResponseWriter, st weir.Status, caller Caller) {
+// answerReplay answers with the message's state, and wakes its lane.
+func answerReplay(w http.ResponseWriter, st weir.Status, caller Caller) {
 	httpio.WriteJSON(w, http.StatusAccepted, httpio.DescribeStatus(st))
 	caller.Call(st.Message.ID.Lane)
 }
 
-// forced reads the parameter force.
-func forced(r *http.Request) (bool, error) {
+// readForce parses the parameter force.
+func readForce(r *http.Request) (bool, error) {
 	text := r.URL.Query().Get("force")
 	if text == "" {
 		return false, nil

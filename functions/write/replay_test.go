@@ -22,11 +22,13 @@ type dead struct {
 }
 
 func newDead() *dead {
-	return &dead{message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article", Key: "/a", Version: "3"}}
+	return &dead{message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"},
+		Contract: "article", Key: "/a", Version: "3"}}
 }
 
 func (d *dead) status() weir.Status {
-	return weir.Status{Message: d.message, Stage: weir.Dead, Replays: 1, ReplayRefused: "too late", EditedAt: now(), EditNote: "a title"}
+	return weir.Status{Message: d.message, Stage: weir.Dead, Replays: 1, ReplayRefused: "too late", EditedAt: now(),
+		EditNote: "a title"}
 }
 
 func (d *dead) Status(context.Context, weir.ID) (weir.Status, error) { return d.status(), nil }
@@ -58,7 +60,8 @@ func (d *dead) post(address, body string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
 	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Log: d, Caller: d, MaxBody: 100, Logger: quiet})
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address, strings.NewReader(body))
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address,
+		strings.NewReader(body))
 	r.Header.Set("Content-Type", "text/xml")
 	mux.ServeHTTP(w, r)
 	return w
@@ -99,7 +102,8 @@ func TestReplay(t *testing.T) {
 					Note string
 				}
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" || got.Replays != 1 || got.ReplayRefused != "too late" ||
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" ||
+				got.Replays != 1 || got.ReplayRefused != "too late" ||
 				!got.Edited.At.Equal(now()) || got.Edited.Note != "a title" {
 				t.Errorf("%s, %v", w.Body, err)
 			}
@@ -129,14 +133,16 @@ func TestEdit(t *testing.T) {
 			t.Parallel()
 			d := newDead()
 			w := d.post(id+"/edit"+c.query, c.body)
-			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called || !strings.Contains(w.Body.String(), c.says) {
+			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called ||
+				!strings.Contains(w.Body.String(), c.says) {
 				t.Fatalf("%d %s, asked %+v, called %d", w.Code, w.Body, d.asked, d.called)
 			}
 			if c.status != 202 {
 				return
 			}
 			o := d.asked[0]
-			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" || (e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
+			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" ||
+				(e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
 				t.Errorf("asked %+v, %+v", o, o.Edit)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/replay"
 )
 
-// Jobs begins, tries and ends bulk replays; see replay.Runner.
+// Jobs starts, plans and cancels bulk replays; see replay.Runner.
 type Jobs interface {
 	Start(ctx context.Context, s replay.Spec) (replay.Job, error)
 	Plan(ctx context.Context, s replay.Spec) (replay.Plan, error)
@@ -24,8 +24,8 @@ type Replays struct {
 	Logger *slog.Logger
 }
 
-// replaysRequest is what POST takes. The filter must be there, though it may be empty: by
-// it everything that is dead is meant.
+// replaysRequest is the body of POST. The filter must be present; an empty one selects all dead
+// messages.
 type replaysRequest struct {
 	Filter *struct {
 		Key         *string    `json:"key"`
@@ -44,17 +44,17 @@ type replaysRequest struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := f.serve(w, r); err != nil {
+	if err := f.serveReplay(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 	}
 }
 
-func (f *Replays) serve(w http.ResponseWriter, r *http.Request) error {
+func (f *Replays) serveReplay(w http.ResponseWriter, r *http.Request) error {
 	var in replaysRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
-	spec, err := in.spec()
+	spec, err := in.buildSpec()
 	if err != nil {
 		return err
 	}
@@ -75,19 +75,22 @@ func (f *Replays) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// spec is what is asked for, with the defaults where nothing is said.
-func (in *replaysRequest) spec() (replay.Spec, error) {
-	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate, Force: in.Force, Reason: strings.TrimSpace(in.Reason)}
+// buildSpec returns the requested job, with defaults for missing fields.
+func (in *replaysRequest) buildSpec() (replay.Spec, error) {
+	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate, Force: in.Force,
+		Reason: strings.TrimSpace(in.Reason)}
 	if in.Filter == nil {
-		return s, invalid("filter", "a filter is needed; an empty one means everything that is dead")
+		return s, invalidError("filter", "a filter is needed; an empty one means everything that is dead")
 	}
-	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.contract": in.Filter.Contract, "filter.fingerprint": in.Filter.Fingerprint} {
+	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.contract": in.Filter.Contract,
+		"filter.fingerprint": in.Filter.Fingerprint} {
 		if text != nil && *text == "" {
-			return s, invalid(path, "is empty: leave it out where it is not to matter")
+			return s, invalidError(path, "is empty: leave it out where it is not to matter")
 		}
 	}
-	s.Filter = replay.Filter{Key: given(in.Filter.Key), Lane: in.Filter.Lane, Contract: given(in.Filter.Contract), Fingerprint: given(in.Filter.Fingerprint),
-		From: given(in.Filter.From).UTC(), To: given(in.Filter.To).UTC()}
+	s.Filter = replay.Filter{Key: derefOrZero(in.Filter.Key), Lane: in.Filter.Lane,
+		Contract: derefOrZero(in.Filter.Contract), Fingerprint: derefOrZero(in.Filter.Fingerprint),
+		From: derefOrZero(in.Filter.From).UTC(), To: derefOrZero(in.Filter.To).UTC()}
 	if in.RatePerMinute != nil {
 		s.RatePerMinute = *in.RatePerMinute
 	}
@@ -97,8 +100,7 @@ func (in *replaysRequest) spec() (replay.Spec, error) {
 	return s, nil
 }
 
-// given is what was given, or nothing.
-func given[T any](v *T) (zero T) {
+func derefOrZero[T any](v *T) (zero T) {
 	if v == nil {
 		return zero
 	}

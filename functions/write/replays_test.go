@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// jobs is a runner that begins nothing.
+// jobs is a runner that starts no job.
 type jobs struct {
 	specs   []replay.Spec
 	planned bool
@@ -53,7 +53,8 @@ func TestReplays(t *testing.T) {
 	t.Parallel()
 	lane, from := 3, time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	plain := replay.Spec{RatePerMinute: 60, StopAtErrorRate: 0.5}
-	all := replay.Spec{Filter: replay.Filter{Key: "/a", Lane: &lane, Contract: "article", Fingerprint: "0123456789ab", From: from, To: from.Add(time.Hour)},
+	all := replay.Spec{Filter: replay.Filter{Key: "/a", Lane: &lane, Contract: "article", Fingerprint: "0123456789ab",
+		From: from, To: from.Add(time.Hour)},
 		RatePerMinute: 600, StopAtErrorRate: 0, Force: true, Reason: "mended"}
 	for name, c := range map[string]struct {
 		body   string
@@ -100,7 +101,8 @@ func TestReplays(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
 				t.Fatal(err)
 			}
-			if f.planned && said["count"] != 7.0 || !f.planned && (said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
+			if f.planned && said["count"] != 7.0 || !f.planned &&
+				(said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
 				t.Errorf("%v %v", said, w.Header())
 			}
 		})
@@ -109,10 +111,12 @@ func TestReplays(t *testing.T) {
 
 func TestReplays_PassesErrorsOn(t *testing.T) {
 	t.Parallel()
-	for kind, status := range map[weir.Kind]int{weir.Conflict: 409, weir.Invalid: 422, weir.Unavailable: 503, weir.Internal: 500} {
+	for kind, status := range map[weir.Kind]int{weir.Conflict: 409, weir.Invalid: 422, weir.Unavailable: 503,
+		weir.Internal: 500} {
 		f := &jobs{err: &weir.Error{Kind: kind, Message: "no"}}
 		for _, body := range []string{`{"filter":{}}`, `{"filter":{},"dryRun":true}`} {
-			if w := f.call(http.MethodPost, "/api/replays", body); w.Code != status || w.Header().Get("Location") != "" {
+			if w := f.call(http.MethodPost, "/api/replays", body); w.Code != status ||
+				w.Header().Get("Location") != "" {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		}
@@ -125,7 +129,8 @@ func TestReplays_PassesErrorsOn(t *testing.T) {
 func TestCancelReplays(t *testing.T) {
 	t.Parallel()
 	f := &jobs{}
-	if w := f.call(http.MethodDelete, "/api/replays/one", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"cancelled"`) {
+	if w := f.call(http.MethodDelete, "/api/replays/one", ""); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), `"state":"cancelled"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := f.call(http.MethodDelete, "/api/replays/other", ""); w.Code != 404 {

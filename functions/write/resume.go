@@ -18,25 +18,25 @@ type Resume struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Resume) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	remaining, err := f.resume(w, r)
+	remaining, err := f.resumeTarget(w, r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	answerPauses(w, remaining)
+	writePauses(w, remaining)
 }
 
-// resume gives all that is paused afterwards.
-func (f *Resume) resume(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
+// resumeTarget resumes the target, and returns all pauses that hold then.
+func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in target
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
-	lanes, key, err := in.lanes(f.Lanes)
+	lanes, key, err := in.resolveLanes(f.Lanes)
 	if err != nil {
 		return nil, err
 	}
-	err = eachLane(lanes, func(i int) error {
+	err = forEachLane(lanes, func(i int) error {
 		err := f.Pauser.Resume(r.Context(), lanes[i], key)
 		if err == nil {
 			f.Caller.Call(lanes[i])
