@@ -1,9 +1,8 @@
-// Package cms writes messages to the CMS: it makes the HTTP request of a delivery and
-// tells from what comes back which outcome the attempt had.
+// Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and classifies the
+// answer into the outcome of the attempt.
 //
-// A request is sent once. It has no GetBody, so net/http cannot send it again by itself;
-// only where a kept connection turned out to be closed before a byte was written is it
-// tried once more, on a fresh one.
+// A request is sent once. It has no GetBody, so net/http cannot resend it by itself. Only if a kept
+// connection was closed before a byte was written, Send tries once more on a new connection.
 package cms
 
 import (
@@ -27,43 +26,46 @@ import (
 	"weir/internal/weir"
 )
 
-// Config says where and how to write.
+// Config has the address of the CMS, and the form of requests.
 type Config struct {
 	URL          string // {key}, {contract}, {version}, {id} in path and query are filled in, escaped
 	Method       string
 	Headers      map[string]string
 	Timeout      time.Duration                   // of one attempt
-	SuccessRules map[string]*regexp.Regexp       // by contract: what the body of a 2xx must match
-	Answers      map[string]map[int]weir.Outcome // by contract: what a status means, if it differs from Classify
+	SuccessRules map[string]*regexp.Regexp       // by contract: must match the body of a 2xx
+	Answers      map[string]map[int]weir.Outcome // by contract and status: overrides Classify
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
 }
 
-// Client makes attempts. Safe for concurrent use.
+// Client makes attempts. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	client *http.Client
 }
 
 const (
-	// maxBody is how much of an answer is read; past it the connection is given up.
+	// maxBody limits the bytes of an answer that are read; a longer answer costs its connection.
 	maxBody = 64 << 10
-	// keptBody is how much of it an attempt's record keeps.
+	// keptBody limits the bytes of an answer in the record of an attempt.
 	keptBody = 2 << 10
 )
 
-// New checks the settings and makes a Client. Its errors do not repeat the address, which
-// may hold a password or a key.
+// New checks the settings and returns a Client. Its errors do not repeat the address, because it may
+// contain a password or a key.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New("cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
+		return nil, errors.New(
+			"cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
 	}
 	if strings.ContainsAny(u.Host, "{}") || (u.User != nil && strings.ContainsAny(u.User.String(), "{}")) {
-		return nil, errors.New("cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
+		return nil, errors.New(
+			"cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
 	}
-	if strings.ContainsAny(placeholders.ReplaceAllString(cfg.URL, ""), "{}") {
-		return nil, errors.New("cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
+	if strings.ContainsAny(placeholderPattern.ReplaceAllString(cfg.URL, ""), "{}") {
+		return nil, errors.New(
+			"cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
 	}
 	if err := checkHeaders(cfg.Headers); err != nil {
 		return nil, err
@@ -84,79 +86,82 @@ func New(cfg Config) (*Client, error) {
 }
 
 var (
-	placeholders = regexp.MustCompile(`\{(key|contract|version|id)\}`)
-	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	placeholderPattern = regexp.MustCompile(`\{(key|contract|version|id)\}`)
+	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// checkHeaders names every header that could not be sent, or would not be as it stands in
-// the settings: net/http writes some by itself, and we do others. Values may be secrets.
+// checkHeaders reports every header that cannot be sent as set: net/http writes some headers by itself,
+// and the client others. Values may be secrets, so no error has one.
 func checkHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !headerName.MatchString(name):
+		case !headerNamePattern.MatchString(name):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
 		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, canonical):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))
-		case slices.Contains([]string{"Content-Type", "Traceparent", "Tracestate", "Idempotency-Key"}, canonical) || strings.HasPrefix(canonical, "Weir-"):
+		case slices.Contains([]string{"Content-Type", "Traceparent", "Tracestate", "Idempotency-Key"}, canonical) ||
+			strings.HasPrefix(canonical, "Weir-"):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
 		case strings.ContainsFunc(headers[name], func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
-			problems = append(problems, fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it", name))
+			problems = append(problems,
+				fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it",
+					name))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// Send makes one attempt. It ends with the answer, with the attempt's timeout, or when ctx
-// ends, which is nobody's fault: the outcome is none then.
+// Send makes one attempt. It returns with the answer, at the attempt's timeout, or when ctx ends; then
+// the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	started := c.cfg.Now()
-	r := c.send(ctx, d)
+	r := c.sendWithRetry(ctx, d)
 	r.StartedAt, r.Duration = started, c.cfg.Now().Sub(started)
 	return r
 }
 
-func (c *Client) send(ctx context.Context, d weir.Delivery) weir.Result {
+func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		sent := &progress{}
-		req, err := c.request(httptrace.WithClientTrace(limited, sent.trace()), d)
+		sent := &sendProgress{}
+		req, err := c.newRequest(httptrace.WithClientTrace(limited, sent.newTrace()), d)
 		if err != nil {
-			return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be built: " + bare(err)}
+			return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be built: " + errorText(err)}
 		}
 		resp, err := c.client.Do(req)
 		if err == nil {
-			return c.answer(ctx, limited, d, resp)
+			return c.readAnswer(ctx, limited, d, resp)
 		}
-		if try == 0 && limited.Err() == nil && sent.stale() {
+		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
 			continue
 		}
-		return failure(ctx, limited, err, sent.began.Load())
+		return failureResult(ctx, limited, err, sent.hasBegun.Load())
 	}
 }
 
-// progress notes how far a request came.
-type progress struct {
-	reused atomic.Bool // it was to go over a kept connection
-	began  atomic.Bool // bytes of it may have reached the CMS
+// sendProgress records how far a request got.
+type sendProgress struct {
+	isReused atomic.Bool // a kept connection was used
+	hasBegun atomic.Bool // bytes of it may have reached the CMS
 }
 
-// stale says that a kept connection was closed before anything of the request was written.
-func (p *progress) stale() bool { return p.reused.Load() && !p.began.Load() }
+// isStaleConn reports whether a kept connection was closed before a byte of the request was written.
+func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBegun.Load() }
 
-func (p *progress) trace() *httptrace.ClientTrace {
+func (p *sendProgress) newTrace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GotConn:          func(info httptrace.GotConnInfo) { p.reused.Store(info.Reused) },
-		WroteHeaderField: func(string, []string) { p.began.Store(true) },
-		WroteHeaders:     func() { p.began.Store(true) },
+		GotConn:          func(info httptrace.GotConnInfo) { p.isReused.Store(info.Reused) },
+		WroteHeaderField: func(string, []string) { p.hasBegun.Store(true) },
+		WroteHeaders:     func() { p.hasBegun.Store(true) },
 	}
 }
 
-// failure tells what came of a request that got no answer.
-func failure(ctx, limited context.Context, err error, began bool) weir.Result {
-	reason := bare(err)
+// failureResult returns the result of a request without an answer.
+func failureResult(ctx, limited context.Context, err error, began bool) weir.Result {
+	reason := errorText(err)
 	switch {
 	case ctx.Err() != nil:
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: began}
@@ -170,31 +175,32 @@ func failure(ctx, limited context.Context, err error, began bool) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
 }
 
-// bare is an error on one line, without the address: its query may hold a key, and reasons
-// are read by whoever may ask for a message's status.
-func bare(err error) string {
+// errorText returns an error as one line, without the address: its query may contain a key, and each
+// caller who may read a message's status can read the reason.
+func errorText(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return line(err.Error())
+	return singleLine(err.Error())
 }
 
-// answer reads the response and tells its outcome.
-func (c *Client) answer(ctx, limited context.Context, d weir.Delivery, resp *http.Response) weir.Result {
+// readAnswer reads the response, and returns its result.
+func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response) weir.Result {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil && ctx.Err() != nil {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: true}
 	}
 	if err != nil && resp.StatusCode/100 == 2 && c.cfg.SuccessRules[d.Message.Contract] != nil {
-		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer broke off", Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
+		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer ended early",
+			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
 	return Classify(Answer{resp.StatusCode, resp.Header, body},
 		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract]}, c.cfg.Now())
 }
 
-// Answer is what the CMS said.
+// Answer is an answer of the CMS.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -203,11 +209,11 @@ type Answer struct {
 
 // Rules are a contract's rules for answers.
 type Rules struct {
-	Success *regexp.Regexp       // what the body of a 2xx must match; nil = any
-	Means   map[int]weir.Outcome // of statuses
+	Success *regexp.Regexp       // must match the body of a 2xx; nil = any body
+	Means   map[int]weir.Outcome // by status
 }
 
-// Classify tells the outcome of an answer:
+// Classify returns the result of an answer. Its outcome is:
 //
 //	2xx that satisfies the success rule                delivered
 //	Weir-Retry: never                                  rejected
@@ -216,17 +222,19 @@ type Rules struct {
 //	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; 403 perhaps for this message alone
 //	other 4xx                                          rejected
 //
-// 408 and 504 say that somebody on the way gave up: the request may still be at work.
+// 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	status := a.Status
 	r := weir.Result{
-		Status: status, Body: text(a.Body), Reason: reason(status, a.Header, a.Body),
-		RetryAfter: retryAfter(a.Header, now), Unanswered: status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout,
+		Status: status, Body: keptText(a.Body), Reason: answerReason(status, a.Header, a.Body),
+		RetryAfter: retryAfter(a.Header, now), Unanswered: status == http.StatusRequestTimeout ||
+			status == http.StatusGatewayTimeout,
 	}
 	means, said := rules.Means[status]
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.Match(a.Body):
-		r.Outcome, r.Reason = weir.OutcomeRetry, line(fmt.Sprintf("%d, but the answer does not say success: %s", status, a.Body))
+		r.Outcome, r.Reason = weir.OutcomeRetry,
+			singleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, a.Body))
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
@@ -236,12 +244,12 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	case status < 400:
 		r.Outcome = weir.OutcomeUnavailable
 	default:
-		r.Outcome, r.Refused = outcomeOfError(status), status == http.StatusForbidden
+		r.Outcome, r.Refused = outcomeOfStatus(status), status == http.StatusForbidden
 	}
 	return r
 }
 
-func outcomeOfError(status int) weir.Outcome {
+func outcomeOfStatus(status int) weir.Outcome {
 	switch status {
 	case 401, 403, 407, 429, 502, 503, 504:
 		return weir.OutcomeUnavailable
@@ -254,10 +262,10 @@ func outcomeOfError(status int) weir.Outcome {
 	return weir.OutcomeRejected
 }
 
-// maxRetryAfter is the longest a CMS can ask us to stay away.
+// maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// retryAfter reads seconds or a date; 0 when there is neither.
+// retryAfter parses seconds or a date; 0 = neither.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
@@ -269,37 +277,38 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// reason is the CMS's words on one line.
-func reason(status int, header http.Header, body []byte) string {
+// answerReason returns status and body as one line.
+func answerReason(status int, header http.Header, body []byte) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
-		return line(words + ": redirected, which is not followed: " + header.Get("Location"))
+		return singleLine(words + ": redirected, which is not followed: " + header.Get("Location"))
 	}
 	if len(body) > 0 {
 		words += ": " + string(body[:min(len(body), keptBody)])
 	}
-	return line(words)
+	return singleLine(words)
 }
 
-// maxReason is the length of a reason in bytes.
+// maxReason limits the bytes of a reason.
 const maxReason = 300
 
-// line makes one clean line of a text: no control characters, valid UTF-8, not too long.
-func line(s string) string {
-	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
+// singleLine returns a text as one line of valid UTF-8, without control characters, truncated.
+func singleLine(s string) string {
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"),
+		func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
 	if len(s) > maxReason {
 		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
 	}
 	return s
 }
 
-// text is what is kept of an answer's body.
-func text(body []byte) string {
+// keptText returns the part of an answer's body that is kept.
+func keptText(body []byte) string {
 	return strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "\uFFFD")
 }
 
-// idempotencyKey is the message's id. An edited body is no repeat of what was accepted, which
-// the CMS may know under the id: its number goes behind that.
+// idempotencyKey returns the message's id. An edited body is not a repetition of the accepted one, which
+// the CMS may know by the id, so the number of the edit is appended.
 func idempotencyKey(m *weir.Message) string {
 	if m.Edition == 0 {
 		return m.Public().String()
@@ -307,11 +316,12 @@ func idempotencyKey(m *weir.Message) string {
 	return m.Public().String() + "." + strconv.Itoa(m.Edition)
 }
 
-// request makes the request of a delivery.
-func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, error) {
+// newRequest returns the request of a delivery.
+func (c *Client) newRequest(ctx context.Context, d weir.Delivery) (*http.Request, error) {
 	m := d.Message
 	id := m.Public().String()
-	target, err := fill(c.cfg.URL, map[string]string{"key": m.Key, "contract": m.Contract, "version": m.Version, "id": id})
+	target, err := expandURL(c.cfg.URL, map[string]string{"key": m.Key, "contract": m.Contract, "version": m.Version,
+		"id": id})
 	if err != nil {
 		return nil, err
 	}
@@ -324,8 +334,11 @@ func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, e
 		req.Header.Set(name, value)
 	}
 	for name, value := range map[string]string{
-		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Tracestate": m.TraceState, "Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key), "Weir-Contract": url.PathEscape(m.Contract),
-		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10), "Weir-Attempt": strconv.Itoa(d.Attempt),
+		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Tracestate": m.TraceState,
+		"Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key),
+		"Weir-Contract": url.PathEscape(m.Contract),
+		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10),
+		"Weir-Attempt": strconv.Itoa(d.Attempt),
 	} {
 		if value != "" {
 			req.Header.Set(name, value)
@@ -334,8 +347,8 @@ func (c *Client) request(ctx context.Context, d weir.Delivery) (*http.Request, e
 	return req, nil
 }
 
-// fill puts a message's values into the path and the query of an address.
-func fill(address string, values map[string]string) (string, error) {
+// expandURL replaces the placeholders in path and query by a message's values.
+func expandURL(address string, values map[string]string) (string, error) {
 	path, query, hasQuery := strings.Cut(address, "?")
 	for name, value := range values {
 		path = strings.ReplaceAll(path, "{"+name+"}", escapeSegment(value))
@@ -350,7 +363,8 @@ func fill(address string, values map[string]string) (string, error) {
 	return path, nil
 }
 
-// escapeSegment makes a value one path segment. A segment of dots alone would climb.
+// escapeSegment escapes a value as one path segment. Dots are escaped if the value has nothing else,
+// because such a segment would change the path.
 func escapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {
 		return strings.ReplaceAll(value, ".", "%2E")

@@ -47,12 +47,15 @@ func TestClassify(t *testing.T) {
 		{status: 422, want: weir.OutcomeRejected},
 		{status: 423, want: weir.OutcomeRetry},
 		{status: 425, want: weir.OutcomeRetry},
-		{status: 429, header: http.Header{"Retry-After": {"7"}}, want: weir.OutcomeUnavailable, retryAfter: 7 * time.Second},
+		{status: 429, header: http.Header{"Retry-After": {"7"}}, want: weir.OutcomeUnavailable,
+			retryAfter: 7 * time.Second},
 		{status: 500, want: weir.OutcomeRetry},
 		{status: 501, want: weir.OutcomeRetry},
 		{status: 502, want: weir.OutcomeUnavailable},
-		{status: 503, header: http.Header{"Retry-After": {now.Add(90 * time.Second).Format(http.TimeFormat)}}, want: weir.OutcomeUnavailable, retryAfter: 90 * time.Second},
-		{status: 503, header: http.Header{"Retry-After": {"999999"}}, want: weir.OutcomeUnavailable, retryAfter: time.Hour},
+		{status: 503, header: http.Header{"Retry-After": {now.Add(90 * time.Second).Format(http.TimeFormat)}},
+			want: weir.OutcomeUnavailable, retryAfter: 90 * time.Second},
+		{status: 503, header: http.Header{"Retry-After": {"999999"}}, want: weir.OutcomeUnavailable,
+			retryAfter: time.Hour},
 		{status: 503, header: http.Header{"Retry-After": {"soon"}}, want: weir.OutcomeUnavailable},
 		{status: 504, want: weir.OutcomeUnavailable, unanswered: true},
 		{status: 507, want: weir.OutcomeRetry},
@@ -62,8 +65,10 @@ func TestClassify(t *testing.T) {
 		if header == nil {
 			header = http.Header{}
 		}
-		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok}, now)
-		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter || got.Reason == "" || got.Refused != (c.status == 403) {
+		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok},
+			now)
+		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter ||
+			got.Reason == "" || got.Refused != (c.status == 403) {
 			t.Errorf("%d %v: %+v", c.status, c.header, got)
 		}
 	}
@@ -88,7 +93,8 @@ func delivery() weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 2, Message: &weir.Message{
 		ID:       weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"},
 		Contract: "article", Key: "/news/ä b?", ContentType: "application/xml; charset=utf-8",
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "vendor=a1", Body: []byte("<a>\r\n</a>"),
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "vendor=a1",
+		Body: []byte("<a>\r\n</a>"),
 	}}
 }
 
@@ -104,7 +110,8 @@ func TestClient_Send(t *testing.T) {
 		}))
 		defer server.Close()
 		d := delivery()
-		c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}", func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
+		c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}",
+			func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
 		if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
 			t.Fatalf("%+v", r)
 		}
@@ -115,8 +122,10 @@ func TestClient_Send(t *testing.T) {
 			t.Errorf("body %q", body)
 		}
 		for name, want := range map[string]string{
-			"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(), "Weir-Key": "%2Fnews%2F%C3%A4%20b%3F",
-			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent, "Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
+			"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(),
+			"Weir-Key":      "%2Fnews%2F%C3%A4%20b%3F",
+			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent,
+			"Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
 		} {
 			if v := got.Header.Get(name); v != want {
 				t.Errorf("%s: %q, want %q", name, v, want)
@@ -126,7 +135,10 @@ func TestClient_Send(t *testing.T) {
 	t.Run("AnEditedBodyIsNoRepeat", func(t *testing.T) {
 		t.Parallel()
 		var got string
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Idempotency-Key") }))
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+			r *http.Request) {
+			got = r.Header.Get("Idempotency-Key")
+		}))
 		defer server.Close()
 		d := delivery()
 		d.Message.Edition = 2
@@ -140,10 +152,14 @@ func TestClient_Send(t *testing.T) {
 		var logins atomic.Int32
 		mux := http.NewServeMux()
 		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { logins.Add(1) })
-		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+		mux.HandleFunc("/", func(w http.ResponseWriter,
+			r *http.Request) {
+			http.Redirect(w, r, "/login", http.StatusFound)
+		})
 		server := httptest.NewServer(mux)
 		defer server.Close()
-		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable || logins.Load() != 0 {
+		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable ||
+			logins.Load() != 0 {
 			t.Errorf("%+v, %d logins", r, logins.Load())
 		}
 	})
@@ -161,7 +177,11 @@ func TestClient_Send(t *testing.T) {
 	t.Run("CutOffIsNone", func(t *testing.T) {
 		t.Parallel()
 		arrived, release := make(chan struct{}), make(chan struct{})
-		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(arrived); <-release }))
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+			*http.Request) {
+			close(arrived)
+			<-release
+		}))
 		defer server.Close()
 		defer close(release)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -177,14 +197,16 @@ func TestClient_Send(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
+		if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(),
+			delivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("LostAfterItWasSentIsARetryThatSettles", func(t *testing.T) {
 		t.Parallel()
 		address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
-		if r := newClient(t, address).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered || requests.Load() != 1 {
+		if r := newClient(t, address).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
+			requests.Load() != 1 {
 			t.Errorf("%+v, %d connections", r, requests.Load())
 		}
 	})
@@ -204,7 +226,8 @@ func TestClient_Send(t *testing.T) {
 			io.WriteString(w, strings.Repeat("no\x00\n", 1<<18))
 		}))
 		defer server.Close()
-		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRejected || len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
+		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRejected ||
+			len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
 			t.Errorf("%d bytes kept, reason %q", len(r.Body), r.Reason)
 		}
 	})
@@ -236,15 +259,19 @@ func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (str
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://", "http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
+	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://",
+		"http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
 		if _, err := cms.New(cms.Config{URL: url}); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	if _, err := cms.New(cms.Config{URL: "https://x/{key}/{contract}?v={version}&id={id}", Headers: map[string]string{"authorization": "Bearer ä b\t"}}); err != nil {
+	if _, err := cms.New(cms.Config{URL: "https://x/{key}/{contract}?v={version}&id={id}",
+		Headers: map[string]string{"authorization": "Bearer ä b\t"}}); err != nil {
 		t.Error(err)
 	}
-	_, err := cms.New(cms.Config{URL: "https://x/", Headers: map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x", "Content-Type": "x", "X-Key": "s3cret\n"}})
+	_, err := cms.New(cms.Config{URL: "https://x/",
+		Headers: map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x", "Content-Type": "x",
+			"X-Key": "s3cret\n"}})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 || strings.Contains(err.Error(), "s3cret") {
 		t.Error(err)
 	}
@@ -268,15 +295,19 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 // A contract may define what a status means; Weir-Retry in the CMS's answer takes precedence.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
-	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}
-	for status, want := range map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry, 401: weir.OutcomeUnavailable, 200: weir.OutcomeDelivered} {
+	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,
+		500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}
+	for status, want := range map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,
+		500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry, 401: weir.OutcomeUnavailable,
+		200: weir.OutcomeDelivered} {
 		got := cms.Classify(cms.Answer{Status: status}, rules, time.Now())
 		if got.Outcome != want || got.Refused || got.Unanswered != (status == 504) {
 			t.Errorf("%d: got %+v, want %s", status, got, want)
 		}
 	}
 	never := http.Header{"Weir-Retry": {"never"}}
-	if got := cms.Classify(cms.Answer{Status: 404, Header: never}, rules, time.Now()); got.Outcome != weir.OutcomeRejected {
+	if got := cms.Classify(cms.Answer{Status: 404, Header: never}, rules,
+		time.Now()); got.Outcome != weir.OutcomeRejected {
 		t.Errorf("404 with Weir-Retry: never: got %s, want rejected", got.Outcome)
 	}
 }
