@@ -1,11 +1,10 @@
-// Package invoke speaks the Functions host's wire format for what is not HTTP: queue and
-// timer triggers come as POST /<Function> with a JSON payload, and the answer decides
-// about the message.
+// Package invoke implements the Functions host's wire format for triggers other than HTTP: the host
+// sends queue and timer triggers as POST /<Function> with a JSON payload, and the status of the answer
+// decides whether it deletes the queue message.
 //
-// Strings in the payload are encoded twice (a JSON string that holds a JSON string);
-// newer hosts may encode them once, so both are read. An answer is always a JSON object
-// with its content type: an empty 2xx would hang the invocation until its timeout, and
-// another content type would fail it.
+// Strings in the payload are encoded twice (a JSON string in a JSON string). Newer hosts may encode them
+// once, so both forms are accepted. An answer is always a JSON object with its content type: with an
+// empty 2xx the invocation would hang until its timeout, and with another content type it would fail.
 package invoke
 
 import (
@@ -19,22 +18,22 @@ import (
 	"strings"
 )
 
-// maxPayload is far above what a queue message of 64 KiB becomes when encoded.
+// maxPayload is far above the encoded size of a queue message of 64 KiB.
 const maxPayload = 1 << 20
 
 // Invocation is one call by the host.
 type Invocation struct {
 	ID       string                     `json:"-"`
 	Data     map[string]json.RawMessage `json:"Data"`
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not to be trusted: a message's fields can overwrite it
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: the host merges a message's fields into it
 }
 
-// Timer is what a timer trigger carries.
+// Timer is the payload of a timer trigger.
 type Timer struct {
 	IsPastDue bool `json:"IsPastDue"`
 }
 
-// Decode reads a payload.
+// Decode parses a payload.
 func Decode(r io.Reader) (Invocation, error) {
 	var in Invocation
 	dec := json.NewDecoder(io.LimitReader(r, maxPayload))
@@ -47,22 +46,22 @@ func Decode(r io.Reader) (Invocation, error) {
 	return in, nil
 }
 
-// Text gives the text of a binding, however often it was encoded.
-func (in Invocation) Text(binding string) (string, error) { return text(in.Data, binding) }
+// Text returns the text of a binding, encoded once or twice.
+func (in Invocation) Text(binding string) (string, error) { return decodeText(in.Data, binding) }
 
-// Meta gives one metadata value as text; empty when it is not there or is an object. As with
-// the host, the name's case does not matter.
+// Meta returns one metadata value as text; empty if it is missing or an object. The case of the name
+// does not matter, as in the host.
 func (in Invocation) Meta(name string) string {
 	for key := range in.Metadata {
 		if strings.EqualFold(key, name) {
-			s, _ := text(in.Metadata, key)
+			s, _ := decodeText(in.Metadata, key)
 			return s
 		}
 	}
 	return ""
 }
 
-// Timer gives the value of a timer binding.
+// Timer returns the value of a timer binding.
 func (in Invocation) Timer(binding string) (Timer, error) {
 	raw, ok := in.Data[binding]
 	if !ok {
@@ -78,12 +77,12 @@ func (in Invocation) Timer(binding string) (Timer, error) {
 	return *t, nil
 }
 
-func text(from map[string]json.RawMessage, name string) (string, error) {
+func decodeText(from map[string]json.RawMessage, name string) (string, error) {
 	raw, ok := from[name]
 	if !ok {
 		return "", fmt.Errorf("binding %q: not in the payload", name)
 	}
-	var once, twice *string // pointers: null is no text, and "null" encoded once is one
+	var once, twice *string // pointers, because null is not a text, but "null" encoded once is one
 	if err := json.Unmarshal(raw, &once); err != nil {
 		return "", fmt.Errorf("binding %q: %w", name, err)
 	}
@@ -96,15 +95,15 @@ func text(from map[string]json.RawMessage, name string) (string, error) {
 	return *once, nil
 }
 
-// answer is what the host wants to hear.
+// answer is the answer that the host requires.
 type answer struct {
 	Outputs     map[string]any `json:"Outputs"`
 	Logs        []string       `json:"Logs"`
 	ReturnValue any            `json:"ReturnValue"`
 }
 
-// Handler makes a trigger's use-case answer the host. An error fails the invocation: a
-// queue message comes again, and in the end goes to the poison queue.
+// Handler returns the handler of a trigger. An error of do fails the invocation: the host then delivers
+// a queue message again, and at last moves it to the poison queue.
 func Handler(function string, log *slog.Logger, do func(ctx context.Context, in Invocation) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Azure-Functions-InvocationId")
@@ -115,7 +114,8 @@ func Handler(function string, log *slog.Logger, do func(ctx context.Context, in 
 		}
 		status, out := http.StatusOK, answer{Outputs: map[string]any{}, Logs: []string{}}
 		if err != nil {
-			log.Error("invoke: failed", "function", function, "invocation_id", id, "dequeue_count", in.Meta("DequeueCount"), "err", err)
+			log.Error("invoke: failed", "function", function, "invocation_id", id, "dequeue_count",
+				in.Meta("DequeueCount"), "err", err)
 			status, out.Logs = http.StatusInternalServerError, []string{function + " failed"}
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")

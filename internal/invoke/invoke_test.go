@@ -35,7 +35,8 @@ func TestInvocation_Text(t *testing.T) {
 			t.Errorf("%s: %q %v", payload, got, err)
 		}
 	}
-	for _, payload := range []string{`{}`, `{"Data":{"other":"x"}}`, `{"Data":{"ticket":{"a":1}}}`, `{"Data":{"ticket":7}}`} {
+	for _, payload := range []string{`{}`, `{"Data":{"other":"x"}}`, `{"Data":{"ticket":{"a":1}}}`,
+		`{"Data":{"ticket":7}}`} {
 		in, err := invoke.Decode(strings.NewReader(payload))
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +66,8 @@ func TestHandler(t *testing.T) {
 		err    error
 		status int
 	}{
-		"OK": {queuePayload, nil, 200}, "Failed": {queuePayload, errors.New("storage is away"), 500}, "NotJSON": {"hello", nil, 500}, "Empty": {"", nil, 500},
+		"OK": {queuePayload, nil, 200}, "Failed": {queuePayload, errors.New("storage is away"), 500},
+		"NotJSON": {"hello", nil, 500}, "Empty": {"", nil, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +78,8 @@ func TestHandler(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out == nil {
 				t.Errorf("the answer is no JSON object: %q", w.Body)
 			}
-			if w.Code != c.status || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") || strings.Contains(w.Body.String(), "storage") {
+			if w.Code != c.status || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") ||
+				strings.Contains(w.Body.String(), "storage") {
 				t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 			}
 		})

@@ -97,7 +97,8 @@ func TestInvocation_Meta(t *testing.T) {
 
 func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{"", `{"Data":"x"}`, `{"Data":{}} more`, `{"Data":{}`, `{"Data":{"x":"` + strings.Repeat("a", 1<<20) + `"}}`} {
+	for _, body := range []string{"", `{"Data":"x"}`, `{"Data":{}} more`, `{"Data":{}`,
+		`{"Data":{"x":"` + strings.Repeat("a", 1<<20) + `"}}`} {
 		if _, err := invoke.Decode(strings.NewReader(body)); err == nil {
 			t.Errorf("Decode(%.40q) gave no error", body)
 		}
