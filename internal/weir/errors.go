@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Kind says what an error means to whoever asked; httpio turns it into a status.
+// Kind classifies an error for the caller; httpio turns it into a status.
 type Kind int
 
-// The kinds of errors, with the HTTP status each becomes.
+// The kinds of errors, with their HTTP statuses.
 const (
-	Internal    Kind = iota // 500: our defect; its text stays in the log
-	Malformed               // 400: cannot be read at all
+	Internal    Kind = iota // 500: a defect of Weir; its text is only logged
+	Malformed               // 400: cannot be parsed
 	NotFound                // 404
 	Conflict                // 409
 	Stale                   // 412: it has changed since the caller read it
 	TooLarge                // 413
 	Unsupported             // 415: media type or encoding
-	Invalid                 // 422: read, and against the rules
-	Busy                    // the lease is held by another
+	Invalid                 // 422: parsed, and breaks a rule
+	Busy                    // another process holds the lease
 	Lost                    // the lease is lost
-	Unavailable             // 503: storage cannot be reached now; try again
+	Unavailable             // 503: storage cannot be reached now
 	Rejected                // permanent refusal by the CMS
 )
 
-// Problem is one thing wrong with a message.
+// Problem is one mistake in a request.
 type Problem struct {
 	Path    string `json:"path,omitempty"`
 	Rule    string `json:"rule,omitempty"`
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf gives the kind of the first *Error in err's chain. A foreign error is Internal.
+// KindOf returns the kind of the first *Error in err's chain, or Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// normalisedMax is how many characters of a reason tell one kind of failure from another.
-const normalisedMax = 200
+// maxNormalised limits the characters of a reason that a fingerprint depends on.
+const maxNormalised = 200
 
-// What differs between two failures of one kind, in the order in which it is replaced.
-var volatile = []struct {
+// variableParts differ between failures of the same kind. They are replaced in this order.
+var variableParts = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
@@ -23,36 +23,37 @@ var volatile = []struct {
 	{regexp.MustCompile(`[0-9]+(?:[.,:][0-9]+)*`), "<n>"},
 }
 
-// Fingerprint names the kind of a failure: reasons that differ in numbers, ids and quoted
-// text alone have the same one, per contract and status of the CMS. normalised is the
-// reason without those.
+// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that
+// differ only in numbers, ids and quoted texts have the same fingerprint. normalised is the reason with
+// placeholders for those parts.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
-	normalised = unwrap(reason)
-	for _, v := range volatile {
+	normalised = extractJSONWords(reason)
+	for _, v := range variableParts {
 		normalised = v.pattern.ReplaceAllString(normalised, v.instead)
 	}
 	normalised = strings.Join(strings.Fields(normalised), " ")
-	if r := []rune(normalised); len(r) > normalisedMax {
-		normalised = string(r[:normalisedMax])
+	if r := []rune(normalised); len(r) > maxNormalised {
+		normalised = string(r[:maxNormalised])
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{contract, strconv.Itoa(cmsStatus), normalised}, "\n")))
 	return hex.EncodeToString(sum[:6]), normalised
 }
 
 var (
-	// jsonBegins is where a CMS's answer in JSON begins, behind what we say of it.
+	// jsonBegins matches the beginning of the CMS's answer in JSON, after Weir's own words.
 	jsonBegins = regexp.MustCompile(`(?:^|: )[{\[]\s*["{\[]`)
-	jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`) // the last one may be cut off
+	jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`) // the last one may be truncated
 	jsonName   = regexp.MustCompile(`^"[A-Za-z_][\w.-]*"$`)
 	jsonEscape = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\/`, "/", `\n`, " ", `\r`, " ", `\t`, " ")
-	// telling names have a value that says what failed, not of what.
-	telling = regexp.MustCompile(`(?i)^"[\w.-]*(?:error|message|msg|title|detail|description|reason|code|type|fault|cause)s?"$`)
+	// tellingName matches names whose value describes the failure, not the object.
+	tellingName = regexp.MustCompile(
+		`(?i)^"[\w.-]*(?:error|message|msg|title|detail|description|reason|code|type|fault|cause)s?"$`)
 )
 
-// unwrap takes the words out of an answer in JSON: there quotes stand around everything, and
-// would make one kind of all failures. Names are kept, and of the texts those that have
-// several words, or a name that says what failed.
-func unwrap(reason string) string {
+// extractJSONWords removes the quotes from an answer in JSON. Because all texts are quoted there, all
+// failures would have the same fingerprint. It keeps names, texts of several words, and the values of
+// names that describe a failure.
+func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {
 		return reason
@@ -76,7 +77,7 @@ func unwrap(reason string) string {
 		switch {
 		case named && jsonName.MatchString(text):
 			b.WriteString(inner)
-		case !named && (strings.Contains(inner, " ") || telling.MatchString(name)):
+		case !named && (strings.Contains(inner, " ") || tellingName.MatchString(name)):
 			b.WriteString(inner)
 		default:
 			b.WriteString("<text>")

@@ -31,7 +31,8 @@ func TestFingerprint_Normalised(t *testing.T) {
 			t.Errorf("%q: %q, want %q", reason, got, want)
 		}
 	}
-	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 || !utf8.ValidString(got) {
+	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 ||
+		!utf8.ValidString(got) {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))
 	}
 }
@@ -49,7 +50,8 @@ func TestFingerprint_Kinds(t *testing.T) {
 	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422, `422: {"error":"asset_locked"}`) {
 		t.Error("failures told in JSON are all of one kind")
 	}
-	for _, other := range []string{name("picture", 422, "asset 1 is missing"), name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
+	for _, other := range []string{name("picture", 422, "asset 1 is missing"),
+		name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
 		if other == one {
 			t.Errorf("another kind of failure has the same name %q", one)
 		}

@@ -10,8 +10,8 @@ import (
 // NonceSize is the length in bytes of the random part of an id: 80 bits cannot be guessed.
 const NonceSize = 10
 
-// ID is a message's public name. It tells where the message is filed, so that reading
-// its status is one point read, and a nonce that is also in the row, so that it cannot be guessed.
+// ID is a message's public id. It contains the message's lane and sequence number, so that its status is
+// one point read, and a nonce that is also in the row, so that it cannot be guessed.
 type ID struct {
 	Epoch int
 	Lane  int
@@ -22,7 +22,7 @@ type ID struct {
 // IsZero reports whether the message has not been filed.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String gives the opaque form: unpadded base64url of three varints and the nonce.
+// String returns the opaque form: unpadded base64url of three varints and the nonce.
 func (id ID) String() string {
 	nonce, err := hex.DecodeString(id.Nonce)
 	if err != nil || id.IsZero() {
@@ -34,7 +34,7 @@ func (id ID) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, nonce...))
 }
 
-// ParseID reads what String wrote, and nothing else: each id has one spelling.
+// ParseID parses the result of String. It refuses every other spelling of the same id.
 func ParseID(s string) (ID, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil {

@@ -12,7 +12,8 @@ func TestID(t *testing.T) {
 	if got, err := weir.ParseID(id.String()); got != id || err != nil {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, s := range []string{"", "A", "====", id.String() + "A", id.String()[1:], id.String() + "=", "gICAgICAgICAgICA"} {
+	for _, s := range []string{"", "A", "====", id.String() + "A", id.String()[1:], id.String() + "=",
+		"gICAgICAgICAgICA"} {
 		if got, err := weir.ParseID(s); err == nil {
 			t.Errorf("%q was read as %+v", s, got)
 		}

@@ -20,15 +20,20 @@ var may = map[string][]string{
 	"weir/internal/lease":               {"weir/internal/clock", "weir/internal/storage"},
 	"weir/internal/lane":                {"weir/internal/clock", "weir/internal/weir", "weir/internal/storage"},
 	"weir/internal/ticket":              {"weir/internal/storage"},
-	"weir/internal/drain":               {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/ticket", "weir/internal/storage"},
-	"weir/internal/relane":              {"weir/internal/clock", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
-	"weir/internal/replay":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
-	"weir/internal/poll":                {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/drain"},
-	"weir/internal/cms":                 {"weir/internal/weir"},
-	"weir/internal/telemetry":           {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
-	"weir/internal/recur":               {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
-	"weir/internal/overview":            {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
-	"weir/internal/notify":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/lease", "weir/internal/storage"},
+	"weir/internal/drain": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
+		"weir/internal/lease", "weir/internal/ticket", "weir/internal/storage"},
+	"weir/internal/relane": {"weir/internal/clock", "weir/internal/lane", "weir/internal/lease",
+		"weir/internal/storage"},
+	"weir/internal/replay": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
+		"weir/internal/lease", "weir/internal/storage"},
+	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
+		"weir/internal/drain"},
+	"weir/internal/cms":       {"weir/internal/weir"},
+	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
+	"weir/internal/recur":     {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
+	"weir/internal/overview":  {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
+	"weir/internal/notify": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
+		"weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/invoke":              {},
 	"weir/internal/openapi":             {"weir/internal/httpio"},
 	"weir/internal/remote":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/httpio"},
@@ -42,7 +47,8 @@ var may = map[string][]string{
 }
 
 // adapters are for the handler to wire; functions and the core do not know them.
-var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms", "weir/internal/lease"}
+var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
+	"weir/internal/lease"}
 
 func TestImports(t *testing.T) {
 	t.Parallel()

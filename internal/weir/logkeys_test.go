@@ -14,14 +14,16 @@ import (
 )
 
 // logKeys is the closed list of keys in the log: whoever searches it needs to know them.
-var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt", "dequeue_count",
+var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
+	"dequeue_count",
 	"stage", "outcome", "reason", "delay", "duration", "status", "depth", "err", "trace_id"}
 
 // logText is a constant, lower-case, and begins with the component.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
 // logMethods are slog's, with the place of the text among the arguments.
-var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
+var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
+	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 
 func TestLogKeys(t *testing.T) {
 	t.Parallel()

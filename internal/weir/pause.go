@@ -2,10 +2,10 @@ package weir
 
 import "time"
 
-// MaxReason is the size of a pause's reason in characters.
+// MaxReason limits the characters of a pause's reason.
 const MaxReason = 500
 
-// Pause is what an operator has stopped for a while: a lane, or one ordering key.
+// Pause is an operator's pause of a lane, or of one ordering key.
 type Pause struct {
 	Lane   int
 	Key    string // "" = the whole lane
@@ -14,10 +14,10 @@ type Pause struct {
 	Until  time.Time // zero = until it is resumed
 }
 
-// Forever is later than anything waits for; a row can still hold it.
+// Forever is later than every due time, and storage can keep it.
 var Forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Ends is the moment from which it has no effect any more.
+// Ends returns the time at which the pause ends.
 func (p Pause) Ends() time.Time {
 	if p.Until.IsZero() {
 		return Forever

@@ -1,5 +1,5 @@
-// Package weir is the vocabulary: messages, stages, outcomes, ids and error kinds.
-// It does no I/O and imports nothing of ours; every other package speaks in its words.
+// Package weir has the types that all packages share: messages, stages, outcomes, ids and error kinds.
+// It does no I/O, and imports no other package of Weir.
 package weir
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stage says where a message stands.
+// Stage is the state of a message.
 type Stage string
 
 // The stages of a message. The last four are final.
@@ -22,33 +22,33 @@ const (
 	Superseded Stage = "superseded"
 )
 
-// Final reports whether nothing more happens to a message of this stage by itself.
+// Final reports whether the stage changes only by a replay.
 func (s Stage) Final() bool {
 	return s == Delivered || s == Dead || s == Cancelled || s == Superseded
 }
 
-// Message is what an upstream sent, and where it was filed. Once filed it never changes.
+// Message is a message of an upstream, with its place in a lane. It does not change after the append.
 type Message struct {
-	ID          ID        // where it stands; set when filed
-	Origin      ID        // where it was first filed, if that is another place
+	ID          ID        // its present place; set by the append
+	Origin      ID        // its first place, if that is another one
 	Contract    string    // name of the contract it matched
 	Key         string    // ordering key; empty for contracts without one
-	Version     string    // as found in the message; empty when the contract names none
-	Supersede   bool      // newer versions of its key and contract replace it while it waits
-	Skip        bool      // while it waits for a retry, later messages of its key go ahead
+	Version     string    // from the body; empty if the contract has no path for it
+	Supersede   bool      // newer versions of its key and contract may supersede it
+	Skip        bool      // while it waits for a retry, later messages of its key are sent
 	ContentType string    // sent on as accepted
 	TraceParent string    // W3C trace context of the upstream's request; empty or valid
-	TraceState  string    // what tracing systems add to it; empty or valid, and empty without it
-	Callback    string    // address that is told when it is final; empty = none
+	TraceState  string    // W3C tracestate; empty or valid, and empty without TraceParent
+	Callback    string    // address that gets a callback when it is final; empty = none
 	DueAt       time.Time // zero = now
 	AcceptedAt  time.Time
-	Body        []byte // byte for byte as accepted; nil where only the rest was read
+	Body        []byte // as accepted; nil if only the rest was read
 	Size        int    // bytes of the body
-	Edition     int    // how often an operator gave it another body; 0 = it is as accepted
+	Edition     int    // number of edits by operators; 0 = the accepted body
 }
 
-// Public is the id that the upstream was given, which also begins the CMS's Idempotency-Key. It
-// stays the same wherever a message is moved.
+// Public returns the id that the upstream got, with which the CMS's Idempotency-Key begins, too. It
+// stays the same when a message moves to another epoch.
 func (m *Message) Public() ID {
 	if m.Origin.IsZero() {
 		return m.ID
@@ -56,7 +56,7 @@ func (m *Message) Public() ID {
 	return m.Origin
 }
 
-// TraceID is the trace that the message belongs to; empty = none.
+// TraceID returns the id of the message's trace; empty = none.
 func (m *Message) TraceID() string {
 	if parts := strings.Split(m.TraceParent, "-"); len(parts) == 4 {
 		return parts[1]
@@ -64,35 +64,35 @@ func (m *Message) TraceID() string {
 	return ""
 }
 
-// Outcome is what an attempt came to.
+// Outcome is the result class of an attempt.
 type Outcome string
 
 // The outcomes of an attempt.
 const (
 	OutcomeDelivered   Outcome = "delivered"
-	OutcomeRetry       Outcome = "retry"       // the attempt counts, try again later
-	OutcomeRejected    Outcome = "rejected"    // trying again will not help
-	OutcomeUnavailable Outcome = "unavailable" // the CMS, not this message: nobody's attempt counts
-	OutcomeNone        Outcome = "none"        // cut off by us: counts for nothing
+	OutcomeRetry       Outcome = "retry"       // the attempt counts, and the message is tried again
+	OutcomeRejected    Outcome = "rejected"    // another attempt would fail, too
+	OutcomeUnavailable Outcome = "unavailable" // the CMS failed, not the message: the attempt does not count
+	OutcomeNone        Outcome = "none"        // Weir cancelled the attempt: it does not count
 )
 
-// Delivery is one attempt to be made.
+// Delivery is an attempt to be made.
 type Delivery struct {
 	Message *Message
 	Fence   int64     // rises each time the lane changes hands
 	Attempt int       // from 1
-	Since   time.Time // when it could have been made: when the message was accepted or due, or the attempt before ended
+	Since   time.Time // earliest possible start: the acceptance, the due time, or the end of the attempt before
 }
 
-// Result is what came of an attempt.
+// Result is the result of an attempt.
 type Result struct {
 	Outcome    Outcome
-	Status     int           // the CMS's HTTP status, 0 when it gave none
+	Status     int           // the CMS's HTTP status; 0 = no answer
 	Reason     string        // one line for people: the CMS's words or the error
 	Body       string        // the first 2 KB of the answer
-	RetryAfter time.Duration // as the CMS asked, 0 when it did not
-	Unanswered bool          // sent, and it may still be at work inside the CMS: settle
-	Refused    bool          // unavailable, by an answer that may be meant for this message alone (403)
+	RetryAfter time.Duration // of the CMS; 0 = none
+	Unanswered bool          // the CMS may still work on it: the settle time applies
+	Refused    bool          // unavailable, by an answer that may concern only this message (403)
 	StartedAt  time.Time
 	Duration   time.Duration
 }
@@ -109,28 +109,28 @@ type Attempt struct {
 	Fence    int64         `json:"fence,omitempty"`
 }
 
-// Status is a message with all that has happened to it.
+// Status is the state of a message, with its attempts.
 type Status struct {
 	Message       Message
 	Stage         Stage
 	Attempts      []Attempt // the first and the last ten
 	AttemptCount  int
-	LastError     string // of the last attempt that failed; the reason when dead
+	LastError     string // of the last failed attempt; of a dead message, the reason
 	CMSStatus     int    // of the last attempt
 	NextAttemptAt time.Time
 	FinishedAt    time.Time // when the stage became final
 	SupersededBy  string    // id
-	Replays       int       // how often it was taken back from the dead
-	ReplayAskedAt time.Time // when that was asked for last, whatever came of it; zero = never
-	ReplayForced  bool      // and whether in spite of what was delivered since
-	ReplayRefused string    // why the last one asked for was not done
-	EditedAt      time.Time // when an operator gave it another body; zero = never
-	EditNote      string    // and what for
-	Held          bool      // it stands in its key's line, for its next attempt or behind another that waits for one
+	Replays       int       // number of replays
+	ReplayAskedAt time.Time // time of the last request for a replay, also of a refused one; zero = never
+	ReplayForced  bool      // the request was forced: later deliveries do not refuse it
+	ReplayRefused string    // reason for the refusal of the last request
+	EditedAt      time.Time // time of the last edit; zero = never
+	EditNote      string    // the operator's note
+	Held          bool      // it waits for its retry, or behind another message of its key that does
 	Version       string    // of this state, for ETags
 }
 
-// Tag is a Version as clients know it: the strong ETag of what storage calls by a weak one.
+// Tag returns the strong ETag for clients of a Version, which may be a weak ETag of storage.
 func Tag(version string) string {
 	return strconv.Quote(strings.NewReplacer(`"`, "", `\`, "", "W/", "").Replace(version))
 }
