@@ -28,7 +28,8 @@ func (silent) Refused(error)   {}
 // BenchmarkReceive takes a message through receive into storage in memory: as it is, with
 // traces and logs for a collector of this process, and with traces that nobody samples.
 func BenchmarkReceive(b *testing.B) {
-	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"}, {"Unsampled", "always_off"}} {
+	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"},
+		{"Unsampled", "always_off"}} {
 		b.Run(c.name, func(b *testing.B) {
 			var export *telemetry.Export
 			if c.sampler != "" {
@@ -44,7 +45,8 @@ func BenchmarkReceive(b *testing.B) {
 			h := export.Receive("/api/messages", receiver(b, slog.New(export.Log(slog.NewJSONHandler(nowhere{}, nil)))))
 			b.ReportAllocs()
 			for b.Loop() {
-				r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader(`<a key="/a"><title>Title</title></a>`))
+				r := httptest.NewRequest(http.MethodPost, "/api/messages",
+					strings.NewReader(`<a key="/a"><title>Title</title></a>`))
 				r.Header.Set("Content-Type", "application/xml")
 				w := httptest.NewRecorder()
 				if h.ServeHTTP(w, r); w.Code != http.StatusAccepted {
@@ -66,7 +68,8 @@ func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	b.Helper()
-	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}}, contract.Limits{MaxBody: 1 << 20})
+	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}},
+		contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,5 +78,6 @@ func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Drain: silent{}, Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Drain: silent{},
+		Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

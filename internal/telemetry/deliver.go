@@ -18,14 +18,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender makes two spans of each attempt, in the message's trace: wait, from when it could
-// have been made to when it began, and deliver. The CMS gets the trace context of the second.
-// Method and address are those of the settings.
+// Sender makes two spans of each attempt, in the message's trace: wait, from its earliest possible start
+// to its start, and deliver. The CMS gets the trace context of the second. Method and address are those
+// of the settings.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
 	}
-	s := &sender{next: next, tracer: e.tracer, now: time.Now, fixed: []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}, ended: map[weir.ID]time.Time{}}
+	s := &sender{next: next, tracer: e.tracer, now: time.Now,
+		fixed: []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}, ended: map[weir.ID]time.Time{}}
 	if u, err := url.Parse(address); err == nil {
 		s.fixed = append(s.fixed, semconv.URLScheme(u.Scheme), semconv.ServerAddress(u.Hostname()))
 		if port, err := strconv.Atoi(cmp.Or(u.Port(), schemePorts[u.Scheme])); err == nil {
@@ -35,7 +36,7 @@ func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender 
 	return s
 }
 
-// schemePorts are those of addresses without one.
+// schemePorts are the ports of addresses without one.
 var schemePorts = map[string]string{"http": "80", "https": "443"}
 
 type sender struct {
@@ -45,46 +46,50 @@ type sender struct {
 	fixed  []attribute.KeyValue // of every attempt
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // when attempts ended that are in nobody's record
+	ended map[weir.ID]time.Time // ends of attempts that are not in a message's record
 }
 
-// maxEnded bounds what is remembered of attempts; past it, waits begin earlier.
+// maxEnded limits the entries of ended; without an entry, a wait span begins earlier.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
 func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	began := s.now()
-	parent := w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: d.Message.TraceParent, stateCarrierKey: d.Message.TraceState})
-	common := append(place(d.Message.Public(), d.Message.ID), attribute.String("weir.key", d.Message.Key), attribute.String("weir.contract", d.Message.Contract), attribute.Int("weir.attempt", d.Attempt))
-	parent = s.wait(parent, d, began, common)
+	parent := w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: d.Message.TraceParent,
+		stateCarrierKey: d.Message.TraceState})
+	common := append(messageAttributes(d.Message.Public(), d.Message.ID), attribute.String("weir.key", d.Message.Key),
+		attribute.String("weir.contract", d.Message.Contract), attribute.Int("weir.attempt", d.Attempt))
+	parent = s.recordWait(parent, d, began, common)
 	ctx, span := s.tracer.Start(parent, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
-	defer span.End() // also when the attempt panics
+	defer span.End() // also if the attempt panics
 	m := *d.Message
 	belongTo(ctx, &m)
 	d.Message = &m
 	r := s.next.Send(ctx, d)
-	s.remember(d, r)
+	s.rememberEnd(d, r)
 	if span.IsRecording() {
-		conclude(span, d, r)
+		endSpan(span, d, r)
 	}
 	return r
 }
 
-// What propagators ask a carrier for.
+// The headers that propagators read.
 const parentCarrierKey, stateCarrierKey = "traceparent", "tracestate"
 
-// belongTo puts a message into the trace of the context's span.
+// belongTo sets the message's trace context to the context's span.
 func belongTo(ctx context.Context, m *weir.Message) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
 	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
-// wait makes the span of the time before the attempt. It gives back the context of what
-// comes next, which is the same unless the message has no trace: then this is its root.
-func (s *sender) wait(parent context.Context, d weir.Delivery, began time.Time, attrs []attribute.KeyValue) context.Context {
-	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)), trace.WithAttributes(attrs...))
+// recordWait makes the span of the time before the attempt. It returns the parent's context, or, if the
+// message has no trace, the context of this span as its root.
+func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
+	attrs []attribute.KeyValue) context.Context {
+	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
+		trace.WithAttributes(attrs...))
 	span.End(trace.WithTimestamp(began))
 	if trace.SpanContextFromContext(parent).IsValid() {
 		return parent
@@ -92,8 +97,8 @@ func (s *sender) wait(parent context.Context, d weir.Delivery, began time.Time, 
 	return ctx
 }
 
-// waitedSince is when the attempt could have been made. Clocks of processes differ: it is
-// never later than it was.
+// waitedSince returns the earliest possible start of the attempt. It is never after the actual start,
+// even if the clocks of processes differ.
 func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	s.mu.Lock()
 	since := s.ended[d.Message.ID]
@@ -107,8 +112,8 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// remember notes the end of an attempt that counts for nobody, and so is not recorded.
-func (s *sender) remember(d weir.Delivery, r weir.Result) {
+// rememberEnd notes the end of an attempt that counts for nobody, and so is not recorded.
+func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Outcome != weir.OutcomeUnavailable {
@@ -121,10 +126,11 @@ func (s *sender) remember(d weir.Delivery, r weir.Result) {
 	s.ended[d.Message.ID] = s.now()
 }
 
-// conclude says on a span what came of the attempt. The CMS's words are not among it: they
-// may repeat the message.
-func conclude(span trace.Span, d weir.Delivery, r weir.Result) {
-	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence), semconv.HTTPRequestBodySize(d.Message.Size))
+// endSpan sets the attempt's result on a span, without the CMS's words, because they may repeat the
+// message.
+func endSpan(span trace.Span, d weir.Delivery, r weir.Result) {
+	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence),
+		semconv.HTTPRequestBodySize(d.Message.Size))
 	if d.Attempt > 1 {
 		span.SetAttributes(semconv.HTTPRequestResendCount(d.Attempt - 1))
 	}

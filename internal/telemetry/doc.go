@@ -1,15 +1,13 @@
-// Package telemetry is what Weir tells about itself: counters and gauges for Prometheus,
-// kept in one registry per process, and, where a collector is named, traces, metrics and
-// logs by OpenTelemetry.
+// Package telemetry has Weir's metrics, traces and exported logs: counters and gauges for Prometheus, in
+// one registry for each process, and, if a collector is set, traces, metrics and logs by OpenTelemetry.
 //
-// Metrics is fed from places that have something better to do: the drain's Observer, the
-// appender, the sweep. So its methods only count, and never wait for I/O or for each other
-// longer than a map look-up.
+// The drain, the appender and the sweep call Metrics in their hot paths. So its methods only count; they
+// do no I/O, and hold locks no longer than a map look-up.
 //
-// Labels are bounded. Contract names are those of the settings: whatever else stands in a
-// row (of a contract that was since removed) counts as "other".
+// The number of label values is bounded. Contract labels are the names in the settings; all other
+// contracts in rows (removed from the settings since) count as "other".
 //
-// Export makes the spans: of the request that filed a message, and of each wait and attempt
-// behind it. The span that the message keeps is the parent of all, whichever process makes
-// them. Without a collector there is no Export, and it costs nothing.
+// Export makes the spans of the request that appended a message, and of each wait and attempt after it.
+// The message keeps the trace context of the first span, so in every process that is the parent of the
+// others. Without a collector there is no Export, at no cost.
 package telemetry

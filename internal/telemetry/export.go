@@ -23,17 +23,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names us as the maker of spans and log records.
+// scope is the instrumentation scope of spans and log records.
 const scope = "weir"
 
-// Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends
-// nothing and costs nothing: its methods hand back what they were given.
+// Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing, and
+// its methods return their arguments.
 //
-// Everything is sent from goroutines of the SDK's own, which take it from bounded queues.
-// A collector that is slow or away costs spans and records, never a delivery.
+// Goroutines of the SDK send everything from bounded queues. A slow or unreachable collector loses spans
+// and records, but never delays a delivery.
 type Export struct {
 	env      func(string) string
-	log      *slog.Logger // our own troubles: never exported
+	log      *slog.Logger // for errors of the export itself, so never exported
 	logs     slog.Handler // nil = logs are not exported
 	tracer   trace.Tracer // nil = traces are not
 	resource *resource.Resource
@@ -42,21 +42,20 @@ type Export struct {
 	ends []func(context.Context) error
 }
 
-// Open starts what the usual variables (OTEL_EXPORTER_OTLP_ENDPOINT and its like) ask for,
-// and gives nil where they ask for nothing. Log is where this process logs to anyway.
-// Something that cannot be exported is told there and left out: it is no reason not to
-// deliver.
+// Open starts the export that the standard variables (OTEL_EXPORTER_OTLP_ENDPOINT and others) configure,
+// and returns nil if they configure none. A signal that cannot be exported is logged to log and left
+// out, because it is no reason not to deliver.
 func Open(ctx context.Context, env func(string) string, b Build, log slog.Handler) *Export {
-	if !asked(env) {
+	if !isExportWanted(env) {
 		return nil
 	}
 	e := &Export{env: env, log: slog.New(log)}
-	// These two are the process's, not ours; by default they print to stderr, each line of
-	// which the Functions host takes for an error.
+	// Both handlers are global. By default they print to stderr, and the Functions host logs each such
+	// line as an error.
 	otel.SetLogger(logr.FromSlogHandler(log))
 	otel.SetErrorHandler(&complaints{log: e.log, now: time.Now})
 	var err error
-	if e.resource, err = describe(ctx, b); err != nil {
+	if e.resource, err = newResource(ctx, b); err != nil {
 		e.log.Warn("telemetry: resource incomplete", "err", err)
 	}
 	e.startTraces(ctx)
@@ -64,39 +63,40 @@ func Open(ctx context.Context, env func(string) string, b Build, log slog.Handle
 	return e
 }
 
-// describe says who sends: OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
-func describe(ctx context.Context, b Build) (*resource.Resource, error) {
+// newResource describes this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
-		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(b.Version), semconv.ServiceInstanceID(uuid.NewString())),
+		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(b.Version),
+			semconv.ServiceInstanceID(uuid.NewString())),
 		resource.WithFromEnv())
 }
 
-// The signals, as the names of variables spell them.
+// The signals, as in the names of variables.
 const (
 	traces  = "TRACES"
 	metrics = "METRICS"
 	logs    = "LOGS"
 )
 
-// asked says whether any signal has somewhere to go.
-func asked(env func(string) string) bool {
+// isExportWanted reports whether any signal has an endpoint.
+func isExportWanted(env func(string) string) bool {
 	return !strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") &&
 		slices.ContainsFunc([]string{traces, metrics, logs}, func(signal string) bool {
-			return endpoint(env, signal) != "" && env("OTEL_"+signal+"_EXPORTER") != "none"
+			return signalEndpoint(env, signal) != "" && env("OTEL_"+signal+"_EXPORTER") != "none"
 		})
 }
 
-// endpoint is where a signal goes to; empty = nowhere.
-func endpoint(env func(string) string, signal string) string {
+// signalEndpoint returns the endpoint of a signal; empty = none.
+func signalEndpoint(env func(string) string, signal string) string {
 	if own := env("OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"); own != "" {
 		return own
 	}
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-// protocol is how a signal is to be sent; empty = not at all.
-func (e *Export) protocol(signal string) string {
-	if endpoint(e.env, signal) == "" {
+// signalProtocol returns the protocol of a signal; empty = it is not sent.
+func (e *Export) signalProtocol(signal string) string {
+	if signalEndpoint(e.env, signal) == "" {
 		return ""
 	}
 	switch exporter := e.env("OTEL_" + signal + "_EXPORTER"); exporter {
@@ -104,7 +104,8 @@ func (e *Export) protocol(signal string) string {
 	case "none":
 		return ""
 	default:
-		e.log.Warn("telemetry: signal not exported", "err", fmt.Sprintf("OTEL_%s_EXPORTER is %q; otlp and none are known", signal, exporter))
+		e.log.Warn("telemetry: signal not exported", "err",
+			fmt.Sprintf("OTEL_%s_EXPORTER is %q; otlp and none are known", signal, exporter))
 		return ""
 	}
 	protocol := e.env("OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL")
@@ -117,16 +118,18 @@ func (e *Export) protocol(signal string) string {
 	case httpProtobuf, grpcProtocol:
 		return protocol
 	}
-	e.log.Warn("telemetry: signal not exported", "err", fmt.Sprintf("the protocol of %s is %q; %s and %s are known", strings.ToLower(signal), protocol, httpProtobuf, grpcProtocol))
+	e.log.Warn("telemetry: signal not exported", "err",
+		fmt.Sprintf("the protocol of %s is %q; %s and %s are known", strings.ToLower(signal), protocol, httpProtobuf,
+			grpcProtocol))
 	return ""
 }
 
-// failed tells of an exporter that could not be made.
-func (e *Export) failed(signal string, err error) {
+// reportFailure logs an exporter that could not be created.
+func (e *Export) reportFailure(signal string, err error) {
 	e.log.Warn("telemetry: signal not exported", "err", fmt.Errorf("%s: %w", strings.ToLower(signal), err))
 }
 
-// atEnd has Close call a function.
+// atEnd registers a function for Close.
 func (e *Export) atEnd(end func(context.Context) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,13 +138,14 @@ func (e *Export) atEnd(end func(context.Context) error) {
 
 // sampler traces everything. With Application Insights on, the host adds a traceparent to each call
 // that has none, and marks it as not sampled: by the flag alone no message would be traced.
-var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(), tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
+var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
+	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
 func (e *Export) startTraces(ctx context.Context) {
-	exporter, err := newSpanExporter(ctx, e.protocol(traces))
+	exporter, err := newSpanExporter(ctx, e.signalProtocol(traces))
 	switch {
 	case err != nil:
-		e.failed(traces, err)
+		e.reportFailure(traces, err)
 		return
 	case exporter == nil:
 		return
@@ -156,38 +160,40 @@ func (e *Export) startTraces(ctx context.Context) {
 }
 
 func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
-	exporter, err := newLogExporter(ctx, e.protocol(logs))
+	exporter, err := newLogExporter(ctx, e.signalProtocol(logs))
 	switch {
 	case err != nil:
-		e.failed(logs, err)
+		e.reportFailure(logs, err)
 		return
 	case exporter == nil:
 		return
 	}
-	provider := logsdk.NewLoggerProvider(logsdk.WithProcessor(logsdk.NewBatchProcessor(exporter)), logsdk.WithResource(e.resource))
+	provider := logsdk.NewLoggerProvider(logsdk.WithProcessor(logsdk.NewBatchProcessor(exporter)),
+		logsdk.WithResource(e.resource))
 	e.atEnd(provider.Shutdown)
 	e.logs = newLogs(provider, local)
 }
 
-// Metrics begins to send what the gatherer gathers, each OTEL_METRIC_EXPORT_INTERVAL.
+// Metrics starts to send the gathered metrics each OTEL_METRIC_EXPORT_INTERVAL.
 func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer) {
 	if e == nil {
 		return
 	}
-	exporter, err := newMetricExporter(ctx, e.protocol(metrics))
+	exporter, err := newMetricExporter(ctx, e.signalProtocol(metrics))
 	switch {
 	case err != nil:
-		e.failed(metrics, err)
+		e.reportFailure(metrics, err)
 		return
 	case exporter == nil:
 		return
 	}
-	reader := metricsdk.NewPeriodicReader(exporter, metricsdk.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
+	reader := metricsdk.NewPeriodicReader(exporter,
+		metricsdk.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
 	provider := metricsdk.NewMeterProvider(metricsdk.WithReader(reader), metricsdk.WithResource(e.resource))
 	e.atEnd(provider.Shutdown)
 }
 
-// Log gives the handler to log to: the given one, and the collector beside it.
+// Log returns a handler that logs to the given one and to the collector.
 func (e *Export) Log(local slog.Handler) slog.Handler {
 	if e == nil || e.logs == nil {
 		return local
@@ -195,8 +201,7 @@ func (e *Export) Log(local slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(local, e.logs)
 }
 
-// Close sends what is left and ends. It takes no longer than ctx lasts: what is not sent
-// then is lost.
+// Close sends the queued data, and ends. Data that is not sent when ctx ends is lost.
 func (e *Export) Close(ctx context.Context) {
 	if e == nil {
 		return
@@ -216,8 +221,8 @@ func (e *Export) Close(ctx context.Context) {
 	}
 }
 
-// complaints takes the SDK's errors. While a collector is away there is one each second:
-// one a minute is told.
+// complaints logs the SDK's errors, at most one a minute: while a collector is unreachable there is one
+// each second.
 type complaints struct {
 	log *slog.Logger
 	now func() time.Time

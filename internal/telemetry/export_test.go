@@ -94,7 +94,8 @@ func postWith(e *telemetry.Export, traceparent, tracestate string) (kept, state 
 }
 
 func message(traceparent string) *weir.Message {
-	return &weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article", Key: "/a",
+	return &weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article",
+		Key:         "/a",
 		TraceParent: traceparent, Body: []byte("<secret/>"), Size: 9}
 }
 
@@ -127,11 +128,13 @@ func TestExport_Off(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"NotAsked": {},
 		"Disabled": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
-		"None":     {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"},
-		"Empty":    {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "", "OTEL_SERVICE_NAME": "weir"},
+		"None": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none",
+			"OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"},
+		"Empty": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "", "OTEL_SERVICE_NAME": "weir"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := telemetry.Open(t.Context(), func(name string) string { return env[name] }, telemetry.Build{}, slog.DiscardHandler)
+			e := telemetry.Open(t.Context(), func(name string) string { return env[name] }, telemetry.Build{},
+				slog.DiscardHandler)
 			if e != nil {
 				t.Fatal("exports")
 			}
@@ -150,15 +153,19 @@ func TestExport_Off(t *testing.T) {
 
 func TestExport_OneTraceOverProcesses(t *testing.T) {
 	c := newCollector(t)
-	first, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none", "OTEL_SERVICE_NAME", "front")
+	first, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none",
+		"OTEL_SERVICE_NAME", "front")
 	kept := post(first, upstream)
 	end()
 
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"}, {Outcome: weir.OutcomeRetry, Status: 500, Reason: "500: <secret/>"}, {Outcome: weir.OutcomeDelivered, Status: 201}}}
+	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"},
+		{Outcome: weir.OutcomeRetry, Status: 500, Reason: "500: <secret/>"},
+		{Outcome: weir.OutcomeDelivered, Status: 201}}}
 	accepted := time.Now().Add(-72 * time.Hour)
 	second, end := open(t, slog.DiscardHandler)
 	sender := second.Sender(server, "POST", "https://cms.example:8443/api?code=hidden")
-	for _, d := range []weir.Delivery{{Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 2, Since: time.Now(), Fence: 7}} {
+	for _, d := range []weir.Delivery{{Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 1, Since: accepted, Fence: 7},
+		{Attempt: 2, Since: time.Now(), Fence: 7}} {
 		d.Message = message(kept)
 		sender.Send(t.Context(), d)
 		if d.Message.TraceParent != kept {
@@ -173,8 +180,10 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 		t.Fatalf("%+v", c.Spans())
 	}
 	root := receive[0]
-	if root.Trace != upstream[3:35] || root.Parent != upstream[36:52] || root.Kind != "SPAN_KIND_SERVER" || root.ByResource["service.name"] != "front" ||
-		root.Attributes["weir.lane"] != "2" || root.Attributes["weir.sequence"] != "3" || root.Attributes["http.response.status_code"] != "202" || root.Failed {
+	if root.Trace != upstream[3:35] || root.Parent != upstream[36:52] || root.Kind != "SPAN_KIND_SERVER" ||
+		root.ByResource["service.name"] != "front" ||
+		root.Attributes["weir.lane"] != "2" || root.Attributes["weir.sequence"] != "3" ||
+		root.Attributes["http.response.status_code"] != "202" || root.Failed {
 		t.Errorf("%+v", root)
 	}
 	for i, s := range append(waits, delivers...) {
@@ -198,11 +207,14 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	if !waits[0].Start.Equal(accepted.Truncate(time.Nanosecond)) || waits[1].Start.Before(delivers[0].Start) {
 		t.Errorf("waits began %s and %s", waits[0].Start, waits[1].Start)
 	}
-	if a := delivers[1]; a.Kind != "SPAN_KIND_CLIENT" || !a.Failed || a.Attributes["error.type"] != "500" || a.Attributes["weir.outcome"] != "retry" ||
-		a.Attributes["server.address"] != "cms.example" || a.Attributes["server.port"] != "8443" || a.Attributes["weir.key"] != "/a" {
+	if a := delivers[1]; a.Kind != "SPAN_KIND_CLIENT" || !a.Failed || a.Attributes["error.type"] != "500" ||
+		a.Attributes["weir.outcome"] != "retry" ||
+		a.Attributes["server.address"] != "cms.example" || a.Attributes["server.port"] != "8443" ||
+		a.Attributes["weir.key"] != "/a" {
 		t.Errorf("%+v", a)
 	}
-	if a := delivers[2]; a.Failed || a.Attributes["http.response.status_code"] != "201" || a.Attributes["weir.attempt"] != "2" {
+	if a := delivers[2]; a.Failed || a.Attributes["http.response.status_code"] != "201" ||
+		a.Attributes["weir.attempt"] != "2" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -226,7 +238,8 @@ func TestExport_UnsampledByTheHost(t *testing.T) {
 
 func TestExport_UnsampledStaysSo(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_TRACES_SAMPLER", "parentbased_always_on")
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_TRACES_SAMPLER",
+		"parentbased_always_on")
 	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
 	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
 	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
@@ -252,7 +265,8 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	sender.Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
 	sender.Send(t.Context(), weir.Delivery{Message: message(""), Attempt: 1}) // filed before anything was exported
 	end()
-	receive, file, waits, delivers := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "file"), find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
+	receive, file, waits, delivers := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "file"),
+		find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
 	if len(receive) != 1 || receive[0].Parent != "" || !strings.Contains(kept, receive[0].Trace) {
 		t.Errorf("kept %q of %+v", kept, receive)
 	}
@@ -268,19 +282,25 @@ func TestExport_WithoutUpstream(t *testing.T) {
 func TestExport_Conventions(t *testing.T) {
 	c := newCollector(t)
 	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
-	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
 	r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>"))
 	r.Header.Set("X-Forwarded-Proto", "https")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
-	e.Sender(server, "POST", "https://cms.example/api").Send(t.Context(), weir.Delivery{Message: message(""), Attempt: 1})
+	e.Sender(server, "POST", "https://cms.example/api").Send(t.Context(),
+		weir.Delivery{Message: message(""), Attempt: 1})
 	end()
-	for name, want := range map[string][2]string{"POST /api/messages": {"url.scheme", "https"}, "deliver": {"server.port", "443"}} {
+	for name, want := range map[string][2]string{"POST /api/messages": {"url.scheme", "https"},
+		"deliver": {"server.port", "443"}} {
 		if spans := find(t, c.Spans(), name); len(spans) != 1 || spans[0].Attributes[want[0]] != want[1] {
 			t.Errorf("%s: %s is not %s: %+v", name, want[0], want[1], spans)
 		}
 	}
-	if spans := find(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed || spans[0].Attributes["error.type"] != "503" {
+	if spans := find(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed ||
+		spans[0].Attributes["error.type"] != "503" {
 		t.Errorf("what failed has no error.type: %+v", spans)
 	}
 }
@@ -296,7 +316,8 @@ func TestExport_Logs(t *testing.T) {
 	log.Info("drain: attempt", telemetry.TraceIDKey, "")
 	end()
 	got := c.Records()
-	if len(got) != 2 || got[0].Text != "drain: attempt" || got[0].Severity != "INFO" || got[0].Trace != upstream[3:35] || got[1].Trace != "" {
+	if len(got) != 2 || got[0].Text != "drain: attempt" || got[0].Severity != "INFO" ||
+		got[0].Trace != upstream[3:35] || got[1].Trace != "" {
 		t.Errorf("%+v", got)
 	}
 	if told := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); told != 2 {
@@ -311,7 +332,8 @@ func TestExport_Metrics(t *testing.T) {
 	e.Metrics(t.Context(), m.Registry)
 	m.Filed([]weir.Message{{Contract: "article"}})
 	end()
-	for _, name := range []string{"weir_messages_accepted_total", "weir_delivery_lag_seconds", "weir_build_info", "go_goroutines"} {
+	for _, name := range []string{"weir_messages_accepted_total", "weir_delivery_lag_seconds", "weir_build_info",
+		"go_goroutines"} {
 		if c.Points(name) == 0 {
 			t.Errorf("nothing came of %s", name)
 		}
@@ -320,7 +342,8 @@ func TestExport_Metrics(t *testing.T) {
 
 func TestExport_GRPC(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.RPC(), "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.RPC(), "OTEL_EXPORTER_OTLP_PROTOCOL",
+		"grpc")
 	post(e, upstream)
 	end()
 	if spans := c.Spans(); len(spans) != 1 || spans[0].Trace != upstream[3:35] {
@@ -329,10 +352,12 @@ func TestExport_GRPC(t *testing.T) {
 }
 
 func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
-	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"}, {"OTEL_TRACES_EXPORTER", "zipkin"}} {
+	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
+		{"OTEL_TRACES_EXPORTER", "zipkin"}} {
 		t.Run(c.name, func(t *testing.T) {
 			var text lines
-			e, end := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1", c.name, c.value)
+			e, end := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+				"http://127.0.0.1:1", c.name, c.value)
 			if kept := post(e, upstream); kept != upstream {
 				t.Errorf("kept %q", kept)
 			}
@@ -350,7 +375,8 @@ func TestExport_CollectorHangs(t *testing.T) {
 	defer c.Hang()()
 	var text lines
 	const aMinute = "60000" // what is asked of the collector would take so long
-	e, _ := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_BSP_SCHEDULE_DELAY", "1",
+	e, _ := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_BSP_SCHEDULE_DELAY",
+		"1",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", aMinute, "OTEL_BSP_EXPORT_TIMEOUT", aMinute, "OTEL_BLRP_EXPORT_TIMEOUT", aMinute)
 	server := &cms{}
 	sender := e.Sender(server, "POST", "http://cms.example")

@@ -14,14 +14,14 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The protocols of OTLP that can be spoken. Endpoints, headers, certificates, compression
-// and timeouts are read from the environment by the exporters themselves.
+// The supported protocols of OTLP. The exporters themselves read endpoints, headers, certificates,
+// compression and timeouts from the environment.
 const (
 	httpProtobuf = "http/protobuf"
 	grpcProtocol = "grpc"
 )
 
-// newSpanExporter gives nil where there is no protocol; so do the other two.
+// newSpanExporter returns nil without a protocol; so do the other two.
 func newSpanExporter(ctx context.Context, protocol string) (tracesdk.SpanExporter, error) {
 	switch protocol {
 	case httpProtobuf:

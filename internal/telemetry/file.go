@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// File makes a span of filing a message that no request brought, and gives the message its
-// traceparent. The function files it.
+// File makes a span around the append of a message without a request (of a schedule), and sets the
+// message's traceparent. The function file appends it.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
 	if e == nil || e.tracer == nil {
 		return file(ctx)

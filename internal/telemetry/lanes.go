@@ -10,10 +10,10 @@ import (
 	"weir/internal/drain"
 )
 
-// LaneView is what a look at a lane has shown.
+// LaneView is the observed state of a lane.
 type LaneView struct {
 	Waiting int64
-	Oldest  time.Time       // since when the oldest could have been delivered; zero = none waits, or not known
+	Oldest  time.Time       // since when the oldest waiting message could be sent; zero = none waits, or not known
 	Paused  map[string]bool // by whom: operator, calendar, cms
 }
 
@@ -50,8 +50,8 @@ func (m *Metrics) Saw(lane int, v LaneView) {
 	m.lanes.seen[lane] = look{v, m.lanes.now()}
 }
 
-// hold notes whether this process has the lane.
-func (l *lanes) hold(lane int, event drain.LeaseEvent) {
+// observeLease notes whether this process has the lane.
+func (l *lanes) observeLease(lane int, event drain.LeaseEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[lane] = event == drain.LeaseTaken
@@ -63,9 +63,10 @@ func laneDesc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance's last sweep saw it.")
-	oldestDesc  = laneDesc("oldest_age_seconds", "For how long the lane's oldest message could have been delivered; 0 when none waits.")
-	pausedDesc  = laneDesc("paused", "1 while nothing is delivered, by who paused the lane.", "by")
-	heldDesc    = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
+	oldestDesc  = laneDesc("oldest_age_seconds",
+		"For how long the lane's oldest message could have been delivered; 0 when none waits.")
+	pausedDesc = laneDesc("paused", "1 while nothing is delivered, by who paused the lane.", "by")
+	heldDesc   = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
 // Describe implements prometheus.Collector.
@@ -89,24 +90,24 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		}
 		name := strconv.Itoa(number)
 		gauge(waitingDesc, float64(seen.Waiting), name)
-		gauge(oldestDesc, age(seen.Oldest, now), name)
+		gauge(oldestDesc, ageSeconds(seen.Oldest, now), name)
 		for _, by := range pausers {
-			gauge(pausedDesc, truth(seen.Paused[by]), name, by)
+			gauge(pausedDesc, boolValue(seen.Paused[by]), name, by)
 		}
 	}
 	for number, held := range l.held {
-		gauge(heldDesc, truth(held), strconv.Itoa(number))
+		gauge(heldDesc, boolValue(held), strconv.Itoa(number))
 	}
 }
 
-func age(at, now time.Time) float64 {
+func ageSeconds(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0
 	}
 	return max(0, now.Sub(at).Seconds())
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

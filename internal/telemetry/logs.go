@@ -9,12 +9,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceIDKey is the log key of a message's trace. A record that has it belongs to that
-// trace, also where no span is under way.
+// TraceIDKey is the log key of a message's trace. A record with this key belongs to that trace, also
+// without an active span.
 const TraceIDKey = "trace_id"
 
-// exported are the log records on their way to the collector: those that are logged here
-// too, no more.
+// exported sends log records to the collector, but only those that this process logs, too.
 type exported struct {
 	slog.Handler
 	local slog.Handler

@@ -11,9 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Metrics are the process's own. Safe for concurrent use.
+// Metrics are the metrics of this process. They are safe for concurrent use.
 type Metrics struct {
-	// Registry is where everything is gathered from. Other packages add their collectors.
+	// Registry has all metrics of the process. Other packages add their collectors.
 	Registry *prometheus.Registry
 
 	accepted *prometheus.CounterVec
@@ -31,13 +31,13 @@ type Metrics struct {
 
 var _ drain.Observer = (*Metrics)(nil)
 
-// Build says what runs.
+// Build describes the binary.
 type Build struct{ Version, Commit, GoVersion string }
 
-// Config is what Metrics are made from. All fields are needed, but for Storage.
+// Config has the sources of Metrics. All fields except Storage are needed.
 type Config struct {
 	Contracts []string // their names in the settings
-	Storage   Counts   // nil = nobody counts
+	Storage   Counts   // nil = storage is not counted
 	Build     Build
 	Now       func() time.Time
 }
@@ -51,30 +51,35 @@ var (
 )
 
 const (
-	otherContract   = "other"   // not of these settings
+	otherContract   = "other"   // not in the settings
 	unknownContract = "unknown" // the message was not read
 )
 
-// NewMetrics makes them on a registry of their own: nothing that a library registers by
-// itself is shown. Every label value that is known beforehand stands there with zero, so
-// that the first event is seen as a rise.
+// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register.
+// Each known label value starts at zero, so that the first event shows as an increase.
 func NewMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
-		accepted: counter("messages_accepted_total", "Messages filed, recurring ones included, repeats not.", "contract"),
-		refused:  counter("messages_refused_total", "Posts that were refused, by the kind of error.", "reason"),
-		finished: counter("messages_finished_total", "Messages that became final, by their last stage.", "stage", "contract"),
-		attempts: counter("delivery_attempts_total", "Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
-		leases:   counter("lease_events_total", "What became of the leases of lanes.", "event"),
-		removed:  counter("retention_removals_total", "Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
-		duration: histogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
-		lag:      histogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.", lagBuckets),
+		accepted: newCounter("messages_accepted_total", "Messages filed, recurring ones included, repeats not.",
+			"contract"),
+		refused: newCounter("messages_refused_total", "Posts that were refused, by the kind of error.", "reason"),
+		finished: newCounter("messages_finished_total", "Messages that became final, by their last stage.", "stage",
+			"contract"),
+		attempts: newCounter("delivery_attempts_total",
+			"Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
+		leases: newCounter("lease_events_total", "What became of the leases of lanes.", "event"),
+		removed: newCounter("retention_removals_total",
+			"Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
+		duration: newHistogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
+		lag: newHistogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.",
+			lagBuckets),
 	}
 	for _, name := range cfg.Contracts {
 		m.contracts[name] = true
 	}
-	m.prime()
-	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed, m.lanes, buildInfo(cfg.Build),
+	m.initSeries()
+	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
+		m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Storage != nil {
 		m.Registry.MustRegister(transactions{cfg.Storage})
@@ -82,8 +87,8 @@ func NewMetrics(cfg Config) *Metrics {
 	return m
 }
 
-// prime makes the series whose labels are known.
-func (m *Metrics) prime() {
+// initSeries creates the series with known labels.
+func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
 		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
@@ -99,29 +104,34 @@ func (m *Metrics) prime() {
 	}
 }
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "weir", Name: name, Help: help}, labels)
 }
 
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "weir", Name: name, Help: help, Buckets: buckets})
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "weir", Name: name, Help: help,
+		Buckets: buckets})
 }
 
-// buildInfo is always 1; its labels say what runs.
+// buildInfo is always 1; its labels describe the binary.
 func buildInfo(b Build) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Name: "build_info", Help: "What runs; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion}}, func() float64 { return 1 })
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Name: "build_info",
+		Help:        "What runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion}},
+		func() float64 { return 1 })
 }
 
-// Filed counts messages that have become durable. It is for lane.Appender.Filed.
+// Filed counts appended messages. It is for lane.Appender.Filed.
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
-		m.accepted.WithLabelValues(m.contract(messages[i].Contract)).Inc()
+		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
 	}
 }
 
 // Refused counts a post that was answered with an error.
-func (m *Metrics) Refused(err error) { m.refused.WithLabelValues(reason(weir.KindOf(err))).Inc() }
+func (m *Metrics) Refused(err error) {
+	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
+}
 
 // Attempted implements drain.Observer.
 func (m *Metrics) Attempted(_ int, _ *weir.Message, r weir.Result, outcome weir.Outcome) {
@@ -131,7 +141,7 @@ func (m *Metrics) Attempted(_ int, _ *weir.Message, r weir.Result, outcome weir.
 
 // Finished implements drain.Observer.
 func (m *Metrics) Finished(_ int, f drain.Final) {
-	m.finished.WithLabelValues(string(f.Stage), m.contract(f.Contract)).Inc()
+	m.finished.WithLabelValues(string(f.Stage), m.contractLabel(f.Contract)).Inc()
 	if f.Stage == weir.Delivered {
 		m.lag.Observe(f.At.Sub(f.Since).Seconds())
 	}
@@ -147,11 +157,11 @@ func (m *Metrics) Removed(removed, refused int) {
 // Lease implements drain.Observer.
 func (m *Metrics) Lease(lane int, event drain.LeaseEvent) {
 	m.leases.WithLabelValues(string(event)).Inc()
-	m.lanes.hold(lane, event)
+	m.lanes.observeLease(lane, event)
 }
 
-// contract bounds the label.
-func (m *Metrics) contract(name string) string {
+// contractLabel returns the label of a contract, with a bounded number of values.
+func (m *Metrics) contractLabel(name string) string {
 	switch {
 	case m.contracts[name]:
 		return name
@@ -161,7 +171,7 @@ func (m *Metrics) contract(name string) string {
 	return otherContract
 }
 
-// statusClass is "2xx" and the like; "none" where there was no answer.
+// statusClass returns "2xx" and the like; "none" without an answer.
 func statusClass(status int) string {
 	if status < 100 || status > 599 {
 		return "none"
@@ -169,13 +179,13 @@ func statusClass(status int) string {
 	return strconv.Itoa(status/100) + "xx"
 }
 
-// reasons are the kinds of errors that a post can be refused with.
+// reasons are the label values for refused posts, by kind of error.
 var reasons = map[weir.Kind]string{
 	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported", weir.Invalid: "invalid",
 	weir.Conflict: "conflict", weir.Unavailable: "unavailable", weir.Internal: "internal",
 }
 
-func reason(k weir.Kind) string {
+func refusalReason(k weir.Kind) string {
 	if name, ok := reasons[k]; ok {
 		return name
 	}

@@ -27,7 +27,8 @@ type clock struct{ now time.Time }
 func setup() (*telemetry.Metrics, *clock) {
 	c := &clock{noon}
 	return telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: counts{},
-		Build: telemetry.Build{Version: "v1", Commit: "abc", GoVersion: "go1"}, Now: func() time.Time { return c.now }}), c
+		Build: telemetry.Build{Version: "v1", Commit: "abc", GoVersion: "go1"},
+		Now:   func() time.Time { return c.now }}), c
 }
 
 // shown is what a scrape would give.
@@ -74,7 +75,8 @@ func TestMetrics_Filed(t *testing.T) {
 	t.Parallel()
 	m, _ := setup()
 	m.Filed([]weir.Message{{Contract: "article"}, {Contract: "article"}, {Contract: "gone"}})
-	expect(t, m, `weir_messages_accepted_total{contract="article"} 2`, `weir_messages_accepted_total{contract="other"} 1`)
+	expect(t, m, `weir_messages_accepted_total{contract="article"} 2`,
+		`weir_messages_accepted_total{contract="other"} 1`)
 }
 
 func TestMetrics_Refused(t *testing.T) {
@@ -102,8 +104,10 @@ func TestMetrics_Attempted(t *testing.T) {
 func TestMetrics_Finished(t *testing.T) {
 	t.Parallel()
 	m, _ := setup()
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon, At: noon.Add(2 * time.Second)})
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon.Add(time.Hour), At: noon.Add(time.Hour + 3*time.Millisecond)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon,
+		At: noon.Add(2 * time.Second)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon.Add(time.Hour),
+		At: noon.Add(time.Hour + 3*time.Millisecond)})
 	m.Finished(0, drain.Final{Stage: weir.Dead, Contract: "article", AcceptedAt: noon, At: noon.Add(time.Hour)})
 	m.Finished(0, drain.Final{Stage: weir.Superseded, At: noon})
 	expect(t, m,
@@ -132,7 +136,8 @@ func TestMetrics_Saw(t *testing.T) {
 	expect(t, m, `weir_lane_waiting{lane="2"} 7`, `weir_lane_oldest_age_seconds{lane="2"} 90`,
 		`weir_lane_paused{by="cms",lane="2"} 1`, `weir_lane_paused{by="operator",lane="2"} 0`)
 	m.Saw(2, telemetry.LaneView{})
-	expect(t, m, `weir_lane_waiting{lane="2"} 0`, `weir_lane_oldest_age_seconds{lane="2"} 0`, `weir_lane_paused{by="cms",lane="2"} 0`)
+	expect(t, m, `weir_lane_waiting{lane="2"} 0`, `weir_lane_oldest_age_seconds{lane="2"} 0`,
+		`weir_lane_paused{by="cms",lane="2"} 0`)
 	c.now = noon.Add(4 * time.Minute)
 	if text := shown(t, m); strings.Contains(text, "weir_lane_waiting") {
 		t.Errorf("a look of four minutes ago is still shown:\n%s", text)

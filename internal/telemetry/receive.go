@@ -18,21 +18,22 @@ import (
 // w3c reads and writes trace contexts.
 var w3c propagation.TraceContext
 
-// Receive makes a span of each request, which continues the upstream's trace. The request
-// goes on with the span's own traceparent in the place of the upstream's: it is kept with
-// the message, so that whatever is done with it later belongs to this span.
+// Receive makes a span of each request, which continues the upstream's trace. It replaces the request's
+// traceparent by the span's own. The message keeps that one, so later spans are children of this one.
 func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	if e == nil || e.tracer == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := propagation.HeaderCarrier(r.Header)
-		ctx, span := e.tracer.Start(w3c.Extract(r.Context(), headers), r.Method+" "+route, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route), semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
+		ctx, span := e.tracer.Start(w3c.Extract(r.Context(), headers), r.Method+" "+route,
+			trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route),
+				semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
 		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // unless it answers
 		defer func() {
 			if span.IsRecording() {
-				span.SetAttributes(append(filed(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
+				span.SetAttributes(append(filedAttributes(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
 			}
 			if rec.status >= http.StatusInternalServerError {
 				span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(rec.status)))
@@ -42,36 +43,36 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 		}()
 		r = r.WithContext(ctx)
 		r.Header = r.Header.Clone()
-		r.Header.Del(stateCarrierKey) // of no trace, or not valid
+		r.Header.Del(stateCarrierKey) // without a trace, or not valid
 		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// filed says of an answer which message it tells of; nothing of a refusal.
-func filed(h http.Header) []attribute.KeyValue {
+// filedAttributes returns the attributes of the message in an answer; none for a refusal.
+func filedAttributes(h http.Header) []attribute.KeyValue {
 	location := h.Get("Location")
 	id, err := weir.ParseID(location[strings.LastIndexByte(location, '/')+1:])
 	if err != nil {
 		return nil
 	}
-	return place(id, id)
+	return messageAttributes(id, id)
 }
 
-// place are the attributes of which message it is and where it stands.
-func place(public, at weir.ID) []attribute.KeyValue {
+// messageAttributes returns the attributes of a message's id and place.
+func messageAttributes(public, at weir.ID) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("weir.message_id", public.String()),
 		attribute.Int("weir.lane", at.Lane), attribute.Int64("weir.sequence", at.Seq)}
 }
 
-// recorder remembers the status.
+// recorder records the status of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	wrote  bool
 }
 
-// Unwrap lets http.ResponseController reach what the recorder does not implement.
+// Unwrap lets http.ResponseController find the interfaces that the recorder does not implement.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) WriteHeader(status int) {
