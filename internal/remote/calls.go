@@ -9,113 +9,116 @@ import (
 	"strconv"
 )
 
-// IdempotencyKey names a body by what is in it: the same one sent again is the same message.
+// IdempotencyKey returns a key from a body's hash, so that the same body sent again is the same message.
 func IdempotencyKey(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// Send sends a message, under the name of its content.
+// Send posts a message with the IdempotencyKey of its body.
 func (c *Client) Send(ctx context.Context, body []byte) (Answer[Receipt], error) {
-	return read[Receipt](ctx, c, request{method: http.MethodPost, path: "/messages", contentType: "application/xml", idempotency: IdempotencyKey(body), body: body})
+	return readAnswer[Receipt](ctx, c, request{method: http.MethodPost, path: "/messages",
+		contentType: "application/xml", idempotency: IdempotencyKey(body), body: body})
 }
 
-// Message tells where a message is.
+// Message reads the state of a message.
 func (c *Client) Message(ctx context.Context, id string) (Answer[Message], error) {
-	return get[Message](ctx, c, message(id), nil)
+	return getJSON[Message](ctx, c, messagePath(id), nil)
 }
 
-// Outlook reads where a message is and, while it waits, its position and the reason.
+// Outlook reads the state of a message and, while it waits, its forecast.
 func (c *Client) Outlook(ctx context.Context, id string) (Answer[Message], error) {
-	return get[Message](ctx, c, message(id), url.Values{"outlook": {"1"}})
+	return getJSON[Message](ctx, c, messagePath(id), url.Values{"outlook": {"1"}})
 }
 
-// Body gives a message's body as it was accepted, or as it was corrected.
+// Body returns the accepted or the edited body of a message.
 func (c *Client) Body(ctx context.Context, id string, edited bool) ([]byte, error) {
-	r := request{method: http.MethodGet, path: message(id) + "/body"}
+	r := request{method: http.MethodGet, path: messagePath(id) + "/body"}
 	if edited {
 		r.query = url.Values{"which": {"edited"}}
 	}
-	return c.ask(ctx, r)
+	return c.doRequest(ctx, r)
 }
 
-// Difference gives what the last edit changed of the body, as a unified difference.
+// Difference returns the changes of the last edit as a unified diff.
 func (c *Client) Difference(ctx context.Context, id string) (string, error) {
-	d, err := get[struct {
+	d, err := getJSON[struct {
 		Difference string `json:"difference"`
-	}](ctx, c, message(id)+"/difference", nil)
+	}](ctx, c, messagePath(id)+"/difference", nil)
 	return d.Value.Difference, err
 }
 
 // Find lists messages, the newest first.
 func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList], error) {
-	return get[MessageList](ctx, c, "/messages", query)
+	return getJSON[MessageList](ctx, c, "/messages", query)
 }
 
-// Errors lists what dead messages died of.
+// Errors lists dead messages, grouped by cause.
 func (c *Client) Errors(ctx context.Context, limit int) (Answer[ErrorList], error) {
-	return get[ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
+	return getJSON[ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
-// Replay has a dead message delivered again, as it was accepted, or corrected last.
+// Replay replays a dead message with its present body.
 func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[Message], error) {
-	return read[Message](ctx, c, request{method: http.MethodPost, path: message(id) + "/replay", query: forced(force)})
+	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
+		query: forceQuery(force)})
 }
 
-// Edit has a dead message delivered again, with a corrected body.
+// Edit replays a dead message with a corrected body.
 func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[Message], error) {
-	query := forced(force)
+	query := forceQuery(force)
 	if note != "" {
 		query.Set("note", note)
 	}
-	return read[Message](ctx, c, request{method: http.MethodPost, path: message(id) + "/edit", query: query, contentType: "application/xml", body: body})
+	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/edit", query: query,
+		contentType: "application/xml", body: body})
 }
 
-// PlanReplay tells what a replay would come to.
+// PlanReplay counts the messages of a bulk replay.
 func (c *Client) PlanReplay(ctx context.Context, r Replay) (Answer[Plan], error) {
 	r.DryRun = true
-	return post[Plan](ctx, c, "/replays", r)
+	return postJSON[Plan](ctx, c, "/replays", r)
 }
 
-// StartReplay begins a replay.
+// StartReplay starts a bulk replay.
 func (c *Client) StartReplay(ctx context.Context, r Replay) (Answer[Job], error) {
 	r.DryRun = false
-	return post[Job](ctx, c, "/replays", r)
+	return postJSON[Job](ctx, c, "/replays", r)
 }
 
-// Job tells how far a replay has come.
+// Job reads the state of a bulk replay.
 func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
-	return get[Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
+	return getJSON[Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
 }
 
-// Cancel stops a message from being delivered.
+// Cancel cancels a message.
 func (c *Client) Cancel(ctx context.Context, id string) (Answer[Message], error) {
-	return read[Message](ctx, c, request{method: http.MethodPost, path: message(id) + "/cancel"})
+	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/cancel"})
 }
 
 // CancelMany cancels, or counts, the waiting messages of a filter, from r.Continue on.
 func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
-	return post[Cancelled](ctx, c, "/cancellations", r)
+	return postJSON[Cancelled](ctx, c, "/cancellations", r)
 }
 
-// Pauses lists what is paused.
+// Pauses lists the pauses that hold now.
 func (c *Client) Pauses(ctx context.Context) (Answer[PauseList], error) {
-	return get[PauseList](ctx, c, "/pauses", nil)
+	return getJSON[PauseList](ctx, c, "/pauses", nil)
 }
 
-// Pause pauses, and lists what is paused then.
+// Pause pauses a target, and lists the pauses that hold then.
 func (c *Client) Pause(ctx context.Context, p Pause) (Answer[PauseList], error) {
-	return post[PauseList](ctx, c, "/pause", p)
+	return postJSON[PauseList](ctx, c, "/pause", p)
 }
 
-// Resume ends pauses, and lists what is still paused.
+// Resume ends pauses, and lists the remaining ones.
 func (c *Client) Resume(ctx context.Context, t Target) (Answer[PauseList], error) {
-	return post[PauseList](ctx, c, "/resume", t)
+	return postJSON[PauseList](ctx, c, "/resume", t)
 }
 
-func message(id string) string { return "/messages/" + url.PathEscape(id) }
+func messagePath(id string) string { return "/messages/" + url.PathEscape(id) }
 
-func forced(force bool) url.Values {
+func forceQuery(force bool) url.Values {
 	query := url.Values{}
 	if force {
 		query.Set("force", "true")

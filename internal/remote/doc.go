@@ -1,4 +1,4 @@
-// Package remote speaks to a Weir over HTTP, for the commands that need no settings and no
-// storage: only an address and a key. The key goes in a header, never in an address and
-// never to another host: redirects are not followed.
+// Package remote is the client of Weir's HTTP API, for commands that need an address and a key, but
+// neither settings nor storage. The key is sent in a header, never in an address, and never to another
+// host, because redirects are not followed.
 package remote

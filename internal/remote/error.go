@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Kind says what an error means to whoever asked.
+// Kind classifies an error for the caller.
 type Kind int
 
 // The kinds of errors.
 const (
-	Broken      Kind = iota // what came back is none of Weir's answers
-	NotFound                // there is no such thing
-	Refused                 // asked wrongly, or it does not stand as it must for this
-	Unavailable             // Weir was not reached, or cannot work now: the same may work later
+	Broken      Kind = iota // the answer is not from Weir
+	NotFound                // it does not exist
+	Refused                 // the request is invalid, or the state does not allow it
+	Unavailable             // Weir was not reached, or cannot work now; a retry may succeed
 )
 
-// Error is why something was not done.
+// Error is the error of a request.
 type Error struct {
 	Kind       Kind
-	Status     int // of the answer; 0 = there was none
+	Status     int // of the answer; 0 = no answer
 	Message    string
 	Problems   []Problem
-	RetryAfter time.Duration // as Weir asked; 0 = it did not
+	RetryAfter time.Duration // of the answer; 0 = none
 	Err        error
 }
 
-// Problem is one thing wrong with what was sent.
+// Problem is one mistake in a request.
 type Problem struct {
 	Path    string `json:"path,omitempty"`
 	Rule    string `json:"rule,omitempty"`
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	for _, p := range e.Problems {
-		if p.Message != e.Message && !strings.Contains(e.Message, p.text()) { // one problem may be the message
+		if p.Message != e.Message && !strings.Contains(e.Message, p.describe()) { // one problem may be the message
 			text += "; " + p.String()
 		}
 	}
@@ -60,24 +60,24 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// String says it in a line.
+// String returns the problem as one line.
 func (p Problem) String() string {
-	text := p.text()
+	text := p.describe()
 	if p.Line > 0 {
 		text += fmt.Sprintf(" (line %d, column %d)", p.Line, p.Column)
 	}
 	return text
 }
 
-// text is the message behind the path, which stands in some messages already.
-func (p Problem) text() string {
+// describe is the message behind the path, which stands in some messages already.
+func (p Problem) describe() string {
 	if p.Path == "" || strings.HasPrefix(p.Message, p.Path+" ") {
 		return p.Message
 	}
 	return p.Path + " " + p.Message
 }
 
-// KindOf gives the kind of an error; Broken of a foreign one.
+// KindOf returns the kind of the first *Error in err's chain, or Broken.
 func KindOf(err error) Kind {
 	if e, ok := asError(err); ok {
 		return e.Kind
@@ -91,9 +91,9 @@ func asError(err error) (*Error, bool) {
 	return e, ok
 }
 
-// unreachable is the error of a request without an answer. Where the caller's own context
-// ended, that is the error.
-func unreachable(ctx context.Context, err error) error {
+// unreachableError is the error of a request without an answer. If the caller's context
+// ended, it returns the context's error.
+func unreachableError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -104,9 +104,9 @@ func unreachable(ctx context.Context, err error) error {
 	return &Error{Kind: Unavailable, Message: "Weir was not reached", Err: err}
 }
 
-// refusal is the error of an answer that is not a 2xx.
-func refusal(resp *http.Response, body []byte) error {
-	e := &Error{Kind: kinds(resp.StatusCode), Status: resp.StatusCode}
+// refusalError is the error of an answer that is not a 2xx.
+func refusalError(resp *http.Response, body []byte) error {
+	e := &Error{Kind: kindOfStatus(resp.StatusCode), Status: resp.StatusCode}
 	var p struct {
 		Detail   string    `json:"detail"`
 		Problems []Problem `json:"problems"`
@@ -115,7 +115,7 @@ func refusal(resp *http.Response, body []byte) error {
 		e.Message, e.Problems = p.Detail, p.Problems
 	}
 	if e.Message == "" {
-		e.Message = guess(resp.StatusCode)
+		e.Message = guessCause(resp.StatusCode)
 	}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = min(time.Duration(seconds)*time.Second, time.Hour)
@@ -123,7 +123,7 @@ func refusal(resp *http.Response, body []byte) error {
 	return e
 }
 
-func kinds(status int) Kind {
+func kindOfStatus(status int) Kind {
 	switch {
 	case status == http.StatusNotFound:
 		return NotFound
@@ -135,8 +135,8 @@ func kinds(status int) Kind {
 	return Broken
 }
 
-// guess says what an answer without words most likely means.
-func guess(status int) string {
+// guessCause returns the most likely meaning of an answer without a text.
+func guessCause(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return "the function key is missing or wrong: give it by WEIR_CODE or --code"

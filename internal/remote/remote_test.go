@@ -17,9 +17,12 @@ import (
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for address, ok := range map[string]bool{
-		"http://127.0.0.1:7071": true, "https://w.example/": true, "https://w.example/api": true, "https://w.example/below/api/": true,
-		"": false, "w.example": false, "ftp://w.example": false, "https://": false, "https://w.example/?code=s3cret": false,
-		"https://u:s3cret@w.example": false, "https://w.example/#x": false, "http://s3cret\x7f": false, "127.0.0.1:7071": false,
+		"http://127.0.0.1:7071": true, "https://w.example/": true, "https://w.example/api": true,
+		"https://w.example/below/api/": true,
+		"":                             false, "w.example": false, "ftp://w.example": false, "https://": false,
+		"https://w.example/?code=s3cret": false,
+		"https://u:s3cret@w.example":     false, "https://w.example/#x": false, "http://s3cret\x7f": false,
+		"127.0.0.1:7071": false,
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
@@ -45,14 +48,16 @@ func client(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 
 func TestClient_Asks(t *testing.T) {
 	t.Parallel()
-	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb", "/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
+	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb",
+		"/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
 		c := client(t, below, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.EscapedPath() != want || r.URL.RawQuery != "" || r.Header.Get("X-Functions-Key") != "s3cret" {
 				t.Errorf("%s %v", r.URL, r.Header)
 			}
 			w.Write([]byte(` {"id":"a/b","stage":"dead"} `))
 		})
-		if m, err := c.Message(t.Context(), "a/b"); err != nil || m.Value.Stage != "dead" || string(m.JSON) != `{"id":"a/b","stage":"dead"}` {
+		if m, err := c.Message(t.Context(), "a/b"); err != nil || m.Value.Stage != "dead" ||
+			string(m.JSON) != `{"id":"a/b","stage":"dead"}` {
 			t.Errorf("%+v %v", m, err)
 		}
 	}
@@ -60,7 +65,10 @@ func TestClient_Asks(t *testing.T) {
 
 func TestClient_Errors(t *testing.T) {
 	t.Parallel()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was followed, with %v", r.URL, r.Header) }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		t.Errorf("%s was followed, with %v", r.URL, r.Header)
+	}))
 	t.Cleanup(elsewhere.Close)
 	for name, c := range map[string]struct {
 		status              int
@@ -68,13 +76,18 @@ func TestClient_Errors(t *testing.T) {
 		kind                remote.Kind
 		says                string
 	}{
-		"Problem":      {422, "Content-Type", "application/problem+json", `{"detail":"two problems","problems":[{"path":"./a","message":"is missing"},{"message":"x","line":3,"column":4}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is missing; x (line 3, column 4)"},
-		"ToldOnce":     {400, "Content-Type", "application/problem+json", `{"detail":"line 2, column 1: unexpected EOF","problems":[{"message":"unexpected EOF","line":2,"column":1}]}`, remote.Refused, "400 Bad Request: line 2, column 1: unexpected EOF"},
-		"PathOnce":     {422, "Content-Type", "application/problem+json", `{"detail":"two problems","problems":[{"path":"./a","message":"./a is required"},{"path":"until","message":"two problems"}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is required"},
-		"NoKey":        {401, "", "", "", remote.Refused, "WEIR_CODE"},
-		"TheHosts404":  {404, "", "", "", remote.NotFound, "no Weir at this address"},
-		"Weirs404":     {404, "Content-Type", "application/problem+json", `{"detail":"there is no such message"}`, remote.NotFound, "no such message"},
-		"Conflict":     {409, "Content-Type", "application/problem+json", `{"detail":"it is not dead"}`, remote.Refused, "it is not dead"},
+		"Problem": {422, "Content-Type", "application/problem+json",
+			`{"detail":"two problems","problems":[{"path":"./a","message":"is missing"},{"message":"x","line":3,"column":4}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is missing; x (line 3, column 4)"},
+		"ToldOnce": {400, "Content-Type", "application/problem+json",
+			`{"detail":"line 2, column 1: unexpected EOF","problems":[{"message":"unexpected EOF","line":2,"column":1}]}`, remote.Refused, "400 Bad Request: line 2, column 1: unexpected EOF"},
+		"PathOnce": {422, "Content-Type", "application/problem+json",
+			`{"detail":"two problems","problems":[{"path":"./a","message":"./a is required"},{"path":"until","message":"two problems"}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is required"},
+		"NoKey":       {401, "", "", "", remote.Refused, "WEIR_CODE"},
+		"TheHosts404": {404, "", "", "", remote.NotFound, "no Weir at this address"},
+		"Weirs404": {404, "Content-Type", "application/problem+json", `{"detail":"there is no such message"}`,
+			remote.NotFound, "no such message"},
+		"Conflict": {409, "Content-Type", "application/problem+json", `{"detail":"it is not dead"}`, remote.Refused,
+			"it is not dead"},
 		"Unavailable":  {503, "Retry-After", "7", "", remote.Unavailable, "503"},
 		"TooMany":      {429, "", "", "", remote.Unavailable, "429"},
 		"HandlerDied":  {500, "", "", "", remote.Unavailable, "500"},
@@ -126,7 +139,8 @@ func TestClient_NoAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable || strings.Contains(err.Error(), "/api") {
+		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable ||
+			strings.Contains(err.Error(), "/api") {
 			t.Error(err)
 		}
 	})
@@ -146,7 +160,8 @@ func TestPatience(t *testing.T) {
 	t.Parallel()
 	t.Run("UntilItWorks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0, time.Now()
+			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0,
+				time.Now()
 			err := p.Do(t.Context(), func(context.Context) error {
 				if tries++; tries < 6 {
 					return away
@@ -154,14 +169,16 @@ func TestPatience(t *testing.T) {
 				return nil
 			})
 			// 1 + 2 + 4 + 4 + 4 s at most, half of it at least
-			if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond || took > 15*time.Second {
+			if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
+				took > 15*time.Second {
 				t.Errorf("%v, %d tries in %s", err, tries, took)
 			}
 		})
 	})
 	t.Run("RetryAfter", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0, time.Now()
+			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0,
+				time.Now()
 			err := p.Do(t.Context(), func(context.Context) error {
 				if tries++; tries < 2 {
 					return &remote.Error{Kind: remote.Unavailable, RetryAfter: 20 * time.Second}
@@ -177,7 +194,8 @@ func TestPatience(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 10 * time.Second}, time.Now()
 			err := p.Do(t.Context(), func(context.Context) error { return away })
-			if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute || took < 45*time.Second {
+			if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute ||
+				took < 45*time.Second {
 				t.Errorf("%v after %s", err, took)
 			}
 		})
@@ -185,7 +203,8 @@ func TestPatience(t *testing.T) {
 	t.Run("AtOnce", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
-			if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil || tries != 1 {
+			if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil ||
+				tries != 1 {
 				t.Errorf("%v after %d tries", err, tries)
 			}
 		})
@@ -209,7 +228,9 @@ func TestPatience(t *testing.T) {
 	t.Run("Refused", func(t *testing.T) {
 		t.Parallel()
 		p, tries := &remote.Patience{GiveUp: time.Hour, First: time.Hour, Most: time.Hour}, 0
-		if err := p.Do(t.Context(), func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil || tries != 1 {
+		if err := p.Do(t.Context(),
+			func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil ||
+			tries != 1 {
 			t.Errorf("%v after %d tries", err, tries)
 		}
 	})

@@ -16,20 +16,20 @@ type Receipt struct {
 	Duplicate bool       `json:"duplicate"`
 }
 
-// Message is where a message stands.
+// Message is the state of a message.
 type Message = httpio.Message
 
-// Attempt is one try to deliver a message.
+// Attempt is an attempt to deliver a message.
 type Attempt = httpio.Attempt
 
-// MessageList is a page of what was found. Each message is also kept as it came.
+// MessageList is a page of a search. It also has the JSON of each message.
 type MessageList struct {
 	Messages []json.RawMessage `json:"messages"`
 	Complete bool              `json:"complete"`
 	Continue string            `json:"continue"`
 }
 
-// ErrorList is the kinds of errors of dead messages.
+// ErrorList has the causes of dead messages.
 type ErrorList struct {
 	Errors []struct {
 		Fingerprint string    `json:"fingerprint"`
@@ -43,7 +43,7 @@ type ErrorList struct {
 	Complete bool `json:"complete"`
 }
 
-// Filter says which dead messages are meant. Nothing in it means all.
+// Filter selects dead messages. The zero Filter selects all.
 type Filter struct {
 	Key         *string    `json:"key,omitempty"`
 	Lane        *int       `json:"lane,omitempty"`
@@ -53,7 +53,7 @@ type Filter struct {
 	To          *time.Time `json:"to,omitempty"`
 }
 
-// Replay asks for the dead messages of a filter to be delivered again.
+// Replay is a request for a bulk replay.
 type Replay struct {
 	Filter          Filter   `json:"filter"`
 	DryRun          bool     `json:"dryRun,omitempty"`
@@ -63,7 +63,7 @@ type Replay struct {
 	Reason          string   `json:"reason,omitempty"`
 }
 
-// Plan is what a replay would come to.
+// Plan has the counts of a planned bulk replay.
 type Plan struct {
 	Count            int     `json:"count"`
 	Complete         bool    `json:"complete"`
@@ -72,7 +72,7 @@ type Plan struct {
 	Refused          int     `json:"refused"`
 }
 
-// Job is a replay that was begun.
+// Job is a started bulk replay.
 type Job struct {
 	ID         string `json:"id"`
 	State      string `json:"state"` // running, done, stopped, cancelled
@@ -118,7 +118,7 @@ type Cancelled struct {
 	Continue  string    `json:"continue,omitempty"`
 }
 
-// Target says what is paused or resumed: exactly one of them.
+// Target is the target of a pause or its end: exactly one of the fields.
 type Target struct {
 	All  bool    `json:"all,omitempty"`
 	Lane *int    `json:"lane,omitempty"`
@@ -133,7 +133,7 @@ type Pause struct {
 	For    string `json:"for,omitempty"`
 }
 
-// PauseList is what is paused.
+// PauseList is a list of pauses.
 type PauseList struct {
 	Pauses []struct {
 		Scope  string     `json:"scope"`
