@@ -1,5 +1,5 @@
-// Package openapi is the API's description: openapi.yaml, by OpenAPI 3.1. The package
-// openapitest holds answers against it.
+// Package openapi has the description of the HTTP API, openapi.yaml, in OpenAPI 3.1. The package
+// openapitest checks answers against it.
 package openapi
 
 import (
@@ -27,6 +27,6 @@ func Handler() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Write(Document) // when this fails the client is gone
+		w.Write(Document) // if it fails the client is gone
 	})
 }

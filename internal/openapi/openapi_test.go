@@ -14,7 +14,8 @@ func TestHandler(t *testing.T) {
 	h := openapi.Handler()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil))
-	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" || !bytes.Equal(w.Body.Bytes(), openapi.Document) {
+	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" ||
+		!bytes.Equal(w.Body.Bytes(), openapi.Document) {
 		t.Errorf("%d %v, %d bytes", w.Code, w.Header(), w.Body.Len())
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Exchange is a request with its answer, both with their bodies.
+// Exchange is a request and its answer, with their bodies.
 type Exchange struct {
 	Request  *http.Request
 	Sent     []byte
@@ -19,9 +19,9 @@ type Exchange struct {
 	Received []byte
 }
 
-// Check tells in what an exchange differs from the document.
+// Check returns the differences between an exchange and the document.
 func (d *Document) Check(x Exchange) []string {
-	o, known := d.find(x.Request.Method, x.Request.URL.EscapedPath())
+	o, known := d.findOperation(x.Request.Method, x.Request.URL.EscapedPath())
 	if !known {
 		if x.Status == http.StatusNotFound || x.Status == http.StatusMethodNotAllowed {
 			return nil
@@ -33,20 +33,21 @@ func (d *Document) Check(x Exchange) []string {
 	return append(found, d.checkAnswer(o, x)...)
 }
 
-// find finds the operation. Where several match, the one with the fewest wildcards is meant.
-func (d *Document) find(method, path string) (operation, bool) {
+// findOperation returns the matching operation with the fewest wildcards.
+func (d *Document) findOperation(method, path string) (operation, bool) {
 	var best operation
 	fewest := -1
 	for _, o := range d.operations {
-		if n, ok := matches(o.path, strings.Split(path, "/")); ok && o.method == method && (fewest < 0 || n < fewest) {
+		if n, ok := matchPath(o.path, strings.Split(path, "/")); ok && o.method == method &&
+			(fewest < 0 || n < fewest) {
 			best, fewest = o, n
 		}
 	}
 	return best, fewest >= 0
 }
 
-// matches counts the wildcards. {rest} stands for all that follows.
-func matches(pattern, path []string) (wildcards int, ok bool) {
+// matchPath counts the wildcards. {rest} matches all remaining segments.
+func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	if n := len(pattern); pattern[n-1] == "{rest}" && len(path) > n {
 		path = append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
 	}
@@ -64,8 +65,8 @@ func matches(pattern, path []string) (wildcards int, ok bool) {
 	return wildcards, true
 }
 
-// checkQuery looks for parameters that nobody described, and for values that were taken and
-// should not have been.
+// checkQuery reports undocumented parameters, and values that Weir accepted although their schema
+// forbids them.
 func (d *Document) checkQuery(o operation, x Exchange) []string {
 	if o.self["x-any-query"] == true {
 		return nil
@@ -87,13 +88,13 @@ func (d *Document) checkQuery(o operation, x Exchange) []string {
 	return found
 }
 
-// queryParameters gives the places of the schemas by name.
+// queryParameters returns the JSON pointers of the schemas by name.
 func (d *Document) queryParameters(o operation) map[string]string {
 	out := map[string]string{}
 	add := func(list any, place string) {
 		all, _ := list.([]any)
 		for i, each := range all {
-			p, at := d.resolve(each, place+"/parameters/"+strconv.Itoa(i))
+			p, at := d.resolveRef(each, place+"/parameters/"+strconv.Itoa(i))
 			if name, ok := p["name"].(string); ok && p["in"] == "query" {
 				out[name] = at + "/schema"
 			}
@@ -104,13 +105,13 @@ func (d *Document) queryParameters(o operation) map[string]string {
 	return out
 }
 
-// checkSent holds JSON that was taken against what may be sent.
+// checkSent validates the JSON of an accepted request.
 func (d *Document) checkSent(o operation, x Exchange) []string {
-	body, place := d.resolve(o.self["requestBody"], o.place+"/requestBody")
-	if x.Status >= http.StatusMultipleChoices || object(body["content"])["application/json"] == nil {
+	body, place := d.resolveRef(o.self["requestBody"], o.place+"/requestBody")
+	if x.Status >= http.StatusMultipleChoices || asObject(body["content"])["application/json"] == nil {
 		return nil
 	}
-	if err := d.validate(place+"/content/application~1json/schema", x.Sent); err != nil {
+	if err := d.validateJSON(place+"/content/application~1json/schema", x.Sent); err != nil {
 		return []string{fmt.Sprintf("the request was taken: %v", err)}
 	}
 	return nil
@@ -118,26 +119,27 @@ func (d *Document) checkSent(o operation, x Exchange) []string {
 
 func (d *Document) checkAnswer(o operation, x Exchange) []string {
 	code := strconv.Itoa(x.Status)
-	response, place := d.resolve(object(o.self["responses"])[code], o.place+"/responses/"+code)
+	response, place := d.resolveRef(asObject(o.self["responses"])[code], o.place+"/responses/"+code)
 	if response == nil {
 		return []string{"status " + code + " is not described"}
 	}
-	if response["x-host"] == true && hosts(x) {
+	if response["x-host"] == true && isHostAnswer(x) {
 		return nil
 	}
 	found := d.checkHeaders(response, place, x.Header)
 	return append(found, d.checkBody(response, place, x)...)
 }
 
-// hosts reports whether an answer is the host's own: it knows nothing of problem+json.
-func hosts(x Exchange) bool {
-	return len(x.Received) == 0 || (x.Status == http.StatusServiceUnavailable && !strings.Contains(x.Header.Get("Content-Type"), "json"))
+// isHostAnswer reports whether the host itself answered, which does not use problem+json.
+func isHostAnswer(x Exchange) bool {
+	return len(x.Received) == 0 || (x.Status == http.StatusServiceUnavailable &&
+		!strings.Contains(x.Header.Get("Content-Type"), "json"))
 }
 
 func (d *Document) checkHeaders(response map[string]any, place string, header http.Header) []string {
 	var found []string
-	for name, h := range object(response["headers"]) {
-		described, at := d.resolve(h, place+"/headers/"+escape(name))
+	for name, h := range asObject(response["headers"]) {
+		described, at := d.resolveRef(h, place+"/headers/"+escapePointer(name))
 		value := header.Get(name)
 		if value == "" {
 			if described["required"] == true {
@@ -153,7 +155,7 @@ func (d *Document) checkHeaders(response map[string]any, place string, header ht
 }
 
 func (d *Document) checkBody(response map[string]any, place string, x Exchange) []string {
-	content := object(response["content"])
+	content := asObject(response["content"])
 	if content == nil {
 		if len(x.Received) > 0 {
 			return []string{fmt.Sprintf("a body of %d bytes is not described", len(x.Received))}
@@ -173,13 +175,13 @@ func (d *Document) checkBody(response map[string]any, place string, x Exchange) 
 	if kind != "application/json" && kind != "application/problem+json" {
 		return nil
 	}
-	if err := d.validate(place+"/content/"+escape(kind)+"/schema", x.Received); err != nil {
+	if err := d.validateJSON(place+"/content/"+escapePointer(kind)+"/schema", x.Received); err != nil {
 		return []string{fmt.Sprintf("%v in %s", err, x.Received)}
 	}
 	return nil
 }
 
-// describe names an exchange. The query is left out: a key may stand in it.
-func describe(method string, address *url.URL, status int) string {
+// describeExchange returns a name without the query, because that may contain a key.
+func describeExchange(method string, address *url.URL, status int) string {
 	return fmt.Sprintf("%s %s answered %d", method, address.Path, status)
 }

@@ -36,34 +36,64 @@ func TestDocument_Check(t *testing.T) {
 		received              string
 		finds                 string // empty = nothing
 	}{
-		"OK":                {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},
-		"ACode":             {"POST", "/api/messages?code=s", "<a/>", 202, map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},
-		"NoLocation":        {"POST", "/api/messages", "<a/>", 202, map[string]string{"Content-Type": "application/json"}, receipt, "header Location is missing"},
-		"ARelativeLocation": {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "/x", "Content-Type": "application/json"}, receipt, "header Location"},
-		"AnotherField":      {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, strings.Replace(receipt, "{", `{"secret":1,`, 1), "secret"},
-		"AFieldLess":        {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, strings.Replace(receipt, `"lane":0,`, "", 1), "lane"},
-		"AnUnknownStage":    {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, strings.Replace(receipt, "queued", "stuck", 1), "stage"},
-		"NoMoment":          {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, strings.Replace(receipt, "2026-01-08T", "", 1), "acceptedAt"},
-		"AnotherStatus":     {"POST", "/api/messages", "<a/>", 201, map[string]string{"Content-Type": "application/json"}, receipt, "status 201"},
-		"AnotherType":       {"POST", "/api/messages", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "text/html"}, receipt, "text/html"},
-		"AnotherParameter":  {"POST", "/api/messages?when=now", "<a/>", 202, map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, receipt, "parameter when"},
-		"ABadParameter":     {"GET", "/api/messages?limit=0", "", 200, map[string]string{"Content-Type": "application/json"}, `{"messages":[],"looked":0,"complete":true}`, "limit"},
-		"ALine":             {"GET", "/api/messages?limit=9", "", 200, map[string]string{"Content-Type": "application/json"}, `{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3}],"looked":1,"complete":true}`, ""},
-		"ALineWithALog":     {"GET", "/api/messages", "", 200, map[string]string{"Content-Type": "application/json"}, `{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3,"attemptLog":[]}],"looked":1,"complete":true}`, "attemptLog"},
-		"UnknownAddress":    {"GET", "/api/secrets", "", 200, nil, "", "not described"},
-		"UnknownMethod":     {"PATCH", "/api/lanes", "", 200, nil, "", "not described"},
-		"RightlyNotFound":   {"GET", "/api/secrets", "", 404, nil, "", ""},
-		"ABodyTooMany":      {"HEAD", "/api/health", "", 200, nil, "x", "a body of 1 bytes"},
-		"TheHostFails":      {"GET", "/api/lanes", "", 500, nil, "", ""},
-		"NoProblem":         {"GET", "/api/messages/x", "", 404, map[string]string{"Content-Type": "text/plain"}, "404", "text/plain"},
-		"AProblem":          {"GET", "/api/messages/x", "", 404, map[string]string{"Content-Type": "application/problem+json"}, gone, ""},
-		"NoRetryAfter":      {"GET", "/api/messages/x", "", 503, map[string]string{"Content-Type": "application/problem+json"}, away, "Retry-After is missing"},
-		"RetryAfterZero":    {"GET", "/api/messages/x", "", 503, map[string]string{"Content-Type": "application/problem+json", "Retry-After": "0"}, away, "Retry-After"},
-		"TheHostIsAway":     {"GET", "/api/messages/x", "", 503, map[string]string{"Content-Type": "text/plain"}, "Function host is not running.", ""},
-		"WronglyTaken":      {"POST", "/api/resume", `{"everything":true}`, 200, map[string]string{"Content-Type": "application/json"}, `{"pauses":[]}`, "everything"},
-		"Taken":             {"POST", "/api/resume", `{"key":"/a"}`, 200, map[string]string{"Content-Type": "application/json"}, `{"pauses":[{"scope":"lane","lane":1,"reason":"r","since":"2026-01-08T12:00:00Z"}]}`, ""},
-		"AnyPage":           {"GET", "/api/dashboard/a/b?x=1", "", 200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<p>", ""},
-		"TheLongerAddress":  {"GET", "/api/messages/x/attempts", "", 200, map[string]string{"Content-Type": "application/json"}, receipt, "count"},
+		"OK": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},
+		"ACode": {"POST", "/api/messages?code=s", "<a/>", 202,
+			map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},
+		"NoLocation": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Content-Type": "application/json"}, receipt, "header Location is missing"},
+		"ARelativeLocation": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "/x", "Content-Type": "application/json"}, receipt, "header Location"},
+		"AnotherField": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
+			strings.Replace(receipt, "{", `{"secret":1,`, 1), "secret"},
+		"AFieldLess": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
+			strings.Replace(receipt, `"lane":0,`, "", 1), "lane"},
+		"AnUnknownStage": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
+			strings.Replace(receipt, "queued", "stuck", 1), "stage"},
+		"NoMoment": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
+			strings.Replace(receipt, "2026-01-08T", "", 1), "acceptedAt"},
+		"AnotherStatus": {"POST", "/api/messages", "<a/>", 201,
+			map[string]string{"Content-Type": "application/json"}, receipt, "status 201"},
+		"AnotherType": {"POST", "/api/messages", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "text/html"}, receipt, "text/html"},
+		"AnotherParameter": {"POST", "/api/messages?when=now", "<a/>", 202,
+			map[string]string{"Location": "http://w/", "Content-Type": "application/json"}, receipt, "parameter when"},
+		"ABadParameter": {"GET", "/api/messages?limit=0", "", 200,
+			map[string]string{"Content-Type": "application/json"}, `{"messages":[],"looked":0,"complete":true}`,
+			"limit"},
+		"ALine": {"GET", "/api/messages?limit=9", "", 200,
+			map[string]string{"Content-Type": "application/json"},
+			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3}],"looked":1,"complete":true}`, ""},
+		"ALineWithALog": {"GET", "/api/messages", "", 200, map[string]string{"Content-Type": "application/json"},
+			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3,"attemptLog":[]}],"looked":1,"complete":true}`, "attemptLog"},
+		"UnknownAddress":  {"GET", "/api/secrets", "", 200, nil, "", "not described"},
+		"UnknownMethod":   {"PATCH", "/api/lanes", "", 200, nil, "", "not described"},
+		"RightlyNotFound": {"GET", "/api/secrets", "", 404, nil, "", ""},
+		"ABodyTooMany":    {"HEAD", "/api/health", "", 200, nil, "x", "a body of 1 bytes"},
+		"TheHostFails":    {"GET", "/api/lanes", "", 500, nil, "", ""},
+		"NoProblem": {"GET", "/api/messages/x", "", 404, map[string]string{"Content-Type": "text/plain"}, "404",
+			"text/plain"},
+		"AProblem": {"GET", "/api/messages/x", "", 404,
+			map[string]string{"Content-Type": "application/problem+json"}, gone, ""},
+		"NoRetryAfter": {"GET", "/api/messages/x", "", 503,
+			map[string]string{"Content-Type": "application/problem+json"}, away, "Retry-After is missing"},
+		"RetryAfterZero": {"GET", "/api/messages/x", "", 503,
+			map[string]string{"Content-Type": "application/problem+json", "Retry-After": "0"}, away, "Retry-After"},
+		"TheHostIsAway": {"GET", "/api/messages/x", "", 503, map[string]string{"Content-Type": "text/plain"},
+			"Function host is not running.", ""},
+		"WronglyTaken": {"POST", "/api/resume", `{"everything":true}`, 200,
+			map[string]string{"Content-Type": "application/json"}, `{"pauses":[]}`, "everything"},
+		"Taken": {"POST", "/api/resume", `{"key":"/a"}`, 200,
+			map[string]string{"Content-Type": "application/json"},
+			`{"pauses":[{"scope":"lane","lane":1,"reason":"r","since":"2026-01-08T12:00:00Z"}]}`, ""},
+		"AnyPage": {"GET", "/api/dashboard/a/b?x=1", "", 200,
+			map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<p>", ""},
+		"TheLongerAddress": {"GET", "/api/messages/x/attempts", "", 200,
+			map[string]string{"Content-Type": "application/json"}, receipt, "count"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +101,8 @@ func TestDocument_Check(t *testing.T) {
 			for name, value := range c.headers {
 				header.Set(name, value)
 			}
-			found := d.Check(openapitest.Exchange{Request: httptest.NewRequest(c.method, c.address, nil), Sent: []byte(c.sent), Status: c.status, Header: header, Received: []byte(c.received)})
+			found := d.Check(openapitest.Exchange{Request: httptest.NewRequest(c.method, c.address, nil),
+				Sent: []byte(c.sent), Status: c.status, Header: header, Received: []byte(c.received)})
 			if text := strings.Join(found, "; "); (text == "") != (c.finds == "") || !strings.Contains(text, c.finds) {
 				t.Errorf("found %q, want %q", text, c.finds)
 			}
@@ -86,11 +117,12 @@ func TestRead_Refuses(t *testing.T) {
 		t.Error("the comma that is to be let loose is not there")
 	}
 	for name, text := range map[string]string{
-		"NoYAML":     "a: b: c",
-		"NoObject":   "- 1",
-		"LooseEnd":   strings.Replace(whole, "'#/components/schemas/Stage'", "'#/components/schemas/Stages'", 1),
-		"BadSchema":  strings.Replace(whole, "Count: { type: integer", "Count: { type: whole", 1),
-		"LooseComma": strings.Replace(whole, "description: 'What it waits for, in words.'", "description: What it waits for, in words.", 1),
+		"NoYAML":    "a: b: c",
+		"NoObject":  "- 1",
+		"LooseEnd":  strings.Replace(whole, "'#/components/schemas/Stage'", "'#/components/schemas/Stages'", 1),
+		"BadSchema": strings.Replace(whole, "Count: { type: integer", "Count: { type: whole", 1),
+		"LooseComma": strings.Replace(whole, "description: 'What it waits for, in words.'",
+			"description: What it waits for, in words.", 1),
 		"BadPattern": strings.Replace(whole, "pattern: '^[0-9a-f]{12}$'", "pattern: '^[0-9'", 1),
 	} {
 		if _, err := openapitest.Read([]byte(text)); err == nil {
@@ -115,13 +147,15 @@ func TestTransport(t *testing.T) {
 	var told []string
 	stop := transport.Watch(strings.TrimPrefix(s.URL, "http://"), func(text string) { told = append(told, text) })
 	get("/other")
-	if get("/api/none?code=s3cret"); len(told) != 1 || strings.Contains(told[0], "s3cret") || !strings.Contains(told[0], "/api/none") {
+	if get("/api/none?code=s3cret"); len(told) != 1 || strings.Contains(told[0], "s3cret") ||
+		!strings.Contains(told[0], "/api/none") {
 		t.Errorf("%q", told)
 	}
 	if n := len(transport.Missing()); n != len(transport.Document.Operations()) {
 		t.Errorf("%d operations are missing before anything was asked", n)
 	}
-	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") || len(transport.Missing()) != len(transport.Document.Operations())-1 {
+	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") ||
+		len(transport.Missing()) != len(transport.Document.Operations())-1 {
 		t.Errorf("missing: %v", transport.Missing())
 	}
 	stop()

@@ -1,5 +1,5 @@
-// Package openapitest holds what Weir answers against its description, so that neither
-// changes without the other.
+// Package openapitest checks Weir's answers against the OpenAPI document, so that neither changes without
+// the other.
 package openapitest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is a description that can be asked, concurrently too.
+// Document is a parsed OpenAPI document. It is safe for concurrent use.
 type Document struct {
 	root       map[string]any
 	operations []operation
@@ -23,10 +23,10 @@ type Document struct {
 	compiler *jsonschema.Compiler
 }
 
-// operation is what may be done at one address.
+// operation is one method of one path.
 type operation struct {
 	method string
-	path   []string // segments; those in braces stand for any
+	path   []string // segments; one in braces matches any segment
 	item   map[string]any
 	self   map[string]any
 	place  string // JSON pointer
@@ -35,11 +35,10 @@ type operation struct {
 // methods are the keys of a path that are operations.
 var methods = []string{"get", "put", "post", "delete", "patch", "head"}
 
-// resource is the name the document has among schemas.
+// resource is the document's name in the schema compiler.
 const resource = "weir:openapi"
 
-// Read reads a document. Every reference in it must lead somewhere, and every schema must
-// be one.
+// Read parses a document. Every reference in it must have a target, and every schema must be valid.
 func Read(source []byte) (*Document, error) {
 	data, err := yaml.YAMLToJSON(source)
 	if err != nil {
@@ -59,17 +58,17 @@ func Read(source []byte) (*Document, error) {
 	if err := d.compiler.AddResource(resource, root); err != nil {
 		return nil, err
 	}
-	return d, d.index()
+	return d, d.indexOperations()
 }
 
-// index lists the operations and checks the rest.
-func (d *Document) index() error {
-	for path, item := range object(d.root["paths"]) {
+// indexOperations lists the operations, and checks the rest of the document.
+func (d *Document) indexOperations() error {
+	for path, item := range asObject(d.root["paths"]) {
 		for _, method := range methods {
-			if self := object(object(item)[method]); self != nil {
+			if self := asObject(asObject(item)[method]); self != nil {
 				d.operations = append(d.operations, operation{
-					method: strings.ToUpper(method), path: strings.Split(path, "/"), item: object(item), self: self,
-					place: "/paths/" + escape(path) + "/" + method})
+					method: strings.ToUpper(method), path: strings.Split(path, "/"), item: asObject(item), self: self,
+					place: "/paths/" + escapePointer(path) + "/" + method})
 			}
 		}
 	}
@@ -77,21 +76,21 @@ func (d *Document) index() error {
 	if err := d.checkEach(d.root); err != nil {
 		return err
 	}
-	for name := range object(object(d.root["components"])["schemas"]) {
-		if _, err := d.schema("/components/schemas/" + escape(name)); err != nil {
+	for name := range asObject(asObject(d.root["components"])["schemas"]) {
+		if _, err := d.compileSchema("/components/schemas/" + escapePointer(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkEach looks for references that lead nowhere, and for keys without a value: a comma in
-// a text without quotation marks makes one of what follows it.
+// checkEach reports references without a target, and keys without a value: in YAML, a comma in an
+// unquoted text of a flow mapping starts such a key.
 func (d *Document) checkEach(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		if ref, ok := v["$ref"].(string); ok {
-			if target, _ := d.follow(ref); target == nil {
+			if target, _ := d.followRef(ref); target == nil {
 				return fmt.Errorf("%s leads nowhere", ref)
 			}
 		}
@@ -113,60 +112,60 @@ func (d *Document) checkEach(v any) error {
 	return nil
 }
 
-// Operations lists what the document describes: method, space, path.
+// Operations returns all operations, as method, space, path.
 func (d *Document) Operations() []string {
 	var out []string
 	for _, o := range d.operations {
-		out = append(out, o.name())
+		out = append(out, o.fullName())
 	}
 	return out
 }
 
-func (o *operation) name() string { return o.method + " " + strings.Join(o.path, "/") }
+func (o *operation) fullName() string { return o.method + " " + strings.Join(o.path, "/") }
 
-// Function says which function serves an operation, and whether it asks for no key.
+// Function returns the function of an operation, and reports whether it needs no key.
 func (d *Document) Function(name string) (function string, keyless bool) {
 	for _, o := range d.operations {
-		if o.name() == name {
+		if o.fullName() == name {
 			function, _ = o.self["x-function"].(string)
 			security, own := o.self["security"].([]any)
-			return function, own && len(security) == 1 && len(object(security[0])) == 0
+			return function, own && len(security) == 1 && len(asObject(security[0])) == 0
 		}
 	}
 	return "", false
 }
 
-// resolve gives an object, or what it refers to, with its place.
-func (d *Document) resolve(v any, place string) (map[string]any, string) {
-	o := object(v)
+// resolveRef returns an object or the target of its reference, with its JSON pointer.
+func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
+	o := asObject(v)
 	if ref, ok := o["$ref"].(string); ok {
-		return d.follow(ref)
+		return d.followRef(ref)
 	}
 	return o, place
 }
 
-func (d *Document) follow(ref string) (map[string]any, string) {
+func (d *Document) followRef(ref string) (map[string]any, string) {
 	place, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil, ""
 	}
 	at := d.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(place, "/"), "/") {
-		at = object(at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)])
+		at = asObject(at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)])
 	}
 	return at, place
 }
 
-// schema compiles the schema at a place. Equal ones are compiled once.
-func (d *Document) schema(place string) (*jsonschema.Schema, error) {
+// compileSchema compiles the schema at a JSON pointer. Each schema is compiled once.
+func (d *Document) compileSchema(place string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.compiler.Compile(resource + "#" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(place))
 }
 
-// validate holds JSON against the schema at a place.
-func (d *Document) validate(place string, data []byte) error {
-	schema, err := d.schema(place)
+// validateJSON validates JSON by the schema at a JSON pointer.
+func (d *Document) validateJSON(place string, data []byte) error {
+	schema, err := d.compileSchema(place)
 	if err != nil {
 		return err
 	}
@@ -177,10 +176,10 @@ func (d *Document) validate(place string, data []byte) error {
 	return schema.Validate(value)
 }
 
-// validateText holds the text of a header or parameter against a schema. It is tried as
-// text, and as the number or truth it may mean.
+// validateText validates the text of a header or parameter: as a string, and as the number or boolean
+// that it may be.
 func (d *Document) validateText(place, text string) error {
-	schema, err := d.schema(place)
+	schema, err := d.compileSchema(place)
 	if err != nil {
 		return err
 	}
@@ -192,10 +191,10 @@ func (d *Document) validateText(place, text string) error {
 	return failed
 }
 
-func object(v any) map[string]any {
+func asObject(v any) map[string]any {
 	o, _ := v.(map[string]any)
 	return o
 }
 
-// escape makes a step of a JSON pointer.
-func escape(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
+// escapePointer escapes one step of a JSON pointer.
+func escapePointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }

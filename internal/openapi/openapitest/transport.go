@@ -16,11 +16,11 @@ type Transport struct {
 
 	mu      sync.Mutex
 	reports map[string]func(string) // by host and port
-	other   []string                // differences nobody wanted to hear of
-	done    map[string]bool         // operations that were answered with a 2xx
+	other   []string                // differences of hosts that are not watched
+	done    map[string]bool         // operations with a 2xx answer
 }
 
-// Watch has the differences of one host reported, until the function it gives is called.
+// Watch reports the differences of one host until the returned function is called.
 func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,21 +35,21 @@ func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	}
 }
 
-// Others gives the differences of hosts that were not watched.
+// Others returns the differences of hosts that were not watched.
 func (t *Transport) Others() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.other
 }
 
-// Missing gives the operations that were never answered with a 2xx.
+// Missing returns the operations without a 2xx answer.
 func (t *Transport) Missing() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(t.Document.Operations(), func(o string) bool { return t.done[o] })
 }
 
-// RoundTrip implements http.RoundTripper. An answer that breaks off is not checked.
+// RoundTrip implements http.RoundTripper. A truncated answer is not checked.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		return t.Base.RoundTrip(r)
@@ -68,16 +68,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(received))
-	t.note(r, resp.StatusCode)
-	for _, text := range t.Document.Check(Exchange{Request: r, Sent: sent, Status: resp.StatusCode, Header: resp.Header, Received: received}) {
-		t.report(r.URL.Host, describe(r.Method, r.URL, resp.StatusCode)+": "+text)
+	t.recordAnswer(r, resp.StatusCode)
+	for _, text := range t.Document.Check(Exchange{Request: r, Sent: sent, Status: resp.StatusCode, Header: resp.Header,
+		Received: received}) {
+		t.reportProblem(r.URL.Host, describeExchange(r.Method, r.URL, resp.StatusCode)+": "+text)
 	}
 	return resp, nil
 }
 
-// note remembers what went well.
-func (t *Transport) note(r *http.Request, status int) {
-	o, known := t.Document.find(r.Method, r.URL.EscapedPath())
+// recordAnswer records operations with a 2xx answer.
+func (t *Transport) recordAnswer(r *http.Request, status int) {
+	o, known := t.Document.findOperation(r.Method, r.URL.EscapedPath())
 	if !known || status >= http.StatusMultipleChoices {
 		return
 	}
@@ -86,10 +87,10 @@ func (t *Transport) note(r *http.Request, status int) {
 	if t.done == nil {
 		t.done = map[string]bool{}
 	}
-	t.done[o.name()] = true
+	t.done[o.fullName()] = true
 }
 
-func (t *Transport) report(host, text string) {
+func (t *Transport) reportProblem(host, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if report := t.reports[host]; report != nil {
@@ -99,7 +100,7 @@ func (t *Transport) report(host, text string) {
 	t.other = append(t.other, text)
 }
 
-// readSent reads a request's body, and gives the request with it.
+// readSent reads a request's body, and returns a request that still has it.
 func readSent(r *http.Request) (*http.Request, []byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil, nil
@@ -111,7 +112,7 @@ func readSent(r *http.Request) (*http.Request, []byte, error) {
 	return copied, sent, err
 }
 
-// broken is where an answer broke off.
+// broken is the truncated end of an answer.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) {
