@@ -56,7 +56,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	q := r.URL.Query()
 	q.Del("code")
-	a.got = append(a.got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.Path, q.Encode(), r.Header.Get("Content-Type"), body)))
+	a.got = append(a.got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.Path, q.Encode(),
+		r.Header.Get("Content-Type"), body)))
 	given, known := a.answers[r.Method+" "+r.URL.Path]
 	if !known {
 		w.WriteHeader(http.StatusNotFound)
@@ -121,7 +122,8 @@ func enterKey(b *browser.Tab, key string) {
 // yes answers the question whether it is meant.
 func yes(b *browser.Tab, asked string) {
 	b.T.Helper()
-	b.Until("it is asked whether "+asked, "document.getElementById('ask').open && "+text("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
+	b.Until("it is asked whether "+asked,
+		"document.getElementById('ask').open && "+text("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
 	b.Click("#ask [value=yes]")
 }
 
@@ -153,9 +155,11 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	enterKey(b, "wrong")
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
-	b.Until("it says what was done", text("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
+	b.Until("it says what was done",
+		text("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
 	sent(b, a, "POST "+path)
-	b.Until("the page shows it", text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
+	b.Until("the page shows it",
+		text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
 	// What is done next in this tab needs no key any more.
 	a.answer("POST /api/pause", 200, `{"pauses":[]}`, nil)
 	at(b, "/pauses")
@@ -175,7 +179,8 @@ func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	b.Click("#replay button")
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	b.Do(chromedp.KeyEvent(kb.Escape))
-	b.Until("the form is ready again", "!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
+	b.Until("the form is ready again",
+		"!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
 	if got := a.last(); got != "" {
 		t.Errorf("sent %s", got)
 	}
@@ -186,7 +191,8 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
 	path := "/api/messages/" + id(1) + "/edit"
-	a.answer("POST "+path, 422, `{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title","rule":"max=200","message":"is too long"}]}`, nil)
+	a.answer("POST "+path, 422,
+		`{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title","rule":"max=200","message":"is too long"}]}`, nil)
 	at(b, "/messages/"+id(1))
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")
@@ -196,7 +202,9 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	b.Click("#edit button")
 	yes(b, "It would be overwritten.")
 	enterKey(b, writeKey)
-	b.Until("the problems are shown", text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+".includes('./title: is too long')")
+	b.Until("the problems are shown",
+		text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+
+			".includes('./title: is too long')")
 	sent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
 	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
 		t.Errorf("what was typed became %q", got)
@@ -207,7 +215,8 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 func TestActions_ReplayAllOfAnError(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	a.answer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`, nil)
+	a.answer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`,
+		nil)
 	at(b, "/errors/"+titleError)
 	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
 		t.Error("it can be replayed without having been counted")
@@ -215,12 +224,17 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b.Type("[name=reason]", "limit raised")
 	b.Click("[name=dryRun]")
 	enterKey(b, writeKey)
-	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys match.') && "+text("output")+".includes('4 of them would be refused') && "+text("output")+".includes('To replay 383 messages takes about 3 min.')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
+	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys match.') && "+text("output")+
+		".includes('4 of them would be refused') && "+text("output")+
+		".includes('To replay 383 messages takes about 3 min.')")
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+
+		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
 	a.answer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
 	b.Click("[data-after-dry]")
-	b.Until("its progress is shown", "location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
+	b.Until("its progress is shown",
+		"location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+
+		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
 	a.answer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
 	b.Click("#main .danger")
 	yes(b, "Cancel the replay?")
@@ -241,7 +255,8 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	b.Click("#pauses tbody tr:nth-child(3) button")
 	b.Until("the CMS is tried", text("#toasts")+".includes('Lane 3 tries the CMS at once.')")
 	sent(b, a, `POST /api/resume  application/json {"lane":3}`)
-	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true") // they would go by themselves, sooner or later
+	// they would go by themselves, sooner or later
+	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
 	yes(b, "What waits is sent at once.")
 	b.Until("all is resumed", "document.querySelector('#toasts .toast')")
@@ -256,9 +271,11 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	a.answer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
 	at(b, "/messages/"+id(3))
 	b.Click("#cancel button")
-	b.Until("it is asked whether it is meant", "document.getElementById('ask').open && document.activeElement.textContent === 'No'")
+	b.Until("it is asked whether it is meant",
+		"document.getElementById('ask').open && document.activeElement.textContent === 'No'")
 	b.Type("#ask :focus", browser.Enter)
-	b.Until("the form is ready again", "!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
+	b.Until("the form is ready again",
+		"!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
 	if got := a.last(); got != "" {
 		t.Errorf("sent %s", got)
 	}
@@ -269,7 +286,8 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	a.answer("POST "+path, 202, `{"stage":"queued"}`, nil)
 	b.Click("#cancel button")
 	yes(b, "cannot be undone")
-	b.Until("it says that it is asked for", text("#toasts")+".includes('The cancellation is asked for') && "+text("#cancel output")+" === ''")
+	b.Until("it says that it is asked for",
+		text("#toasts")+".includes('The cancellation is asked for') && "+text("#cancel output")+" === ''")
 	a.answer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	b.Click("#cancel button")
 	yes(b, "cannot be undone")
@@ -286,5 +304,6 @@ func TestActions_WithoutAnAnswer(t *testing.T) {
 	at(b, "/messages/"+id(1))
 	b.Click("#replay button")
 	enterKey(b, writeKey)
-	b.Until("it says that it does not know", text("#replay output")+".includes('Nothing is known of what became of it')")
+	b.Until("it says that it does not know",
+		text("#replay output")+".includes('Nothing is known of what became of it')")
 }

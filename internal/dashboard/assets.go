@@ -29,7 +29,7 @@ func assetStamp() string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-func asset(w http.ResponseWriter, r *http.Request) {
+func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, known := assetTypes[name]
 	if !known {

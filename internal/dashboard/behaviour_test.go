@@ -28,21 +28,25 @@ func TestKeyboard(t *testing.T) {
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
 	// A key as a person presses it; chromedp.KeyEvent would send the character on its own.
-	browser.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
-	browser.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "/"})
+	browser.Call(b, input.DispatchKeyEvent,
+		input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
+	browser.Call(b, input.DispatchKeyEvent,
+		input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "/"})
 	b.Until("the search has the focus", "document.activeElement.id === 'find'")
 	b.Do(chromedp.KeyEvent("a/b" + kb.Enter))
 	b.Until("it was searched for", "location.search.includes('q=a%2Fb')")
 	for name, path := range pages {
 		b.Visit("/api/dashboard" + path)
-		unreachable := browser.Eval[int](b, "[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
+		unreachable := browser.Eval[int](b,
+			"[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
 		nameless := browser.Eval[string](b, `[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
 			.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby'))) || e.textContent.trim()))
 			.filter(e => e.id !== 'jobs').map(e => e.outerHTML.slice(0, 80)).join(' ')`)
 		if unreachable != 0 || nameless != "" {
 			t.Errorf("%s: %d cannot be reached; without a name: %s", name, unreachable, nameless)
 		}
-		if n := browser.Eval[int](b, "document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
+		if n := browser.Eval[int](b,
+			"document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
 			t.Errorf("%s: %d tables or headings of tables say not what they are", name, n)
 		}
 	}
@@ -55,13 +59,15 @@ func TestState(t *testing.T) {
 	f := newBusy()
 	b := open(t, newDashboard(f))
 	b.Visit("/api/dashboard/messages?theme=dark&code=k%26ey")
-	b.Do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"), chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
+	b.Do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"),
+		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
 	b.Type(".filter [name=q]", "title")
 	b.Click(".filter .primary")
 	// The address changes before the page that it names is there.
 	b.Until("it was searched for", "location.search.includes('stage=dead') && document.readyState === 'complete'")
 	for range 2 {
-		got := browser.Eval[string](b, "[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
+		got := browser.Eval[string](b,
+			"[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
 		if want := "code,k&ey;theme,dark;q,title;stage,dead;from,2026-11-20T08:30dark"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
@@ -70,7 +76,8 @@ func TestState(t *testing.T) {
 		}
 		b.Reload()
 	}
-	if n := browser.Eval[int](b, "[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
+	if n := browser.Eval[int](b,
+		"[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
 		t.Errorf("%d addresses do not carry the key on", n)
 	}
 	b.Clean()
@@ -83,7 +90,9 @@ func TestThemes(t *testing.T) {
 		return browser.Eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")
 	}
 	prefer := func(scheme string) {
-		browser.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		browser.Call(b, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
+				Value: scheme}}})
 	}
 	seen := map[string]string{}
 	for _, system := range []string{"light", "dark"} {
@@ -94,7 +103,8 @@ func TestThemes(t *testing.T) {
 		}
 	}
 	light, dark := seen["light/"], seen["dark/"]
-	if light == dark || seen["light/dark"] != dark || seen["dark/light"] != light || seen["dark/dark"] != dark || seen["light/light"] != light {
+	if light == dark || seen["light/dark"] != dark || seen["dark/light"] != light || seen["dark/dark"] != dark ||
+		seen["light/light"] != light {
 		t.Errorf("%v", seen)
 	}
 	for _, theme := range []string{"light", "dark"} {
@@ -142,8 +152,10 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	report.Lanes = append(report.Lanes, dashboard.Lane{Number: 9, Exact: true})
 	f.change(func() { f.report = report })
 	browser.Eval[bool](b, update)
-	b.Until("the lane is new", "document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
-	if got := browser.Eval[string](b, `[document.querySelector("#figures-flow").open, document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value, getSelection().toString().includes("Books"), document.querySelector("#panels").innerText.replace(/\s/g, "").includes("79677")].join()`); got != "true,true,typed,true,false" {
+	b.Until("the lane is new",
+		"document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
+	if got := browser.Eval[string](b,
+		`[document.querySelector("#figures-flow").open, document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value, getSelection().toString().includes("Books"), document.querySelector("#panels").innerText.replace(/\s/g, "").includes("79677")].join()`); got != "true,true,typed,true,false" {
 		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s", got)
 	}
 	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
@@ -157,12 +169,14 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	f := newBusy()
 	b := open(t, newDashboard(f))
 	b.Visit("/api/dashboard/errors/" + titleError)
-	if !browser.Eval[bool](b, text("#error")+".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
+	if !browser.Eval[bool](b, text("#error")+
+		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
 		t.Error("the error is not shown")
 	}
 	f.change(func() { f.clusters = dashboard.Clusters{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
-	b.Until("it is gone, and its messages", text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages tbody')")
+	b.Until("it is gone, and its messages",
+		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages tbody')")
 	b.Clean()
 }
 
@@ -183,7 +197,8 @@ func TestWithoutScript(t *testing.T) {
 	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for name, path := range pages {
 		b.Visit("/api/dashboard" + path)
-		if shown := browser.Eval[string](b, "[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
+		if shown := browser.Eval[string](b,
+			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
 			t.Errorf("%s shows actions that nothing would send: %s", name, shown)
 		}
 		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {

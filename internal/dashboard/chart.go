@@ -57,7 +57,7 @@ type axis struct {
 	mark  func(float64) string // of the grid
 }
 
-func (a axis) y(v float64) float64 {
+func (a axis) scaleY(v float64) float64 {
 	share := v / a.top
 	if a.log {
 		share = math.Log10(max(v, 1)) / math.Log10(a.top)
@@ -65,9 +65,9 @@ func (a axis) y(v float64) float64 {
 	return plotHeight * (1 - min(max(share, 0), 1))
 }
 
-// linear makes an axis from 0 to a round number not below the highest value.
-func linear(label func(float64) string, all ...series) axis {
-	top := highest(all)
+// linearAxis makes an axis from 0 to a round number not below the highest value.
+func linearAxis(label func(float64) string, all ...series) axis {
+	top := maxValue(all)
 	if top <= 0 {
 		top = 1
 	}
@@ -80,23 +80,23 @@ func linear(label func(float64) string, all ...series) axis {
 	return axis{top: 10 * step, label: label, mark: plainNumber}
 }
 
-// decades makes an axis of milliseconds by powers of ten.
-func decades(all ...series) axis {
-	top := max(math.Pow(10, math.Ceil(math.Log10(max(highest(all), 1)))), 100)
-	return axis{top: top, log: true, label: milliseconds, mark: decade}
+// logAxis makes an axis of milliseconds by powers of ten.
+func logAxis(all ...series) axis {
+	top := max(math.Pow(10, math.Ceil(math.Log10(max(maxValue(all), 1)))), 100)
+	return axis{top: top, log: true, label: formatMilliseconds, mark: decadeLabel}
 }
 
-// decade writes a power of ten of milliseconds.
-func decade(v float64) string {
+// decadeLabel writes a power of ten of milliseconds.
+func decadeLabel(v float64) string {
 	if v < 1000 {
 		return number0(v) + " ms"
 	}
 	return number0(v/1000) + " s"
 }
 
-func milliseconds(v float64) string { return spanText(time.Duration(v * 1e6)) }
+func formatMilliseconds(v float64) string { return spanText(time.Duration(v * 1e6)) }
 
-func highest(all []series) float64 {
+func maxValue(all []series) float64 {
 	top := 0.0
 	for _, s := range all {
 		for _, v := range s.values {
@@ -108,9 +108,9 @@ func highest(all []series) float64 {
 	return top
 }
 
-func (a axis) grid() []gridLine {
+func (a axis) gridLines() []gridLine {
 	var lines []gridLine
-	add := func(v float64) { lines = append(lines, gridLine{number(a.y(v)), a.mark(v)}) }
+	add := func(v float64) { lines = append(lines, gridLine{formatCoordinate(a.scaleY(v)), a.mark(v)}) }
 	if a.log {
 		for v := a.top; v >= 1; v /= 10 {
 			add(v)
@@ -123,16 +123,16 @@ func (a axis) grid() []gridLine {
 	return lines
 }
 
-// draw makes a chart of series with a value for each time.
-func draw(id, title, unit string, a axis, times []time.Time, all []series) chart {
-	c := chart{ID: id, Title: title, Unit: unit, Grid: a.grid(), Empty: true}
+// drawChart makes a chart of series with a value for each time.
+func drawChart(id, title, unit string, a axis, times []time.Time, all []series) chart {
+	c := chart{ID: id, Title: title, Unit: unit, Grid: a.gridLines(), Empty: true}
 	for i := range all {
 		s := &all[i]
-		s.Line, s.Dots, s.Area = s.paths(a)
+		s.Line, s.Dots, s.Area = s.buildPaths(a)
 		c.Empty = c.Empty && s.Line == ""
 	}
 	c.Series = all
-	c.Columns = columns(a, times, all)
+	c.Columns = buildColumns(a, times, all)
 	if len(times) > 1 {
 		layout := "15:04"
 		if times[len(times)-1].Sub(times[0]) > 36*time.Hour {
@@ -142,19 +142,21 @@ func draw(id, title, unit string, a axis, times []time.Time, all []series) chart
 			c.Times = append(c.Times, times[i].UTC().Format(layout))
 		}
 	}
-	c.Summary = summary(title, unit, a, all)
+	c.Summary = summarizeChart(title, unit, a, all)
 	return c
 }
 
-func (s *series) paths(a axis) (line, dots, area string) {
+func (s *series) buildPaths(a axis) (line, dots, area string) {
 	var l, alone, fill strings.Builder
 	first, last := -1, -1
 	closeArea := func() {
 		if first >= 0 && first == last {
-			fmt.Fprintf(&alone, "M%s %sh0.1 ", number(s.x(first)), number(a.y(s.values[first])))
+			fmt.Fprintf(&alone, "M%s %sh0.1 ", formatCoordinate(s.scaleX(first)),
+				formatCoordinate(a.scaleY(s.values[first])))
 		}
 		if first >= 0 {
-			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", number(s.x(last)), number(plotHeight), number(s.x(first)), number(plotHeight))
+			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", formatCoordinate(s.scaleX(last)), formatCoordinate(plotHeight),
+				formatCoordinate(s.scaleX(first)), formatCoordinate(plotHeight))
 		}
 		first = -1
 	}
@@ -167,7 +169,7 @@ func (s *series) paths(a axis) (line, dots, area string) {
 		if first < 0 {
 			mark, first = "M", i
 		}
-		point := fmt.Sprintf("%s%s %s ", mark, number(s.x(i)), number(a.y(v)))
+		point := fmt.Sprintf("%s%s %s ", mark, formatCoordinate(s.scaleX(i)), formatCoordinate(a.scaleY(v)))
 		l.WriteString(point)
 		fill.WriteString(point)
 		last = i
@@ -176,13 +178,16 @@ func (s *series) paths(a axis) (line, dots, area string) {
 	return strings.TrimSpace(l.String()), strings.TrimSpace(alone.String()), strings.TrimSpace(fill.String())
 }
 
-func (s *series) x(i int) float64 { return plotWidth * (float64(i) + 0.5) / float64(len(s.values)) }
+func (s *series) scaleX(i int) float64 {
+	return plotWidth * (float64(i) + 0.5) / float64(len(s.values))
+}
 
-func columns(a axis, times []time.Time, all []series) []column {
+func buildColumns(a axis, times []time.Time, all []series) []column {
 	var out []column
 	width := plotWidth / float64(max(len(times), 1))
 	for i, at := range times {
-		c := column{X: number(width * float64(i)), Width: number(width), Time: at.UTC().Format("2 Jan 15:04")}
+		c := column{X: formatCoordinate(width * float64(i)), Width: formatCoordinate(width),
+			Time: at.UTC().Format("2 Jan 15:04")}
 		words := []string{c.Time}
 		for _, s := range all {
 			text := "–"
@@ -198,10 +203,10 @@ func columns(a axis, times []time.Time, all []series) []column {
 	return out
 }
 
-func summary(title, unit string, a axis, all []series) string {
+func summarizeChart(title, unit string, a axis, all []series) string {
 	words := []string{}
 	for _, s := range all {
-		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now, a.label(highest([]series{s}))))
+		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now, a.label(maxValue([]series{s}))))
 	}
 	return fmt.Sprintf("%s, %s. %s.", title, unit, strings.Join(words, "; "))
 }
@@ -210,9 +215,9 @@ func plainNumber(v float64) string {
 	if v < 1000 {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
-	return count(int64(v))
+	return formatCount(int64(v))
 }
 
 func number0(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+func formatCoordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

@@ -32,7 +32,7 @@ func newMeter(s Step) meter {
 	usd := 0.0
 	for name, n := range s.Transactions {
 		m.Transactions += n
-		usd += float64(n) / 10_000 * price(name)
+		usd += float64(n) / 10_000 * priceOf(name)
 		switch service, _, _ := strings.Cut(name, " "); service {
 		case "table":
 			m.Tables += n
@@ -49,8 +49,8 @@ func newMeter(s Step) meter {
 	return m
 }
 
-// price is that of 10,000 transactions of a kind.
-func price(name string) float64 {
+// priceOf is that of 10,000 transactions of a kind.
+func priceOf(name string) float64 {
 	switch service, _, _ := strings.Cut(name, " "); {
 	case service == "table":
 		return tablePrice

@@ -88,7 +88,9 @@ func (f *fake) Search(_ context.Context, q dashboard.Query) (dashboard.Found, er
 	found := dashboard.Found{Looked: len(f.messages)}
 	for _, m := range f.messages {
 		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
-		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) && (q.Stage == "" || string(m.Stage) == q.Stage) && (q.Key == "" || m.Key == q.Key) && (q.Lane < 0 || m.Lane == q.Lane) && strings.Contains(m.Key+m.LastError, q.Text) {
+		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) && (q.Stage == "" || string(m.Stage) == q.Stage) &&
+			(q.Key == "" || m.Key == q.Key) && (q.Lane < 0 || m.Lane == q.Lane) &&
+			strings.Contains(m.Key+m.LastError, q.Text) {
 			found.Messages = append(found.Messages, m)
 		}
 	}
@@ -129,7 +131,8 @@ func newEmpty() *fake {
 		f.report.Lanes = append(f.report.Lanes, dashboard.Lane{Number: n, Exact: true})
 	}
 	for i := range 60 {
-		f.history.Steps = append(f.history.Steps, dashboard.Step{At: noon.Truncate(time.Minute).Add(time.Duration(i-59) * time.Minute)})
+		f.history.Steps = append(f.history.Steps,
+			dashboard.Step{At: noon.Truncate(time.Minute).Add(time.Duration(i-59) * time.Minute)})
 	}
 	return f
 }
@@ -140,27 +143,42 @@ func newBusy() *fake {
 	f.report = dashboard.Report{Lanes: busyLanes(), Calendar: dashboard.Calendar{NextChange: noon.Add(10 * time.Hour)}}
 	f.history = busyHistory()
 	f.clusters = dashboard.Clusters{Looked: 431, Complete: true, Clusters: []dashboard.Cluster{
-		{Fingerprint: titleError, Contract: "article", CMSStatus: 422, Message: "Field title: at most N characters, N were sent", Count: 387, Keys: 301,
-			FirstAt: noon.Add(-26 * time.Hour), LastAt: noon.Add(-3 * time.Minute), SampleID: id(1), SampleKey: "/news/politics/1", SampleText: "Field title: at most 200 characters, 231 were sent"},
-		{Fingerprint: "91b0aa37c0de", Contract: "article", CMSStatus: 500, Message: "upstream database timed out after N ms", Count: 41, Keys: 12,
-			FirstAt: noon.Add(-50 * time.Minute), LastAt: noon.Add(-31 * time.Minute), SampleID: id(2), SampleKey: "/news/sport/14", SampleText: "upstream database timed out after 10000 ms"},
+		{Fingerprint: titleError, Contract: "article", CMSStatus: 422,
+			Message: "Field title: at most N characters, N were sent", Count: 387, Keys: 301,
+			FirstAt: noon.Add(-26 * time.Hour), LastAt: noon.Add(-3 * time.Minute), SampleID: id(1),
+			SampleKey: "/news/politics/1", SampleText: "Field title: at most 200 characters, 231 were sent"},
+		{Fingerprint: "91b0aa37c0de", Contract: "article", CMSStatus: 500,
+			Message: "upstream database timed out after N ms", Count: 41, Keys: 12,
+			FirstAt: noon.Add(-50 * time.Minute), LastAt: noon.Add(-31 * time.Minute), SampleID: id(2),
+			SampleKey: "/news/sport/14", SampleText: "upstream database timed out after 10000 ms"},
 		{Fingerprint: "07cc51e9ab10", Contract: "delete", CMSStatus: 404, Message: "no such path", Count: 3, Keys: 3,
-			FirstAt: noon.Add(-9 * 24 * time.Hour), LastAt: noon.Add(-2 * 24 * time.Hour), SampleID: id(3), SampleKey: "/archive/2019/<b>old</b>", SampleText: "no such path"}}}
+			FirstAt: noon.Add(-9 * 24 * time.Hour), LastAt: noon.Add(-2 * 24 * time.Hour), SampleID: id(3),
+			SampleKey: "/archive/2019/<b>old</b>", SampleText: "no such path"}}}
 	f.jobs = []dashboard.Job{
-		{ID: "r1", State: "running", Reason: "title limit was raised to 300", Fingerprint: titleError, Lane: -1, RatePerMinute: 120, StopAtErrorRate: 0.2,
-			Matched: 387, Replayed: 142, Delivered: 118, DeadAgain: 2, Waiting: 22, Refused: 4, StartedAt: noon.Add(-70 * time.Second), UpdatedAt: noon.Add(-time.Second)},
-		{ID: "r0", State: "stopped", Reason: "database is back", StopReason: "12 of 20 died again", Contract: "article", Lane: -1, RatePerMinute: 60, StopAtErrorRate: 0.5,
-			Matched: 53, Replayed: 20, Delivered: 8, DeadAgain: 12, StartedAt: noon.Add(-45 * time.Minute), UpdatedAt: noon.Add(-44 * time.Minute), FinishedAt: noon.Add(-44 * time.Minute)}}
+		{ID: "r1", State: "running", Reason: "title limit was raised to 300", Fingerprint: titleError, Lane: -1,
+			RatePerMinute: 120, StopAtErrorRate: 0.2,
+			Matched: 387, Replayed: 142, Delivered: 118, DeadAgain: 2, Waiting: 22, Refused: 4,
+			StartedAt: noon.Add(-70 * time.Second), UpdatedAt: noon.Add(-time.Second)},
+		{ID: "r0", State: "stopped", Reason: "database is back", StopReason: "12 of 20 died again", Contract: "article",
+			Lane: -1, RatePerMinute: 60, StopAtErrorRate: 0.5,
+			Matched: 53, Replayed: 20, Delivered: 8, DeadAgain: 12, StartedAt: noon.Add(-45 * time.Minute),
+			UpdatedAt: noon.Add(-44 * time.Minute), FinishedAt: noon.Add(-44 * time.Minute)}}
 	f.schedules = []dashboard.Schedule{
-		{Name: "front-page", Cron: "*/15 * * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(15 * time.Minute).Truncate(15 * time.Minute), LastDueAt: noon.Truncate(15 * time.Minute), LastID: id(5)},
-		{Name: "nightly-report", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", NextAt: noon.Add(13*time.Hour + 30*time.Minute), LastDueAt: noon.Add(-11 * time.Hour), LastID: id(6)},
+		{Name: "front-page", Cron: "*/15 * * * *", TimeZone: "Europe/Berlin",
+			NextAt: noon.Add(15 * time.Minute).Truncate(15 * time.Minute), LastDueAt: noon.Truncate(15 * time.Minute),
+			LastID: id(5)},
+		{Name: "nightly-report", Cron: "30 2 * * *", TimeZone: "Europe/Berlin",
+			NextAt: noon.Add(13*time.Hour + 30*time.Minute), LastDueAt: noon.Add(-11 * time.Hour), LastID: id(6)},
 		{Name: "archive", Cron: "@monthly", TimeZone: "UTC", Paused: true}}
 	for n := 1; n <= 24; n++ {
 		f.messages = append(f.messages, busyMessage(n))
 	}
 	edited := busyMessage(40)
-	edited.Stage, edited.EditedAt, edited.EditNote, edited.Replays = weir.Delivered, noon.Add(-4*time.Minute), "title shortened by the desk", 1
-	edited.Attempts = append(storyOfADeath(edited.AcceptedAt), weir.Attempt{Number: 5, At: noon.Add(-3*time.Minute - 59*time.Second), Duration: 61 * time.Millisecond, Outcome: weir.OutcomeDelivered, Status: 200})
+	edited.Stage, edited.EditedAt, edited.EditNote, edited.Replays = weir.Delivered, noon.Add(-4*time.Minute),
+		"title shortened by the desk", 1
+	edited.Attempts = append(storyOfADeath(edited.AcceptedAt),
+		weir.Attempt{Number: 5, At: noon.Add(-3*time.Minute - 59*time.Second), Duration: 61 * time.Millisecond,
+			Outcome: weir.OutcomeDelivered, Status: 200})
 	edited.FinishedAt, edited.AttemptCount = noon.Add(-3*time.Minute-58*time.Second), 5
 	f.messages = append(f.messages, edited)
 	f.bodies[edited.ID] = longTitle
@@ -175,8 +193,10 @@ func busyLanes() []dashboard.Lane {
 	lanes := make([]dashboard.Lane, 6)
 	for n := range lanes {
 		waiting := int64(n*n*37 + n)
-		lanes[n] = dashboard.Lane{Number: n, Exact: true, Held: n < 4, Holder: fmt.Sprintf("weir-7f9c%d-1%d", n, 20+n), Fence: int64(41 + 3*n), Rate1: 212 - float64(n*31), Rate15: 180 - float64(n*25),
-			Counts:    dashboard.Counts{Delivered: 184_220 - int64(n*9_131), Dead: int64(n * 43), Superseded: 1_204, Cancelled: 12, Waiting: waiting},
+		lanes[n] = dashboard.Lane{Number: n, Exact: true, Held: n < 4, Holder: fmt.Sprintf("weir-7f9c%d-1%d", n, 20+n),
+			Fence: int64(41 + 3*n), Rate1: 212 - float64(n*31), Rate15: 180 - float64(n*25),
+			Counts: dashboard.Counts{Delivered: 184_220 - int64(n*9_131), Dead: int64(n * 43), Superseded: 1_204,
+				Cancelled: 12, Waiting: waiting},
 			Scheduled: waiting / 5, Retrying: waiting / 9, Queued: waiting - waiting/5 - waiting/9}
 		l := &lanes[n]
 		l.Accepted = l.Delivered + l.Dead + l.Superseded + l.Cancelled + l.Waiting
@@ -186,10 +206,14 @@ func busyLanes() []dashboard.Lane {
 	}
 	lanes[2].LastError, lanes[2].LastErrorAt = "upstream database timed out after 10000 ms", noon.Add(-31*time.Second)
 	lanes[3].Exact = false
-	lanes[3].PausedBy, lanes[3].PausedUntil, lanes[3].PauseReason = "cms", noon.Add(24*time.Second), "503 Service Unavailable: deploying, back in a minute"
-	lanes[4].PausedBy, lanes[4].PauseReason, lanes[4].EmptyIn, lanes[4].Held = "operator", "reindexing the archive, ask Kim", 0, false
-	lanes[4].Pauses = []dashboard.Pause{{Lane: 4, Reason: "reindexing the archive, ask Kim", Since: noon.Add(-40 * time.Minute)}}
-	lanes[1].Pauses = []dashboard.Pause{{Lane: 1, Key: "/news/politics/1", Reason: "legal is looking at it", Since: noon.Add(-2 * time.Hour), Until: noon.Add(time.Hour)}}
+	lanes[3].PausedBy, lanes[3].PausedUntil, lanes[3].PauseReason = "cms", noon.Add(24*time.Second),
+		"503 Service Unavailable: deploying, back in a minute"
+	lanes[4].PausedBy, lanes[4].PauseReason, lanes[4].EmptyIn, lanes[4].Held = "operator",
+		"reindexing the archive, ask Kim", 0, false
+	lanes[4].Pauses = []dashboard.Pause{{Lane: 4, Reason: "reindexing the archive, ask Kim",
+		Since: noon.Add(-40 * time.Minute)}}
+	lanes[1].Pauses = []dashboard.Pause{{Lane: 1, Key: "/news/politics/1", Reason: "legal is looking at it",
+		Since: noon.Add(-2 * time.Hour), Until: noon.Add(time.Hour)}}
 	lanes[5].NextDueAt = noon.Add(95 * time.Second)
 	return lanes
 }
@@ -208,40 +232,50 @@ func busyHistory() dashboard.History {
 		if i > 33 && i < 40 {
 			delivered, slow = int64(120+10*i%40), 22
 		}
-		s := dashboard.Step{At: noon.Truncate(time.Minute).Add(time.Duration(i-59) * time.Minute), Accepted: accepted, Delivered: delivered, Dead: int64(i % 7),
-			AttemptP50: ms(38 * wave * slow), AttemptP95: ms(120 * wave * slow), AttemptP99: ms(410 * wave * slow), LagP50: ms(70 * wave * slow), LagP95: ms(900 * wave * slow),
+		s := dashboard.Step{At: noon.Truncate(time.Minute).Add(time.Duration(i-59) * time.Minute), Accepted: accepted,
+			Delivered: delivered, Dead: int64(i % 7),
+			AttemptP50: ms(38 * wave * slow), AttemptP95: ms(120 * wave * slow), AttemptP99: ms(410 * wave * slow),
+			LagP50: ms(70 * wave * slow), LagP95: ms(900 * wave * slow),
 			Waiting: int64(300 + 400*math.Abs(math.Sin(float64(i)/9))*slow/3), Oldest: ms(8000 * slow)}
 		h.Steps = append(h.Steps, s)
 		h.Sum.Accepted += s.Accepted
 		h.Sum.Delivered += s.Delivered
 		h.Sum.Dead += s.Dead
 	}
-	transactions["table transact"], transactions["table query"], transactions["queue put"], transactions["queue get"], transactions["blob lease-renew"], transactions["blob put"] = 9_412, 3_120, 411, 388, 720, 12
+	transactions["table transact"], transactions["table query"], transactions["queue put"], transactions["queue get"],
+		transactions["blob lease-renew"], transactions["blob put"] = 9_412, 3_120, 411, 388, 720, 12
 	h.Sum.Transactions = transactions
-	h.Sum.Attempts = map[weir.Outcome]int64{weir.OutcomeDelivered: h.Sum.Delivered, weir.OutcomeRetry: 812, weir.OutcomeRejected: 43, weir.OutcomeUnavailable: 61}
-	h.Sum.AttemptP50, h.Sum.AttemptP95, h.Sum.AttemptP99, h.Sum.LagP50, h.Sum.LagP95 = ms(41), ms(188), ms(920), ms(84), ms(3100)
+	h.Sum.Attempts = map[weir.Outcome]int64{weir.OutcomeDelivered: h.Sum.Delivered, weir.OutcomeRetry: 812,
+		weir.OutcomeRejected: 43, weir.OutcomeUnavailable: 61}
+	h.Sum.AttemptP50, h.Sum.AttemptP95, h.Sum.AttemptP99, h.Sum.LagP50, h.Sum.LagP95 = ms(41), ms(188), ms(920), ms(84),
+		ms(3100)
 	return h
 }
 
 func ms(n float64) time.Duration { return time.Duration(n * 1e6) }
 
 func busyMessage(n int) dashboard.Message {
-	m := dashboard.Message{ID: id(n), Contract: "article", Key: fmt.Sprintf("/news/politics/%d", n), Version: fmt.Sprint(n + 40), Lane: n % 4, Sequence: int64(4000 + n), Size: 812,
+	m := dashboard.Message{ID: id(n), Contract: "article", Key: fmt.Sprintf("/news/politics/%d", n),
+		Version: fmt.Sprint(n + 40), Lane: n % 4, Sequence: int64(4000 + n), Size: 812,
 		AcceptedAt: noon.Add(-time.Duration(n) * 47 * time.Second), AttemptCount: 1}
 	at := m.AcceptedAt.Add(140 * time.Millisecond)
 	switch n % 4 {
 	case 0, 2:
 		m.Stage, m.FinishedAt, m.CMSStatus = weir.Delivered, at.Add(60*time.Millisecond), 200
-		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 58 * time.Millisecond, Outcome: weir.OutcomeDelivered, Status: 200}}
+		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 58 * time.Millisecond, Outcome: weir.OutcomeDelivered,
+			Status: 200}}
 	case 1:
 		m.Stage, m.CMSStatus, m.LastError = weir.Dead, 422, "Field title: at most 200 characters, 231 were sent"
 		m.AcceptedAt = noon.Add(-40 * time.Minute)
 		m.Attempts = storyOfADeath(m.AcceptedAt)
 		m.AttemptCount, m.FinishedAt = 4, m.Attempts[3].At.Add(80*time.Millisecond)
 	case 3:
-		m.Stage, m.NextAttemptAt, m.CMSStatus, m.LastError = weir.Retrying, noon.Add(12*time.Second), 500, "upstream database timed out after 10000 ms"
-		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry, Status: 500, Reason: m.LastError}}
-		m.Position, m.WaitsFor, m.ExpectedAt = 2, "behind "+id(n+4)+" of its key, which is retried at 12:00:19", noon.Add(14*time.Second)
+		m.Stage, m.NextAttemptAt, m.CMSStatus, m.LastError = weir.Retrying, noon.Add(12*time.Second), 500,
+			"upstream database timed out after 10000 ms"
+		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry,
+			Status: 500, Reason: m.LastError}}
+		m.Position, m.WaitsFor, m.ExpectedAt = 2, "behind "+id(n+4)+" of its key, which is retried at 12:00:19",
+			noon.Add(14*time.Second)
 	}
 	return m
 }
@@ -249,9 +283,15 @@ func busyMessage(n int) dashboard.Message {
 func storyOfADeath(accepted time.Time) []weir.Attempt {
 	at := accepted.Add(120 * time.Millisecond)
 	return []weir.Attempt{
-		{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry, Status: 500, Reason: "upstream database timed out after 10000 ms", Body: `{"error":"upstream database timed out after 10000 ms"}`},
-		{Number: 2, At: at.Add(14 * time.Second), Duration: 30 * time.Second, Outcome: weir.OutcomeRetry, Reason: "no answer within 30s"},
-		{Number: 3, At: at.Add(80 * time.Second), Duration: 2 * time.Millisecond, Outcome: weir.OutcomeUnavailable, Reason: "dial tcp 10.1.4.7:443: connection refused"},
-		{Number: 4, At: at.Add(21 * time.Minute), Duration: 64 * time.Millisecond, Outcome: weir.OutcomeRejected, Status: 422, Reason: "Field title: at most 200 characters, 231 were sent", Body: `{"code":"title.length","max":200,"sent":231}`},
+		{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry, Status: 500,
+			Reason: "upstream database timed out after 10000 ms",
+			Body:   `{"error":"upstream database timed out after 10000 ms"}`},
+		{Number: 2, At: at.Add(14 * time.Second), Duration: 30 * time.Second, Outcome: weir.OutcomeRetry,
+			Reason: "no answer within 30s"},
+		{Number: 3, At: at.Add(80 * time.Second), Duration: 2 * time.Millisecond, Outcome: weir.OutcomeUnavailable,
+			Reason: "dial tcp 10.1.4.7:443: connection refused"},
+		{Number: 4, At: at.Add(21 * time.Minute), Duration: 64 * time.Millisecond, Outcome: weir.OutcomeRejected,
+			Status: 422, Reason: "Field title: at most 200 characters, 231 were sent",
+			Body: `{"code":"title.length","max":200,"sent":231}`},
 	}
 }

@@ -13,19 +13,23 @@ import (
 
 // functions are what templates can call.
 var functions = template.FuncMap{
-	"count": anyCount, "rate": rate, "span": spanText, "moment": moment, "fraction": fraction, "stamp": iso, "ago": ago, "show": Show,
-	"clip": clip, "money": money, "bytes": bytesText, "stage": stageLook, "pair": func(root, v any) pairOf { return pairOf{root, v} },
-	"lines": diffLines, "percent": percent, "plural": func(n any, one, many string) string { return plural(asWhole(n), one, many) }, "state": stateLook,
+	"count": anyCount, "rate": formatRate, "span": spanText, "moment": formatTime, "fraction": formatFraction,
+	"stamp": formatISO, "ago": formatAgo, "show": Show,
+	"clip": truncateText, "money": formatMoney, "bytes": bytesText, "stage": stageBadge,
+	"pair":  func(root, v any) pairOf { return pairOf{root, v} },
+	"lines": diffLines, "percent": formatPercent,
+	"plural": func(n any, one, many string) string { return formatPlural(asWhole(n), one, many) },
+	"state":  jobStateBadge,
 }
 
 // pairOf gives a part of a page both the page and what it shows.
 type pairOf struct{ Page, V any }
 
-// whole is what counts come in.
-type whole interface{ ~int | ~int64 }
+// integer is what counts come in.
+type integer interface{ ~int | ~int64 }
 
-// count writes a number with thin spaces between thousands.
-func count[N whole](n N) string {
+// formatCount writes a number with thin spaces between thousands.
+func formatCount[N integer](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
 	if digits[0] == '-' {
@@ -37,15 +41,15 @@ func count[N whole](n N) string {
 	return sign + digits
 }
 
-// plural writes a number with its word.
-func plural[N whole](n N, one, many string) string {
+// formatPlural writes a number with its word.
+func formatPlural[N integer](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return count(n) + " " + many
+	return formatCount(n) + " " + many
 }
 
-func anyCount(n any) string { return count(asWhole(n)) }
+func anyCount(n any) string { return formatCount(asWhole(n)) }
 
 // asWhole takes a number as templates have it.
 func asWhole(n any) int64 {
@@ -55,18 +59,18 @@ func asWhole(n any) int64 {
 	return n.(int64)
 }
 
-// rate writes messages a minute with as many digits as tell something.
-func rate(perMinute float64) string {
+// formatRate writes messages a minute with as many digits as tell something.
+func formatRate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:
 		return "0"
 	case perMinute < 10:
 		return strconv.FormatFloat(perMinute, 'f', 1, 64)
 	}
-	return count(int64(math.Round(perMinute)))
+	return formatCount(int64(math.Round(perMinute)))
 }
 
-func percent(share float64) string {
+func formatPercent(share float64) string {
 	switch {
 	case share <= 0:
 		return "0 %"
@@ -78,7 +82,7 @@ func percent(share float64) string {
 	return strconv.FormatFloat(share*100, 'f', 0, 64) + " %"
 }
 
-func money(usd float64) string {
+func formatMoney(usd float64) string {
 	switch {
 	case usd <= 0:
 		return "0 USD"
@@ -112,22 +116,22 @@ func spanText(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:
-		return two(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
+		return joinUnits(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
 	case d < 24*time.Hour:
-		return two(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+		return joinUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
-	return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+	return joinUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
 }
 
-func two(n int, unit string, m int, lesser string) string {
+func joinUnits(n int, unit string, m int, lesser string) string {
 	if m == 0 {
 		return fmt.Sprintf("%d %s", n, unit)
 	}
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// moment writes a time, without its day where that is today's.
-func moment(t, now time.Time) string {
+// formatTime writes a time, without its day where that is today's.
+func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
 	case t.IsZero():
@@ -142,13 +146,13 @@ func moment(t, now time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// fraction is the milliseconds of a moment.
-func fraction(t time.Time) string { return t.Format(".000") }
+// formatFraction is the milliseconds of a moment.
+func formatFraction(t time.Time) string { return t.Format(".000") }
 
-func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func formatISO(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// ago says how far a moment is from now.
-func ago(t, now time.Time) string {
+// formatAgo says how far a moment is from now.
+func formatAgo(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "never"
@@ -163,8 +167,8 @@ func ago(t, now time.Time) string {
 	}
 }
 
-// clip keeps the first n characters.
-func clip(n int, s string) string {
+// truncateText keeps the first n characters.
+func truncateText(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
@@ -174,12 +178,12 @@ func clip(n int, s string) string {
 // Show makes visible what cannot be seen, or would turn the direction of what stands around
 // it: the character's number instead.
 func Show(s string) string {
-	if strings.IndexFunc(s, unseen) < 0 && utf8.ValidString(s) {
+	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if unseen(r) || r == utf8.RuneError {
+		if isInvisible(r) || r == utf8.RuneError {
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 		} else {
 			b.WriteRune(r)
@@ -188,6 +192,7 @@ func Show(s string) string {
 	return b.String()
 }
 
-func unseen(r rune) bool {
-	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Co, r))
+func isInvisible(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) ||
+		unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Co, r))
 }

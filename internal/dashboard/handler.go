@@ -42,11 +42,11 @@ type Dashboard struct {
 	Config
 	mux *http.ServeMux
 
-	lanes     shared[Report]
-	past      shared[History]
-	errors    shared[Clusters]
-	replays   shared[[]Job]
-	schedules shared[[]Schedule]
+	lanes     cache[Report]
+	past      cache[History]
+	errors    cache[Clusters]
+	replays   cache[[]Job]
+	schedules cache[[]Schedule]
 }
 
 //go:embed templates/*.html
@@ -55,18 +55,18 @@ var templateFiles embed.FS
 // New makes a Dashboard.
 func New(cfg Config) *Dashboard {
 	d := &Dashboard{Config: cfg, mux: http.NewServeMux()}
-	d.mux.HandleFunc(Base, d.page("overview", d.overview))
-	d.mux.HandleFunc(Base+"/{$}", d.page("overview", d.overview))
-	d.mux.HandleFunc(Base+"/messages", d.page("search", d.search))
-	d.mux.HandleFunc(Base+"/messages/{id}", d.page("story", d.story))
-	d.mux.HandleFunc(Base+"/messages/{id}/text", d.text)
-	d.mux.HandleFunc(Base+"/errors", d.page("errors", d.clusters))
-	d.mux.HandleFunc(Base+"/errors/{fingerprint}", d.page("cluster", d.cluster))
-	d.mux.HandleFunc(Base+"/replays", d.page("replays", d.jobs))
-	d.mux.HandleFunc(Base+"/replays/{id}", d.page("job", d.job))
-	d.mux.HandleFunc(Base+"/pauses", d.page("pauses", d.pauses))
-	d.mux.HandleFunc(Base+"/assets/{file}", asset)
-	d.mux.HandleFunc("/", d.page("missing", d.missing))
+	d.mux.HandleFunc(Base, d.servePage("overview", d.overviewPage))
+	d.mux.HandleFunc(Base+"/{$}", d.servePage("overview", d.overviewPage))
+	d.mux.HandleFunc(Base+"/messages", d.servePage("search", d.searchPage))
+	d.mux.HandleFunc(Base+"/messages/{id}", d.servePage("story", d.messagePage))
+	d.mux.HandleFunc(Base+"/messages/{id}/text", d.serveText)
+	d.mux.HandleFunc(Base+"/errors", d.servePage("errors", d.clustersPage))
+	d.mux.HandleFunc(Base+"/errors/{fingerprint}", d.servePage("cluster", d.clusterPage))
+	d.mux.HandleFunc(Base+"/replays", d.servePage("replays", d.jobsPage))
+	d.mux.HandleFunc(Base+"/replays/{id}", d.servePage("job", d.jobPage))
+	d.mux.HandleFunc(Base+"/pauses", d.servePage("pauses", d.pausesPage))
+	d.mux.HandleFunc(Base+"/assets/{file}", serveAsset)
+	d.mux.HandleFunc("/", d.servePage("missing", d.notFoundView))
 	return d
 }
 
@@ -85,15 +85,16 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // view is what a page shows: it embeds page.
 type view interface{ status() int }
 
-// page serves what a template makes of a view. An error of building it is a page, too.
-func (d *Dashboard) page(name string, build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
+// servePage serves what a template makes of a view. An error of building it is a page, too.
+func (d *Dashboard) servePage(name string,
+	build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 		defer cancel()
 		p, shown := d.newPage(r, name), name
 		v, err := build(ctx, p, r)
 		if err != nil {
-			v, shown = d.failed(p, r, err), "failed"
+			v, shown = d.failedView(p, r, err), "failed"
 		}
 		var out bytes.Buffer
 		if err := templates()[shown].ExecuteTemplate(&out, "layout.html", v); err != nil {
@@ -112,7 +113,7 @@ type failure struct {
 	Text string
 }
 
-func (d *Dashboard) failed(p *page, r *http.Request, err error) view {
+func (d *Dashboard) failedView(p *page, r *http.Request, err error) view {
 	p.code, p.Title = httpio.Status(err), "Not shown"
 	text := "This could not be read. Try again; the log says why."
 	if e, ok := asError(err); ok && e.Kind != weir.Internal {
@@ -123,19 +124,20 @@ func (d *Dashboard) failed(p *page, r *http.Request, err error) view {
 	return &failure{p, text}
 }
 
-func (d *Dashboard) missing(_ context.Context, p *page, _ *http.Request) (view, error) {
+func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (view, error) {
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
 // templates are parsed when the first page is requested: that takes 5 ms, which no cold start
 // should wait for.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	return parse("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
+	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
 })
 
-// parse makes each page's template: the layout, the parts that pages share, and its own.
-func parse(names ...string) map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+// parseTemplates makes each page's template: the layout, the parts that pages share, and its own.
+func parseTemplates(names ...string) map[string]*template.Template {
+	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
+		"templates/parts.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
 		all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))

@@ -40,17 +40,20 @@ func TestDashboard_Headers(t *testing.T) {
 			want = http.StatusNotFound
 		}
 		h := w.Header()
-		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Cache-Control") != "no-store" ||
+		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" ||
+			h.Get("Cache-Control") != "no-store" ||
 			h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %v", name, w.Code, h)
 		}
 		policy := h.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"} {
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'",
+			"frame-ancestors 'none'", "form-action 'self'"} {
 			if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
 				t.Errorf("%s: %s", name, policy)
 			}
 		}
-		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(w.Body.String()); elsewhere != "" {
+		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(
+			w.Body.String()); elsewhere != "" {
 			t.Errorf("%s loads or links %s", name, elsewhere)
 		}
 	}
@@ -60,13 +63,18 @@ func TestDashboard_Assets(t *testing.T) {
 	t.Parallel()
 	d := newDashboard(newEmpty())
 	page := get(d, "").Body.String()
-	for _, asset := range []struct{ address, kind string }{{`href="/api/dashboard(/assets/app\.css\?v=\w+)"`, "text/css"}, {`src="/api/dashboard(/assets/app\.js\?v=\w+)"`, "text/javascript"}} {
+	for _, asset := range []struct {
+		address,
+		kind string
+	}{{`href="/api/dashboard(/assets/app\.css\?v=\w+)"`, "text/css"},
+		{`src="/api/dashboard(/assets/app\.js\?v=\w+)"`, "text/javascript"}} {
 		found := regexp.MustCompile(asset.address).FindStringSubmatch(page)
 		if found == nil {
 			t.Fatalf("%s is not on the page", asset.address)
 		}
 		w := get(d, found[1])
-		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) ||
+			!strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
 			t.Errorf("%s: %d %v", found[1], w.Code, w.Header())
 		}
 	}
@@ -75,7 +83,8 @@ func TestDashboard_Assets(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 || strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
+	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 ||
+		strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
 		t.Errorf("of another version: %d %v", w.Code, w.Header())
 	}
 }
@@ -83,7 +92,9 @@ func TestDashboard_Assets(t *testing.T) {
 func TestDashboard_WrongParameters(t *testing.T) {
 	t.Parallel()
 	d := newDashboard(newBusy())
-	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400, "/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404, "/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
+	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400,
+		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404,
+		"/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -95,7 +106,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := newEmpty()
-	f.report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5, Queued: 15}}
+	f.report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
+		Queued: 15}}
 	body := get(newDashboard(f), "").Body.String()
 	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
 		if !strings.Contains(body, `<td data-name="`+name+`" class="n">`+want+`</td>`) {
@@ -108,7 +120,8 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 	t.Parallel()
 	body := get(newDashboard(newBusy()), "/pauses").Body.String()
-	if strings.Contains(body, "everything") || !strings.Contains(body, "Keys that were paused by themselves stay paused") {
+	if strings.Contains(body, "everything") ||
+		!strings.Contains(body, "Keys that were paused by themselves stay paused") {
 		t.Error("to resume all lanes is told as more than it is")
 	}
 }
@@ -172,7 +185,8 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 			t.Errorf("%d after %s", w.Code, took)
 		}
 		body := w.Body.String()
-		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most", "nightly-report", "Throughput"} {
+		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most",
+			"nightly-report", "Throughput"} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%q is missing", part)
 			}
@@ -219,7 +233,8 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 	t.Parallel()
 	d := newDashboard(newBusy())
 	for path, bodies := range map[string]bool{
-		"/messages/" + id(1): true, "/messages/" + id(1) + "?known=accepted": false, "/messages/" + id(40) + "?known=accepted": true,
+		"/messages/" + id(1): true, "/messages/" + id(1) + "?known=accepted": false,
+		"/messages/" + id(40) + "?known=accepted": true,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
 			t.Errorf("%s: %v", path, got)

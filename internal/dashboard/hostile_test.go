@@ -12,8 +12,10 @@ import (
 
 // attacks are texts that would do something on a page that lets them.
 var attacks = []string{
-	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`, `</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
-	`javascript:alert(1)`, `{{.Key}}${alert(1)}`, `</title><svg onload=alert(1)>`, "\u202egnp.exe\u2066\u200b", "null", "undefined", "<!--", "]]>", "\x00\x1b[31m", "\xff\xfe",
+	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`,
+	`</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
+	`javascript:alert(1)`, `{{.Key}}${alert(1)}`, `</title><svg onload=alert(1)>`, "\u202egnp.exe\u2066\u200b", "null",
+	"undefined", "<!--", "]]>", "\x00\x1b[31m", "\xff\xfe",
 	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
 }
 
@@ -29,7 +31,8 @@ func newHostile() *fake {
 	f.messages = nil
 	for n, a := range attacks {
 		m := busyMessage(4*n + 1)
-		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a, a, a, a, a
+		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
+			a, a, a, a
 		m.EditedAt = noon
 		m.Attempts = []weir.Attempt{{Number: 1, At: noon, Outcome: weir.Outcome(a), Reason: huge, Body: huge}}
 		if n%2 == 0 {
@@ -39,9 +42,13 @@ func newHostile() *fake {
 		f.bodies[m.ID], f.edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge, "-"+a+"\n+"+huge
 	}
 	for i, a := range attacks {
-		f.clusters.Clusters = append(f.clusters.Clusters, dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1, FirstAt: noon, LastAt: noon, SampleID: id(1), SampleKey: a, SampleText: a})
-		f.jobs = append(f.jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a, Key: a, Contract: a, Fingerprint: a, StartedAt: noon})
-		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses, dashboard.Pause{Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
+		f.clusters.Clusters = append(f.clusters.Clusters,
+			dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1,
+				FirstAt: noon, LastAt: noon, SampleID: id(1), SampleKey: a, SampleText: a})
+		f.jobs = append(f.jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a,
+			Key: a, Contract: a, Fingerprint: a, StartedAt: noon})
+		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses,
+			dashboard.Pause{Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
 	}
 	l := &f.report.Lanes[0]
 	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", noon
@@ -56,8 +63,10 @@ func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()
 	b := open(t, newDashboard(f))
-	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays", "/replays/j", "/replays/jjj", "/pauses",
-		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E", "/pauses?key=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&lane=%22x", "/%3Cscript%3Ealert(1)%3C/script%3E"}
+	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays",
+		"/replays/j", "/replays/jjj", "/pauses",
+		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E",
+		"/pauses?key=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&lane=%22x", "/%3Cscript%3Ealert(1)%3C/script%3E"}
 	for _, m := range f.messages {
 		paths = append(paths, "/messages/"+m.ID)
 	}
@@ -67,7 +76,8 @@ func TestHostileContent(t *testing.T) {
 		if browser.Eval[bool](b, "'pwned' in window") {
 			t.Errorf("%s: a script ran", path)
 		}
-		if n := browser.Eval[int](b, "document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
+		if n := browser.Eval[int](b,
+			"document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
 			t.Errorf("%s: %d elements that are none of ours", path, n)
 		}
 		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {

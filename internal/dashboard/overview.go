@@ -69,34 +69,34 @@ type health struct {
 	LagP50, LagP95                time.Duration
 	PausedUntil                   time.Time // the first lane that waits for the CMS
 	Reason                        string
-	Tone                          look
+	Tone                          badge
 }
 
-func (d *Dashboard) overview(ctx context.Context, p *page, r *http.Request) (view, error) {
+func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	chosen, all := chosenSpan(r)
 	v := &overviewView{page: p, Span: chosen.Name, Spans: all}
 	p.Title, p.Refresh = "Overview", true
 	var past History
-	reading := d.reading(ctx, p)
-	reading.lanes(&v.Report)
-	reading.past(chosen, &past)
-	reading.errors(halfMinute, &v.Clusters)
-	reading.replays(&v.Jobs)
-	reading.schedules(&v.Schedules)
-	reading.wait()
-	v.sum()
+	reading := d.newLoader(ctx, p)
+	reading.loadLanes(&v.Report)
+	reading.loadHistory(chosen, &past)
+	reading.loadErrors(longAge, &v.Clusters)
+	reading.loadReplays(&v.Jobs)
+	reading.loadSchedules(&v.Schedules)
+	reading.waitAll()
+	v.addTotals()
 	v.CMS = newHealth(past.Sum, v.Report.Lanes)
 	v.Meter = newMeter(past.Sum)
-	v.Charts = charts(past.Steps, chosen.step, p.Now)
-	v.Jobs = running(v.Jobs)
+	v.Charts = drawCharts(past.Steps, chosen.step, p.Now)
+	v.Jobs = runningJobs(v.Jobs)
 	if n := len(v.Clusters.Clusters); n > maxClusters {
 		v.Clusters.Clusters, v.More = v.Clusters.Clusters[:maxClusters], n-maxClusters
 	}
 	return v, nil
 }
 
-// sum adds up the lanes.
-func (v *overviewView) sum() {
+// addTotals adds up the lanes.
+func (v *overviewView) addTotals() {
 	t := &v.Totals
 	for _, l := range v.Report.Lanes {
 		t.Accepted += l.Accepted
@@ -123,7 +123,7 @@ func (v *overviewView) sum() {
 	v.Balanced = t.Accepted == t.Delivered+t.Dead+t.Cancelled+t.Superseded+t.Moved+t.Waiting
 }
 
-func running(jobs []Job) []Job {
+func runningJobs(jobs []Job) []Job {
 	var out []Job
 	for _, j := range jobs {
 		if j.Running() {
@@ -135,7 +135,8 @@ func running(jobs []Job) []Job {
 
 func newHealth(s Step, lanes []Lane) health {
 	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
-		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected], Unavailable: s.Attempts[weir.OutcomeUnavailable]}
+		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
+		Unavailable: s.Attempts[weir.OutcomeUnavailable]}
 	h.Attempts = s.Attempts[weir.OutcomeDelivered] + h.Failed + h.Rejected + h.Unavailable
 	if h.Attempts > 0 {
 		h.Share = float64(h.Attempts-s.Attempts[weir.OutcomeDelivered]) / float64(h.Attempts)
@@ -147,20 +148,20 @@ func newHealth(s Step, lanes []Lane) health {
 	}
 	switch {
 	case h.Reason != "":
-		h.Tone = look{"unavailable", "pause", "bad"}
+		h.Tone = badge{"unavailable", "pause", "bad"}
 	case h.Attempts == 0:
-		h.Tone = look{"not asked", "dots", "plain"}
+		h.Tone = badge{"not asked", "dots", "plain"}
 	case h.Share >= 0.1:
-		h.Tone = look{"many errors", "warn", "warn"}
+		h.Tone = badge{"many errors", "warn", "warn"}
 	default:
-		h.Tone = look{"well", "check", "good"}
+		h.Tone = badge{"well", "check", "good"}
 	}
 	return h
 }
 
-// charts draws the steps. The last one is not over yet: it counts for the time it has had, and
+// drawCharts draws the steps. The last one is not over yet: it counts for the time it has had, and
 // is left out while that is too short to tell anything.
-func charts(steps []Step, step time.Duration, now time.Time) []chart {
+func drawCharts(steps []Step, step time.Duration, now time.Time) []chart {
 	if n := len(steps) - 1; n > 0 && now.Sub(steps[n].At) < step/4 {
 		steps = steps[:n]
 	}
@@ -187,30 +188,30 @@ func charts(steps []Step, step time.Duration, now time.Time) []chart {
 		return s
 	}
 	flow := []series{
-		of("accepted", "s-accepted", rate, func(s Step) float64 { return perMinute(s, s.Accepted) }),
-		of("delivered", "s-delivered", rate, func(s Step) float64 { return perMinute(s, s.Delivered) }),
-		of("dead", "s-dead", rate, func(s Step) float64 { return perMinute(s, s.Dead) }),
+		of("accepted", "s-accepted", formatRate, func(s Step) float64 { return perMinute(s, s.Accepted) }),
+		of("delivered", "s-delivered", formatRate, func(s Step) float64 { return perMinute(s, s.Delivered) }),
+		of("dead", "s-dead", formatRate, func(s Step) float64 { return perMinute(s, s.Dead) }),
 	}
 	times3 := []series{
-		of("p50", "s-p50", milliseconds, func(s Step) float64 { return known(s.AttemptP50) }),
-		of("p95", "s-p95", milliseconds, func(s Step) float64 { return known(s.AttemptP95) }),
-		of("p99", "s-p99", milliseconds, func(s Step) float64 { return known(s.AttemptP99) }),
+		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP50) }),
+		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP95) }),
+		of("p99", "s-p99", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP99) }),
 	}
 	lag := []series{
-		of("p50", "s-p50", milliseconds, func(s Step) float64 { return known(s.LagP50) }),
-		of("p95", "s-p95", milliseconds, func(s Step) float64 { return known(s.LagP95) }),
+		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.LagP50) }),
+		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.LagP95) }),
 	}
-	depth := []series{of("waiting", "s-waiting", rate, func(s Step) float64 { return float64(s.Waiting) })}
+	depth := []series{of("waiting", "s-waiting", formatRate, func(s Step) float64 { return float64(s.Waiting) })}
 	return []chart{
-		draw("flow", "Throughput", "messages a minute", linear(rate, flow...), times, flow),
-		draw("depth", "Backlog", "messages that wait", linear(rate, depth...), times, depth),
-		draw("attempts", "CMS", "time of an attempt", decades(times3...), times, times3),
-		draw("lag", "Lag", "until delivery", decades(lag...), times, lag),
+		drawChart("flow", "Throughput", "messages a minute", linearAxis(formatRate, flow...), times, flow),
+		drawChart("depth", "Backlog", "messages that wait", linearAxis(formatRate, depth...), times, depth),
+		drawChart("attempts", "CMS", "time of an attempt", logAxis(times3...), times, times3),
+		drawChart("lag", "Lag", "until delivery", logAxis(lag...), times, lag),
 	}
 }
 
-// known is a duration in milliseconds, or a gap.
-func known(d time.Duration) float64 {
+// knownSeconds is a duration in milliseconds, or a gap.
+func knownSeconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()
 	}

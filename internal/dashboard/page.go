@@ -35,7 +35,8 @@ type page struct {
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {
 	q := r.URL.Query()
-	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), known: q.Get("known"), self: r.URL, code: http.StatusOK,
+	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), known: q.Get("known"), self: r.URL,
+		code:  http.StatusOK,
 		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
 	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
 		p.Theme = theme
@@ -48,29 +49,29 @@ func (p *page) status() int { return p.code }
 
 // Link is the address of a page below Base, with what every address carries on, and the
 // parameters given: name and value in turn, empty values left out.
-func (p *page) Link(path string, params ...string) string { return p.address(Base+path, params...) }
+func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
 // API is the address of something that is no page.
 func (p *page) API(path string, params ...string) string {
-	q := values(params)
+	q := queryValues(params)
 	if p.key != "" {
 		q.Set("code", p.key)
 	}
-	return join("/api"+path, q)
+	return joinURL("/api"+path, q)
 }
 
-func (p *page) address(path string, params ...string) string {
-	q := values(params)
+func (p *page) pageURL(path string, params ...string) string {
+	q := queryValues(params)
 	if p.key != "" {
 		q.Set("code", p.key)
 	}
 	if p.Theme != "" {
 		q.Set("theme", p.Theme)
 	}
-	return join(path, q)
+	return joinURL(path, q)
 }
 
-func values(params []string) url.Values {
+func queryValues(params []string) url.Values {
 	q := url.Values{}
 	for pair := range slices.Chunk(params, 2) {
 		if len(pair) == 2 && pair[1] != "" {
@@ -80,7 +81,7 @@ func values(params []string) url.Values {
 	return q
 }
 
-func join(path string, q url.Values) string {
+func joinURL(path string, q url.Values) string {
 	if len(q) == 0 {
 		return path
 	}
@@ -95,7 +96,7 @@ func (p *page) With(name, value string) string {
 	if value != "" {
 		q.Set(name, value)
 	}
-	return join(p.self.EscapedPath(), q)
+	return joinURL(p.self.EscapedPath(), q)
 }
 
 // Hidden are the parameters that a form has to carry on.
@@ -110,8 +111,8 @@ func (p *page) Hidden() map[string]string {
 	return hidden
 }
 
-// unread notes what could not be read.
-func (p *page) unread(what string) {
+// noteUnread notes what could not be read.
+func (p *page) noteUnread(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Unread = append(p.Unread, what)

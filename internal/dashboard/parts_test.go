@@ -18,16 +18,17 @@ func allText(all []token) string {
 }
 
 func FuzzTokens(f *testing.F) {
-	for _, seed := range []string{`<a b="1>2" c='"'>x<!-- > --><![CDATA[<y>]]><d/></a>`, "<", "<a", "<!--", "<![CDATA[", "a<b>c", "<?xml?>\n<a>\n <b/>\n</a>", "</a></a><b>", "<a b='"} {
+	for _, seed := range []string{`<a b="1>2" c='"'>x<!-- > --><![CDATA[<y>]]><d/></a>`, "<", "<a", "<!--", "<![CDATA[",
+		"a<b>c", "<?xml?>\n<a>\n <b/>\n</a>", "</a></a><b>", "<a b='"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if got := allText(tokens(text)); got != text {
+		if got := allText(tokenizeXML(text)); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 		// Laid out, it has the same characters but for spaces between elements.
 		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
-		if got := allText(pretty(text)); bare(got) != bare(text) {
+		if got := allText(indentXML(text)); bare(got) != bare(text) {
 			t.Errorf("%q was laid out as %q", text, got)
 		}
 	})
@@ -44,7 +45,7 @@ func TestPretty(t *testing.T) {
 		`<a><![CDATA[ <x> ]]></a>`:                `<a><![CDATA[ <x> ]]></a>`,
 		strings.Repeat("<a>", 3) + "</a></a></a>": "<a>\n  <a>\n    <a></a>\n  </a>\n</a>",
 	} {
-		if got := allText(pretty(text)); got != want {
+		if got := allText(indentXML(text)); got != want {
 			t.Errorf("%s became\n%s\nwant\n%s", text, got, want)
 		}
 	}
@@ -55,7 +56,7 @@ func TestPretty_CostsLittle(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("<a>", shownBytes/3)
 	began := time.Now()
-	if got := allText(pretty(deep)); len(got) < len(deep) {
+	if got := allText(indentXML(deep)); len(got) < len(deep) {
 		t.Error("something is missing")
 	}
 	if took := time.Since(began); took > 2*time.Second {
@@ -76,7 +77,8 @@ func TestFirstPart(t *testing.T) {
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"a\u202eb": "a⟨U+202E⟩b", "\x00": "⟨U+0000⟩", "ü\t\n漢": "ü\t\n漢", "\xff": "⟨U+FFFD⟩", "a\u00adb": "a⟨U+00AD⟩b"} {
+	for text, want := range map[string]string{"a\u202eb": "a⟨U+202E⟩b", "\x00": "⟨U+0000⟩", "ü\t\n漢": "ü\t\n漢",
+		"\xff": "⟨U+FFFD⟩", "a\u00adb": "a⟨U+00AD⟩b"} {
 		if got := Show(text); got != want {
 			t.Errorf("%q is shown as %q", text, got)
 		}
@@ -87,12 +89,18 @@ func TestFormat(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for got, want := range map[string]string{
-		count(int64(1234567)): "1\u202f234\u202f567", count(-1234): "−1\u202f234", count(999): "999", plural(1, "key", "keys"): "1 key", plural(1000, "key", "keys"): "1\u202f000 keys",
-		spanText(1500 * time.Microsecond): "1 ms", spanText(90 * time.Second): "1 min 30 s", spanText(26 * time.Hour): "1 d 2 h", spanText(200 * time.Microsecond): "0.2 ms",
-		ago(now.Add(-time.Minute), now): "1 min ago", ago(now.Add(2*time.Second), now): "in 2.0 s", ago(time.Time{}, now): "never",
-		moment(now.Add(-time.Hour), now): "11:00:00", moment(now.AddDate(0, 0, -1), now): "28 Feb 12:00:00", moment(now.AddDate(-1, 0, 0), now): "1 Mar 2025 12:00",
-		moment(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), now): "no end", rate(0.04): "0.0", rate(1234.4): "1\u202f234", percent(0.0004): "< 0.1 %", percent(0.5): "50 %", money(0.001): "< 0.01 USD",
-		bytesText(2048): "2.0 KiB", clip(3, "äöüß"): "äöü…",
+		formatCount(int64(1234567)): "1\u202f234\u202f567", formatCount(-1234): "−1\u202f234", formatCount(999): "999",
+		formatPlural(1, "key", "keys"): "1 key", formatPlural(1000, "key", "keys"): "1\u202f000 keys",
+		spanText(1500 * time.Microsecond): "1 ms", spanText(90 * time.Second): "1 min 30 s",
+		spanText(26 * time.Hour): "1 d 2 h", spanText(200 * time.Microsecond): "0.2 ms",
+		formatAgo(now.Add(-time.Minute), now): "1 min ago", formatAgo(now.Add(2*time.Second), now): "in 2.0 s",
+		formatAgo(time.Time{}, now):          "never",
+		formatTime(now.Add(-time.Hour), now): "11:00:00", formatTime(now.AddDate(0, 0, -1), now): "28 Feb 12:00:00",
+		formatTime(now.AddDate(-1, 0, 0), now):                       "1 Mar 2025 12:00",
+		formatTime(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), now): "no end", formatRate(0.04): "0.0",
+		formatRate(1234.4): "1\u202f234", formatPercent(0.0004): "< 0.1 %", formatPercent(0.5): "50 %",
+		formatMoney(0.001): "< 0.01 USD",
+		bytesText(2048):    "2.0 KiB", truncateText(3, "äöüß"): "äöü…",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -102,10 +110,14 @@ func TestFormat(t *testing.T) {
 
 func TestMeter(t *testing.T) {
 	t.Parallel()
-	m := newMeter(Step{Accepted: 1000, Delivered: 900, Transactions: map[string]int64{"table transact": 2000, "queue put": 500, "blob put": 100, "blob lease-renew": 300, "blob delete": 50}})
-	// 2000 tables at 0.00036, 500 queues and 300 leases at 0.004, 100 blobs written at 0.05, each per 10,000; deletions are free.
+	m := newMeter(Step{Accepted: 1000, Delivered: 900,
+		Transactions: map[string]int64{"table transact": 2000, "queue put": 500, "blob put": 100,
+			"blob lease-renew": 300, "blob delete": 50}})
+	// 2000 tables at 0.00036, 500 queues and 300 leases at 0.004, 100 blobs written at 0.05, each
+	// per 10,000; deletions are free.
 	want := (2000*0.00036 + 800*0.004 + 100*0.05) / 10_000 / 1000 * 1e6
-	if m.Transactions != 2950 || m.PerMessage != 2.95 || math.Abs(m.PerMillion-want) > 1e-9 || m.Tables != 2000 || m.Queues != 500 || m.Blobs != 450 {
+	if m.Transactions != 2950 || m.PerMessage != 2.95 || math.Abs(m.PerMillion-want) > 1e-9 || m.Tables != 2000 ||
+		m.Queues != 500 || m.Blobs != 450 {
 		t.Errorf("%+v, want %v", m, want)
 	}
 	if m := newMeter(Step{Transactions: map[string]int64{"table query": 3}}); m.Known {
@@ -117,14 +129,17 @@ func TestDraw(t *testing.T) {
 	t.Parallel()
 	times := []time.Time{time.Unix(0, 0), time.Unix(60, 0), time.Unix(120, 0), time.Unix(180, 0)}
 	s := []series{{Name: "a", values: []float64{1, math.NaN(), 3, 10}}}
-	c := draw("x", "X", "things", linear(rate, s...), times, s)
-	if got := c.Series[0].Dots + " and " + c.Series[0].Line; got != "M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0" {
+	c := drawChart("x", "X", "things", linearAxis(formatRate, s...), times, s)
+	if got := c.Series[0].Dots + " and " +
+		c.Series[0].Line; got != "M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0" {
 		t.Errorf("line %s", got)
 	}
-	if len(c.Columns) != 4 || c.Columns[1].Texts[0] != "–" || c.Empty || c.Grid[0].Label != "10" || c.Grid[2].Y != "140.0" {
+	if len(c.Columns) != 4 || c.Columns[1].Texts[0] != "–" || c.Empty || c.Grid[0].Label != "10" ||
+		c.Grid[2].Y != "140.0" {
 		t.Errorf("%+v", c)
 	}
-	if a := decades(series{values: []float64{0.5, 2500}}); a.top != 10_000 || a.y(1) != plotHeight || a.y(10_000) != 0 || len(a.grid()) != 5 {
+	if a := logAxis(series{values: []float64{0.5, 2500}}); a.top != 10_000 || a.scaleY(1) != plotHeight ||
+		a.scaleY(10_000) != 0 || len(a.gridLines()) != 5 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -132,10 +147,13 @@ func TestDraw(t *testing.T) {
 func TestStory(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m := Message{Stage: weir.Delivered, AcceptedAt: at, DueAt: at.Add(time.Hour), EditedAt: at.Add(3 * time.Hour), EditNote: "note", FinishedAt: at.Add(4 * time.Hour), Replays: 1,
-		Attempts: []weir.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry}, {Number: 7, At: at.Add(2 * time.Hour), Outcome: weir.OutcomeRejected}, {Number: 8, At: at.Add(4 * time.Hour), Outcome: weir.OutcomeDelivered}}}
+	m := Message{Stage: weir.Delivered, AcceptedAt: at, DueAt: at.Add(time.Hour), EditedAt: at.Add(3 * time.Hour),
+		EditNote: "note", FinishedAt: at.Add(4 * time.Hour), Replays: 1,
+		Attempts: []weir.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
+			{Number: 7, At: at.Add(2 * time.Hour), Outcome: weir.OutcomeRejected},
+			{Number: 8, At: at.Add(4 * time.Hour), Outcome: weir.OutcomeDelivered}}}
 	var told []string
-	for _, e := range story(m, at.Add(5*time.Hour)) {
+	for _, e := range messageEvents(m, at.Add(5*time.Hour)) {
 		told = append(told, e.Title+"/"+e.Wait+"/"+e.Gap)
 	}
 	want := "Accepted// | Due/1 h/ | Attempt 1: failed, to be tried again// | Attempt 7: rejected/1 h/5 attempts are not kept | Edited, to be replayed/1 h/ | Attempt 8: delivered/1 h/dead, then replayed | Delivered//"
@@ -147,30 +165,42 @@ func TestStory(t *testing.T) {
 func TestStory_Replays(t *testing.T) {
 	t.Parallel()
 	at := func(hour int) time.Time { return time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC) }
-	used, again := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry}, weir.Attempt{Number: 6, At: at(4), Outcome: weir.OutcomeDelivered}
+	used, again := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry},
+		weir.Attempt{Number: 6, At: at(4), Outcome: weir.OutcomeDelivered}
 	rejected := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRejected}
 	const begins = "Accepted | Attempt 5: "
 	for name, c := range map[string]struct {
 		m    Message
 		want string
 	}{
-		"Done":     {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{used, again}, FinishedAt: at(4), Replays: 1}, begins + "failed, to be tried again | Replayed | Attempt 6: delivered | Delivered"},
-		"ToldOnce": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{rejected, again}, FinishedAt: at(4), Replays: 1}, begins + "rejected | Replayed | Attempt 6: delivered | Delivered"},
-		"Granted":  {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1}, begins + "failed, to be tried again | Replayed | Waits, having been replayed"},
-		"Waiting":  {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2)}, begins + "failed, to be tried again | Dead | Replay asked for"},
-		"Refused":  {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2), ReplayRefused: "a later one"}, begins + "failed, to be tried again | Dead | Replay asked for: a later one"},
-		"DeadAgain": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4), Replays: 1},
+		"Done": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{used, again}, FinishedAt: at(4),
+			Replays: 1}, begins + "failed, to be tried again | Replayed | Attempt 6: delivered | Delivered"},
+		"ToldOnce": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{rejected, again}, FinishedAt: at(4),
+			Replays: 1}, begins + "rejected | Replayed | Attempt 6: delivered | Delivered"},
+		"Granted": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1},
+			begins + "failed, to be tried again | Replayed | Waits, having been replayed"},
+		"Waiting": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2)},
+			begins + "failed, to be tried again | Dead | Replay asked for"},
+		"Refused": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2),
+			ReplayRefused: "a later one"}, begins + "failed, to be tried again | Dead | Replay asked for: a later one"},
+		"DeadAgain": {Message{Stage: weir.Dead,
+			Attempts: []weir.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4),
+			Replays: 1},
 			begins + "failed, to be tried again | Replayed | Attempt 6: rejected | Dead"},
-		"Edited": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3)}, begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
-		"Forced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, ReplayForced: true}, begins + "failed, to be tried again | Replayed, by force | Waits, having been replayed"},
-		"EditForced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3), ReplayForced: true},
+		"Edited": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3)},
+			begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
+		"Forced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, ReplayForced: true},
+			begins + "failed, to be tried again | Replayed, by force | Waits, having been replayed"},
+		"EditForced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3),
+			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed, by force | Waits, having been replayed"},
-		"ForcedAfterAnEdit": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 2, EditedAt: at(2), ReplayForced: true},
+		"ForcedAfterAnEdit": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 2, EditedAt: at(2),
+			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed | Replayed, by force | Waits, having been replayed"},
 	} {
 		c.m.AcceptedAt, c.m.ReplayAskedAt = at(1), at(3)
 		var told []string
-		for _, e := range story(c.m, at(5)) {
+		for _, e := range messageEvents(c.m, at(5)) {
 			text := e.Title
 			if e.Text != "" && e.Title == "Replay asked for" {
 				text += ": " + e.Text

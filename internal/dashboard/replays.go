@@ -14,12 +14,12 @@ type clustersView struct {
 	Clusters Clusters
 }
 
-func (d *Dashboard) clusters(ctx context.Context, p *page, _ *http.Request) (view, error) {
+func (d *Dashboard) clustersPage(ctx context.Context, p *page, _ *http.Request) (view, error) {
 	v := &clustersView{page: p}
 	p.Title, p.Refresh = "Errors", true
-	reading := d.reading(ctx, p)
-	reading.errors(briefly, &v.Clusters)
-	reading.wait()
+	reading := d.newLoader(ctx, p)
+	reading.loadErrors(shortAge, &v.Clusters)
+	reading.waitAll()
 	return v, nil
 }
 
@@ -32,17 +32,17 @@ type clusterView struct {
 	Jobs     []Job
 }
 
-// cluster shows an error: the messages that died of it, and their replay.
-func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view, error) {
+// clusterPage shows an error: the messages that died of it, and their replay.
+func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: Cluster{Fingerprint: fingerprint}, Gone: true}
 	p.Title, p.Refresh = "Error "+fingerprint, true
 	var all Clusters
 	var jobs []Job
-	reading := d.reading(ctx, p)
-	reading.errors(briefly, &all)
-	reading.replays(&jobs)
-	reading.wait()
+	reading := d.newLoader(ctx, p)
+	reading.loadErrors(shortAge, &all)
+	reading.loadReplays(&jobs)
+	reading.waitAll()
 	for _, c := range all.Clusters {
 		if c.Fingerprint == fingerprint {
 			v.C, v.Gone = c, false
@@ -54,15 +54,16 @@ func (d *Dashboard) cluster(ctx context.Context, p *page, r *http.Request) (view
 		}
 	}
 	if !v.Gone {
-		reading.do("the messages", func() error { return d.ofCluster(ctx, v) })
-		reading.wait()
+		reading.loadPart("the messages", func() error { return d.ofCluster(ctx, v) })
+		reading.waitAll()
 	}
 	return v, nil
 }
 
 // ofCluster lists an error's newest messages.
 func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
-	found, err := d.Messages.Search(ctx, Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
+	found, err := d.Messages.Search(ctx,
+		Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
 	v.Messages, v.More = found.Messages, len(found.Messages) < v.C.Count
 	return err
 }
@@ -74,13 +75,13 @@ type jobsView struct {
 	Key, Lane string
 }
 
-func (d *Dashboard) jobs(ctx context.Context, p *page, r *http.Request) (view, error) {
-	v := &jobsView{page: p, Contracts: options(r.URL.Query().Get("contract"), "any contract", d.Contracts...),
+func (d *Dashboard) jobsPage(ctx context.Context, p *page, r *http.Request) (view, error) {
+	v := &jobsView{page: p, Contracts: selectOptions(r.URL.Query().Get("contract"), "any contract", d.Contracts...),
 		Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
 	p.Title, p.Refresh = "Replays", true
-	reading := d.reading(ctx, p)
-	reading.replays(&v.Jobs)
-	reading.wait()
+	reading := d.newLoader(ctx, p)
+	reading.loadReplays(&v.Jobs)
+	reading.waitAll()
 	return v, nil
 }
 
@@ -96,16 +97,16 @@ func laneNumber(r *http.Request) string {
 type jobView struct {
 	*page
 	J    Job
-	Look look
+	Look badge
 }
 
-func (d *Dashboard) job(ctx context.Context, p *page, r *http.Request) (view, error) {
+func (d *Dashboard) jobPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	j, err := d.Replays.Replay(ctx, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
 	p.Title, p.Refresh = "Replay "+cmp.Or(j.Reason, j.ID), true
-	return &jobView{p, j, stateLook(j.State)}, nil
+	return &jobView{p, j, jobStateBadge(j.State)}, nil
 }
 
 type pausesView struct {
@@ -116,12 +117,12 @@ type pausesView struct {
 	Key, Lane string
 }
 
-func (d *Dashboard) pauses(ctx context.Context, p *page, r *http.Request) (view, error) {
+func (d *Dashboard) pausesPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	v := &pausesView{page: p, Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
 	p.Title, p.Refresh = "Pauses", true
-	reading := d.reading(ctx, p)
-	reading.lanes(&v.Report)
-	reading.wait()
+	reading := d.newLoader(ctx, p)
+	reading.loadLanes(&v.Report)
+	reading.waitAll()
 	for _, l := range v.Report.Lanes {
 		v.Pauses = append(v.Pauses, l.Pauses...)
 		if l.PausedBy != "" && l.PausedBy != "operator" {

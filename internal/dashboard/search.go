@@ -28,13 +28,14 @@ type searchView struct {
 	Next                      string // address of what follows
 }
 
-// search looks for messages. What is asked for stands in the address.
-func (d *Dashboard) search(ctx context.Context, p *page, r *http.Request) (view, error) {
+// searchPage looks for messages. What is asked for stands in the address.
+func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	q := r.URL.Query()
-	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"), To: q.Get("to")}
+	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"),
+		To: q.Get("to")}
 	p.Title, p.Query = "Messages", v.Text
-	v.Stages = options(q.Get("stage"), "any stage", stageNames()...)
-	v.Contracts = options(q.Get("contract"), "any contract", d.Contracts...)
+	v.Stages = selectOptions(q.Get("stage"), "any stage", stageNames()...)
+	v.Contracts = selectOptions(q.Get("contract"), "any contract", d.Contracts...)
 	query, err := readQuery(r)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func (d *Dashboard) search(ctx context.Context, p *page, r *http.Request) (view,
 	if e, ok := asError(err); ok && e.Kind != weir.Internal && e.Kind != weir.Unavailable {
 		p.Notes = append(p.Notes, e.Message)
 	} else if err != nil {
-		p.unread("the messages")
+		p.noteUnread("the messages")
 		d.Log.Warn("dashboard: not read", "err", err)
 	}
 	if v.Found.Continue != "" {
@@ -60,13 +61,14 @@ func (d *Dashboard) search(ctx context.Context, p *page, r *http.Request) (view,
 
 func stageNames() []string {
 	var names []string
-	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead,
+		weir.Cancelled, weir.Superseded} {
 		names = append(names, string(s))
 	}
 	return names
 }
 
-func options(chosen, none string, names ...string) []option {
+func selectOptions(chosen, none string, names ...string) []option {
 	if chosen != "" && !slices.Contains(names, chosen) {
 		names = append(slices.Clone(names), chosen) // a contract of earlier settings
 	}

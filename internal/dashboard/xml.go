@@ -31,8 +31,8 @@ func firstPart(text string) (part string, cut bool) {
 	return text[:end], true
 }
 
-// tokens takes XML apart by its marks alone, so it never fails, and changes nothing.
-func tokens(text string) []token {
+// tokenizeXML takes XML apart by its marks alone, so it never fails, and changes nothing.
+func tokenizeXML(text string) []token {
 	var all []token
 	for text != "" {
 		var t token
@@ -43,7 +43,8 @@ func tokens(text string) []token {
 }
 
 var ends = []struct{ begin, end, class string }{
-	{"<!--", "-->", commentToken}, {"<![CDATA[", "]]>", dataToken}, {"<?", "?>", commentToken}, {"<!", ">", commentToken},
+	{"<!--", "-->", commentToken}, {"<![CDATA[", "]]>", dataToken}, {"<?", "?>", commentToken},
+	{"<!", ">", commentToken},
 }
 
 func nextToken(text string) (token, string) {
@@ -88,11 +89,11 @@ func tagEnd(text string) int {
 // maxIndent bounds the indentation of what is nested deeply.
 const maxIndent = 20
 
-// pretty puts XML on lines of its own, by its elements. An element with text in it stays as
+// indentXML puts XML on lines of its own, by its elements. An element with text in it stays as
 // it is, for its spaces can mean something.
-func pretty(text string) []token {
-	in := tokens(text)
-	ends := mixed(in)
+func indentXML(text string) []token {
+	in := tokenizeXML(text)
+	ends := findMixedContent(in)
 	var out []token
 	depth := 0
 	newline := func() {
@@ -105,7 +106,7 @@ func pretty(text string) []token {
 		if t.Class == textToken && strings.TrimSpace(t.Text) == "" {
 			continue
 		}
-		if closes(t) {
+		if isEndTag(t) {
 			depth--
 		}
 		newline()
@@ -115,22 +116,22 @@ func pretty(text string) []token {
 			continue
 		}
 		out = append(out, t)
-		if opens(t) {
+		if isStartTag(t) {
 			depth++
 		}
 	}
 	return out
 }
 
-func opens(t token) bool {
+func isStartTag(t token) bool {
 	return t.Class == tagToken && !strings.HasPrefix(t.Text, "</") && !strings.HasSuffix(t.Text, "/>")
 }
 
-func closes(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
+func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// mixed gives, for each element in which text stands directly or nothing at all, its end by
+// findMixedContent gives, for each element in which text stands directly or nothing at all, its end by
 // its beginning.
-func mixed(in []token) map[int]int {
+func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int
 		text  bool
@@ -139,9 +140,9 @@ func mixed(in []token) map[int]int {
 	var around []element
 	for i, t := range in {
 		switch {
-		case opens(t):
+		case isStartTag(t):
 			around = append(around, element{begin: i})
-		case closes(t) && len(around) > 0:
+		case isEndTag(t) && len(around) > 0:
 			e := around[len(around)-1]
 			around = around[:len(around)-1]
 			if e.text || i == e.begin+1 {

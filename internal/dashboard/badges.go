@@ -2,10 +2,10 @@ package dashboard
 
 import "weir/internal/weir"
 
-// look is how a state is shown: a word, an icon and a tone, never a colour alone.
-type look struct{ Word, Icon, Tone string }
+// badge displays a state: a word, an icon and a tone, never a colour alone.
+type badge struct{ Word, Icon, Tone string }
 
-var stageLooks = map[weir.Stage]look{
+var stageBadges = map[weir.Stage]badge{
 	weir.Scheduled:  {"scheduled", "clock", "info"},
 	weir.Queued:     {"queued", "dots", "plain"},
 	weir.Retrying:   {"retrying", "again", "warn"},
@@ -15,9 +15,9 @@ var stageLooks = map[weir.Stage]look{
 	weir.Superseded: {"superseded", "next", "plain"},
 }
 
-func stageLook(s weir.Stage) look { return among(stageLooks, s) }
+func stageBadge(s weir.Stage) badge { return badgeFor(stageBadges, s) }
 
-var outcomeLooks = map[weir.Outcome]look{
+var outcomeBadges = map[weir.Outcome]badge{
 	weir.OutcomeDelivered:   {"delivered", "check", "good"},
 	weir.OutcomeRetry:       {"failed, to be tried again", "again", "warn"},
 	weir.OutcomeRejected:    {"rejected", "cross", "bad"},
@@ -25,22 +25,22 @@ var outcomeLooks = map[weir.Outcome]look{
 	weir.OutcomeNone:        {"cut off, counts for nothing", "slash", "plain"},
 }
 
-func outcomeLook(o weir.Outcome) look { return among(outcomeLooks, o) }
+func outcomeBadge(o weir.Outcome) badge { return badgeFor(outcomeBadges, o) }
 
-var stateLooks = map[string]look{
+var jobStateBadges = map[string]badge{
 	"running":   {"running", "again", "info"},
 	"done":      {"done", "check", "good"},
 	"stopped":   {"stopped", "cross", "bad"},
 	"cancelled": {"cancelled", "slash", "plain"},
 }
 
-// stateLook is the look of a bulk replay.
-func stateLook(state string) look { return among(stateLooks, state) }
+// jobStateBadge returns the badge of a bulk replay.
+func jobStateBadge(state string) badge { return badgeFor(jobStateBadges, state) }
 
-// among gives a state's look, and a plain one to a state that has none.
-func among[S ~string](looks map[S]look, state S) look {
+// badgeFor returns a state's badge, or a plain one for an unknown state.
+func badgeFor[S ~string](looks map[S]badge, state S) badge {
 	if l, ok := looks[state]; ok {
 		return l
 	}
-	return look{string(state), "dots", "plain"}
+	return badge{string(state), "dots", "plain"}
 }

@@ -14,7 +14,7 @@ import (
 type storyView struct {
 	*page
 	M          Message
-	Look       look
+	Look       badge
 	Events     []event
 	WithBody   bool
 	Body       []token
@@ -31,7 +31,7 @@ type storyView struct {
 // BodyVersion changes with the body that is sent.
 func (v *storyView) BodyVersion() string {
 	if v.Edited {
-		return iso(v.M.EditedAt)
+		return formatISO(v.M.EditedAt)
 	}
 	return "accepted"
 }
@@ -47,19 +47,19 @@ func (v *storyView) Which() string {
 // event is a point of a message's story.
 type event struct {
 	At    time.Time
-	Look  look
+	Look  badge
 	Title string
 	Text  string
-	Facts []fact
+	Facts []labelledValue
 	Wait  string // how long it waited before
 	Link  string // id of another message
 	Gap   string // what is not shown before it
 }
 
-// fact is a value with its name.
-type fact struct{ Name, Value string }
+// labelledValue is a value with its name.
+type labelledValue struct{ Name, Value string }
 
-func (d *Dashboard) story(ctx context.Context, p *page, r *http.Request) (view, error) {
+func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		return nil, err
@@ -68,50 +68,52 @@ func (d *Dashboard) story(ctx context.Context, p *page, r *http.Request) (view, 
 	if err != nil {
 		return nil, err
 	}
-	v := &storyView{page: p, M: m, Look: stageLook(m.Stage), Edited: !m.EditedAt.IsZero(), CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
+	v := &storyView{page: p, M: m, Look: stageBadge(m.Stage), Edited: !m.EditedAt.IsZero(),
+		CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
-	v.Events = story(m, p.Now)
+	v.Events = messageEvents(m, p.Now)
 	if p.known == v.BodyVersion() {
 		return v, nil // an update: the reader has the body
 	}
 	v.WithBody = true
-	reading := d.reading(ctx, p)
-	reading.do("the body", func() error {
+	reading := d.newLoader(ctx, p)
+	reading.loadPart("the body", func() error {
 		text, err := d.Messages.Body(ctx, id, v.Edited)
 		if e, ok := asError(err); ok && e.Kind == weir.NotFound {
 			v.BodyError = cmp.Or(e.Message, "the body is not kept any more")
 			return nil
 		}
 		part, cut := firstPart(text)
-		v.Body, v.BodyCut = pretty(part), cut
+		v.Body, v.BodyCut = indentXML(part), cut
 		return err
 	})
 	if v.Edited {
-		reading.do("the difference", func() error {
+		reading.loadPart("the difference", func() error {
 			text, err := d.Messages.Difference(ctx, id)
 			v.Difference, v.DifferenceCut = firstPart(text)
 			return err
 		})
 	}
-	reading.wait()
+	reading.waitAll()
 	return v, nil
 }
 
-// story tells what happened to a message, in order, and what it waits for.
-func story(m Message, now time.Time) []event {
-	events := []event{{At: m.AcceptedAt, Look: look{"accepted", "in", "info"}, Title: "Accepted"}}
+// messageEvents tells what happened to a message, in order, and what it waits for.
+func messageEvents(m Message, now time.Time) []event {
+	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DueAt.IsZero() {
-		e := event{At: m.DueAt, Look: look{"due", "clock", "info"}, Title: "Due"}
+		e := event{At: m.DueAt, Look: badge{"due", "clock", "info"}, Title: "Due"}
 		if m.DueAt.After(now) {
 			e.Title = "Will be due"
 		}
 		events = append(events, e)
 	}
-	events = append(events, attempts(m)...)
+	events = append(events, attemptEvents(m)...)
 	if !m.EditedAt.IsZero() {
-		e := event{At: m.EditedAt, Look: look{"edited", "pen", "info"}, Title: "Edited, to be replayed", Text: m.EditNote}
+		e := event{At: m.EditedAt, Look: badge{"edited", "pen", "info"}, Title: "Edited, to be replayed",
+			Text: m.EditNote}
 		if editedLast(m) {
-			e.Facts = forced(m)
+			e.Facts = forcedFact(m)
 		}
 		events = append(events, e)
 	}
@@ -125,7 +127,7 @@ func story(m Message, now time.Time) []event {
 			events[i].Wait = spanText(wait)
 		}
 	}
-	events = append(events, outcome(m)...)
+	events = append(events, outcomeEvents(m)...)
 	if !done {
 		events = append(events, asked...)
 	}
@@ -138,7 +140,7 @@ func lastReplay(m Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
 	}
-	e := event{At: m.ReplayAskedAt, Look: look{"replayed", "in", "info"}, Title: "Replayed", Facts: forced(m)}
+	e := event{At: m.ReplayAskedAt, Look: badge{"replayed", "in", "info"}, Title: "Replayed", Facts: forcedFact(m)}
 	done = m.Stage != weir.Dead || m.FinishedAt.After(m.ReplayAskedAt)
 	switch {
 	case !done:
@@ -154,30 +156,31 @@ func editedLast(m Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.EditedAt.Before(m.ReplayAskedAt)
 }
 
-// forced tells of a replay that order did not hold back: who finds an older version in the CMS
+// forcedFact tells of a replay that order did not hold back: who finds an older version in the CMS
 // will look for that.
-func forced(m Message) []fact {
+func forcedFact(m Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
 	}
-	return []fact{{"by force", "whatever was delivered since"}}
+	return []labelledValue{{"by force", "whatever was delivered since"}}
 }
 
-func attempts(m Message) []event {
+func attemptEvents(m Message) []event {
 	var events []event
 	for i, a := range m.Attempts {
-		l := outcomeLook(a.Outcome)
-		e := event{At: a.At, Look: l, Title: "Attempt " + count(a.Number) + ": " + l.Word, Text: a.Reason}
+		l := outcomeBadge(a.Outcome)
+		e := event{At: a.At, Look: l, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
 		if a.Status != 0 {
-			e.Facts = append(e.Facts, fact{"the CMS answered", count(a.Status)})
+			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}
-		e.Facts = append(e.Facts, fact{"took", spanText(a.Duration)})
+		e.Facts = append(e.Facts, labelledValue{"took", spanText(a.Duration)})
 		if a.Body != "" {
-			e.Facts = append(e.Facts, fact{"answer", a.Body})
+			e.Facts = append(e.Facts, labelledValue{"answer", a.Body})
 		}
 		if i > 0 && a.Number > m.Attempts[i-1].Number+1 {
-			e.Gap = plural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
-		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected && !(m.ReplayAskedAt.After(m.Attempts[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
+			e.Gap = formatPlural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
+		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected &&
+			!(m.ReplayAskedAt.After(m.Attempts[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
 			e.Gap = "dead, then replayed"
 		}
 		events = append(events, e)
@@ -185,9 +188,9 @@ func attempts(m Message) []event {
 	return events
 }
 
-// outcome is the end of the story, or what it waits for.
-func outcome(m Message) []event {
-	l := stageLook(m.Stage)
+// outcomeEvents is the end of the story, or what it waits for.
+func outcomeEvents(m Message) []event {
+	l := stageBadge(m.Stage)
 	switch m.Stage {
 	case weir.Delivered:
 		return []event{{At: m.FinishedAt, Look: l, Title: "Delivered", Wait: ""}}
@@ -203,13 +206,13 @@ func outcome(m Message) []event {
 		e.Title = "Waits, having been replayed"
 	}
 	if m.Position > 0 {
-		e.Facts = append(e.Facts, fact{"place in its key's line", count(m.Position)})
+		e.Facts = append(e.Facts, labelledValue{"place in its key's line", formatCount(m.Position)})
 	}
 	return []event{e}
 }
 
-// text gives a body as text in UTF-8, to be edited.
-func (d *Dashboard) text(w http.ResponseWriter, r *http.Request) {
+// serveText gives a body as text in UTF-8, to be edited.
+func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()
 	id, err := httpio.MessageID(r)

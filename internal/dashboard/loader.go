@@ -1,0 +1,114 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// How old cached data may be. Lane data changes between two updates of a page (five seconds apart), so it
+// is loaded for each update. Schedules rarely change, so a longer age saves requests to storage.
+const (
+	shortAge = 3 * time.Second
+	longAge  = 30 * time.Second
+)
+
+// loader loads several parts of a page concurrently.
+type loader struct {
+	ctx  context.Context
+	d    *Dashboard
+	page *page
+	wg   sync.WaitGroup
+}
+
+func (d *Dashboard) newLoader(ctx context.Context, p *page) *loader {
+	return &loader{ctx: ctx, d: d, page: p}
+}
+
+// loadPart loads one part. If that fails, the page shows a note and the other parts.
+func (r *loader) loadPart(what string, read func() error) {
+	r.wg.Go(func() {
+		if err := recoverPanic(read); err != nil {
+			r.page.noteUnread(what)
+			if r.ctx.Err() == nil {
+				r.d.Log.Warn("dashboard: not read", "err", err)
+			}
+		}
+	})
+}
+
+// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine, so it
+// would end the process, and its deliveries, at each view of the page.
+func recoverPanic(read func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return read()
+}
+
+func (r *loader) waitAll() { r.wg.Wait() }
+
+// cacheAge returns how old cached data may be; 0 if the user asked for fresh data.
+func (r *loader) cacheAge(age time.Duration) time.Duration {
+	if r.page.Fresh {
+		return 0
+	}
+	return age
+}
+
+func (r *loader) loadReport(ctx context.Context) (Report, error) {
+	return r.d.lanes.load(ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Lanes.Lanes)
+}
+
+func (r *loader) loadLanes(into *Report) {
+	r.loadPart("the lanes", func() (err error) {
+		*into, err = r.loadReport(r.ctx)
+		return err
+	})
+}
+
+func (r *loader) loadHistory(s span, into *History) {
+	r.loadPart("the history", func() (err error) {
+		*into, err = r.d.past.load(r.ctx, s.Name, r.page.Now, r.cacheAge(shortAge),
+			func(ctx context.Context) (History, error) {
+				return r.d.Past.Past(ctx, s.length, s.step)
+			})
+		return err
+	})
+}
+
+// loadErrors loads the causes of dead messages. That takes many queries if many messages are dead, so the
+// cached value is used until their number changes or age is over.
+func (r *loader) loadErrors(age time.Duration, into *Clusters) {
+	r.loadPart("the errors", func() error {
+		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
+		defer cancel()
+		report, _ := r.loadReport(limited) // loadLanes reports its failure
+		dead := ""
+		for _, l := range report.Lanes {
+			dead += strconv.FormatInt(l.Dead, 10) + " "
+		}
+		var err error
+		*into, err = r.d.errors.load(r.ctx, dead, r.page.Now, r.cacheAge(age), r.d.Errors.Errors)
+		return err
+	})
+}
+
+func (r *loader) loadReplays(into *[]Job) {
+	r.loadPart("the replays", func() (err error) {
+		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Replays.Replays)
+		return err
+	})
+}
+
+func (r *loader) loadSchedules(into *[]Schedule) {
+	r.loadPart("the schedules", func() (err error) {
+		*into, err = r.d.schedules.load(r.ctx, "", r.page.Now, r.cacheAge(longAge), r.d.Schedules.Schedules)
+		return err
+	})
+}
