@@ -41,7 +41,7 @@ type gridLine struct {
 	Label string
 }
 
-// column is what one step says, to be read by pointing at it, or in the table.
+// column has the values of one step, for its tooltip and the table.
 type column struct {
 	X, Width string
 	Time     string

@@ -15,7 +15,7 @@ const (
 // blobWrites are the operations on blobs that are billed as writes, deletions being free.
 var blobWrites = map[string]bool{"blob put": true, "blob list": true, "blob create": true}
 
-// meter is what the storage transactions of a span come to.
+// meter has the cost of the storage transactions of a span.
 type meter struct {
 	Transactions int64
 	Tables       int64

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// functions are what templates can call.
+// functions are the functions of templates.
 var functions = template.FuncMap{
 	"count": anyCount, "rate": formatRate, "span": spanText, "moment": formatTime, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
@@ -22,10 +22,10 @@ var functions = template.FuncMap{
 	"state":  jobStateBadge,
 }
 
-// pairOf gives a part of a page both the page and what it shows.
+// pairOf passes a page and a value to a template of a part.
 type pairOf struct{ Page, V any }
 
-// integer is what counts come in.
+// integer is the type of a count.
 type integer interface{ ~int | ~int64 }
 
 // formatCount writes a number with thin spaces between thousands.
@@ -130,7 +130,7 @@ func joinUnits(n int, unit string, m int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// formatTime writes a time, without its day where that is today's.
+// formatTime returns a time, without the day if it is today.
 func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
@@ -151,7 +151,7 @@ func formatFraction(t time.Time) string { return t.Format(".000") }
 
 func formatISO(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// formatAgo says how far a moment is from now.
+// formatAgo returns the distance of a time from now.
 func formatAgo(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

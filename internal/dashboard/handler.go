@@ -17,14 +17,14 @@ import (
 // Base is the address of the first page.
 const Base = "/api/dashboard"
 
-// timeLimit is what the reading of one page may take.
+// timeLimit limits the time of loading one page.
 const timeLimit = 10 * time.Second
 
-// policy lets a page load and send nothing but from and to where it came from.
+// policy allows a page to load from and send to its own origin only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config is what the page is made from. All fields are needed.
+// Config has the sources of the pages. All fields are needed.
 type Config struct {
 	Lanes     Lanes
 	Past      Past
@@ -82,10 +82,10 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mux.ServeHTTP(w, r)
 }
 
-// view is what a page shows: it embeds page.
+// view is the data of a page's template: it embeds page.
 type view interface{ status() int }
 
-// servePage serves what a template makes of a view. An error of building it is a page, too.
+// servePage serves the page of a template and a view. An error of building the view is a page, too.
 func (d *Dashboard) servePage(name string,
 	build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -53,7 +53,7 @@ type event struct {
 	Facts []labelledValue
 	Wait  string // how long it waited before
 	Link  string // id of another message
-	Gap   string // what is not shown before it
+	Gap   string // note on the attempts that are not shown before it
 }
 
 // labelledValue is a value with its name.
@@ -98,7 +98,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// messageEvents tells what happened to a message, in order, and what it waits for.
+// messageEvents returns the events of a message in order; the last one is its end or its wait.
 func messageEvents(m Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DueAt.IsZero() {
@@ -151,7 +151,7 @@ func lastReplay(m Message) (asked []event, done bool) {
 	return []event{e}, done
 }
 
-// editedLast says whether the replay that was asked for last came with an edit.
+// editedLast reports whether the last requested replay came with an edit.
 func editedLast(m Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.EditedAt.Before(m.ReplayAskedAt)
 }
@@ -188,7 +188,7 @@ func attemptEvents(m Message) []event {
 	return events
 }
 
-// outcomeEvents is the end of the story, or what it waits for.
+// outcomeEvents returns the end of a message, or its wait.
 func outcomeEvents(m Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
@@ -211,7 +211,7 @@ func outcomeEvents(m Message) []event {
 	return []event{e}
 }
 
-// serveText gives a body as text in UTF-8, to be edited.
+// serveText answers with a body as text in UTF-8, for the editor.
 func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// page is what every page has.
+// page has the data of every page.
 type page struct {
 	Title   string
 	Name    string // of the page, for the navigation
@@ -20,8 +20,8 @@ type page struct {
 	Now     time.Time
 	Refresh bool     // what has an id and data-live is replaced while the page is looked at
 	Fresh   bool     // the reader wants nothing from memory
-	Notes   []string // what has to be said
-	Unread  []string // what could not be read
+	Notes   []string // notes for the operator
+	Unread  []string // parts that could not be loaded
 	Query   string   // in the search field
 	Styles  string   // addresses of the assets
 	Script  string
@@ -111,7 +111,7 @@ func (p *page) Hidden() map[string]string {
 	return hidden
 }
 
-// noteUnread notes what could not be read.
+// noteUnread records a part that could not be loaded.
 func (p *page) noteUnread(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *page) noteUnread(what string) {
 	slices.Sort(p.Unread)
 }
 
-// Missed says that something could not be read, so that nothing can be told of it.
+// Missed reports whether a part could not be loaded, so that the page must not show it as empty.
 func (p *page) Missed(what string) bool { return slices.Contains(p.Unread, what) }
 
 func asError(err error) (*weir.Error, bool) {

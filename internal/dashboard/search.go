@@ -79,7 +79,7 @@ func selectOptions(chosen, none string, names ...string) []option {
 	return all
 }
 
-// readQuery reads what is looked for from the address.
+// readQuery parses the search in the address.
 func readQuery(r *http.Request) (Query, error) {
 	in := r.URL.Query()
 	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
@@ -111,7 +111,7 @@ func readQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// readMoment reads what a browser's field for date and time gives; it stands for UTC.
+// readMoment parses the value of a browser's field for date and time, as UTC.
 func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true

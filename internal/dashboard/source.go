@@ -7,39 +7,39 @@ import (
 	"weir/internal/weir"
 )
 
-// Lanes tells how the lanes are, in one snapshot each.
+// Lanes reads the states of the lanes, one snapshot each.
 type Lanes interface {
 	Lanes(ctx context.Context) (Report, error)
 }
 
-// Past tells what happened in the last span, in steps.
+// Past reads the counters of the last span, in steps.
 type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 }
 
-// Messages finds and tells about messages. What does not exist is weir.NotFound; a query
+// Messages finds and reads messages. A missing message is weir.NotFound; a query
 // that makes no sense is weir.Malformed.
 type Messages interface {
 	Search(ctx context.Context, q Query) (Found, error)
 	Message(ctx context.Context, id weir.ID) (Message, error)
-	// Body gives the body as accepted, or as edited, as text.
+	// Body returns the accepted or the edited body as text.
 	Body(ctx context.Context, id weir.ID, edited bool) (string, error)
-	// Difference gives the edit of a message as a unified difference.
+	// Difference returns the edit of a message as a unified diff.
 	Difference(ctx context.Context, id weir.ID) (string, error)
 }
 
-// Errors puts dead messages together by what they died of.
+// Errors groups dead messages by cause.
 type Errors interface {
 	Errors(ctx context.Context) (Clusters, error)
 }
 
-// Replays tells of bulk replays, the newest first.
+// Replays reads bulk replays, the newest first.
 type Replays interface {
 	Replays(ctx context.Context) ([]Job, error)
 	Replay(ctx context.Context, id string) (Job, error)
 }
 
-// Schedules tells of recurring messages.
+// Schedules reads recurring messages.
 type Schedules interface {
 	Schedules(ctx context.Context) ([]Schedule, error)
 }
@@ -85,7 +85,7 @@ type Pause struct {
 	Until  time.Time
 }
 
-// Calendar says whether deliveries are closed by plan.
+// Calendar is the state of the calendar.
 type Calendar struct {
 	Closed     bool
 	Reason     string
@@ -93,13 +93,13 @@ type Calendar struct {
 	NextChange time.Time // zero = none is planned
 }
 
-// History is what happened: in each step, oldest first, and in all of them together.
+// History has the counters of each step, oldest first, and their sums.
 type History struct {
 	Steps []Step
 	Sum   Step
 }
 
-// Step is what happened in one step. Waiting and Oldest are as last seen.
+// Step has the counters of one step. Waiting and Oldest are the last known values.
 type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
@@ -111,7 +111,7 @@ type Step struct {
 	Transactions                       map[string]int64 // by service and operation
 }
 
-// Query is what an operator looks for. Empty fields say nothing.
+// Query is an operator's search. Empty fields match every message.
 type Query struct {
 	Stage, Key, Contract, Fingerprint, Text, Continue string
 
@@ -120,7 +120,7 @@ type Query struct {
 	Limit    int
 }
 
-// Found is one page of what was found, newest first.
+// Found is one page of a search, newest first.
 type Found struct {
 	Messages    []Message
 	Looked      int
@@ -187,7 +187,7 @@ type Job struct {
 	StartedAt, UpdatedAt, FinishedAt                                              time.Time
 }
 
-// Running says that the replay is under way.
+// Running reports whether the replay is running.
 func (j Job) Running() bool { return j.State == "running" }
 
 // Done is how many came to an end.
