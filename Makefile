@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 APP := build/app
+ARCH := amd64
 # handler version tells the commit where git can be asked for it, and nothing fails where not.
 STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test simulate lint build bench profile microbench clean azurite tools
+.PHONY: help run start demo test simulate lint build release infra bench profile microbench clean azurite tools
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,9 +53,29 @@ build/lint/revive: tools/lint/go.mod tools/lint/go.sum
 
 build: ## stage the app in build/app, as Azure Functions wants it
 	@mkdir -p $(APP)
-	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
 	@cp host.json weir.yaml $(APP)/
 	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
+
+RELEASE := build/release
+CLI := darwin-amd64 darwin-arm64 windows-amd64
+
+release: ## zips of the app for linux/amd64 and arm64, of the commands for macOS and Windows, SBOM, checksums: build/release
+	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/stage
+	@for arch in amd64 arm64; do $(MAKE) --no-print-directory build APP=$(RELEASE)/stage/linux-$$arch ARCH=$$arch || exit 1; done
+	@for target in $(CLI); do \
+	  extension=$$(case $$target in windows-*) echo .exe ;; esac); echo "go build $$target"; \
+	  CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} go build $(STAMP) -trimpath -ldflags='-s -w' \
+	    -o $(RELEASE)/stage/$$target/handler$$extension ./handler || exit 1; \
+	done
+	@go run ./tools/release -out $(RELEASE) -add LICENSE=LICENSE \
+	  -app linux-amd64=$(RELEASE)/stage/linux-amd64 -app linux-arm64=$(RELEASE)/stage/linux-arm64 \
+	  $(foreach target,$(CLI),-cli cli-$(target)=$(RELEASE)/stage/$(target)/handler$(if $(findstring windows,$(target)),.exe))
+	@rm -rf $(RELEASE)/stage
+
+infra: ## check infra/, deploy/container-apps and azure.yaml by the checker in the folder BICEP_CHECK, if there is one
+	@if [ -n "$(BICEP_CHECK)" ]; then node $(BICEP_CHECK)/check.mjs infra deploy/container-apps azure.yaml; \
+	else echo "infra: not checked, because BICEP_CHECK names no checker"; fi
 
 tools:
 	@mkdir -p build/tools

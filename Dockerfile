@@ -1,0 +1,24 @@
+# Weir in the image of the Functions host, for Container Apps, Kubernetes with KEDA, or any host of containers.
+#
+#   docker build -t weir .
+#
+# The host's image is for amd64 only. Pin both images by digest in a pipeline:
+#   --build-arg HOST_IMAGE=mcr.microsoft.com/azure-functions/base:4@sha256:…
+ARG GO_IMAGE=golang:1.26.8-bookworm
+ARG HOST_IMAGE=mcr.microsoft.com/azure-functions/base:4
+
+FROM ${GO_IMAGE} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+# With .git in the context, handler version names the commit.
+RUN make build && ./build/app/handler version
+
+FROM ${HOST_IMAGE}
+ENV AzureWebJobsScriptRoot=/home/site/wwwroot \
+    AzureFunctionsJobHost__Logging__Console__IsEnabled=true \
+    FUNCTIONS_WORKER_RUNTIME=custom \
+    ASPNETCORE_URLS=http://+:8080
+EXPOSE 8080
+COPY --from=build /src/build/app /home/site/wwwroot

@@ -1,0 +1,295 @@
+package deploy_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// quotedMessages are the texts of log lines that a query looks for.
+var quotedMessages = regexp.MustCompile(`line\.msg == "([^"]+)"`)
+
+func TestAzureAlerts_LookForLinesThatThereAre(t *testing.T) {
+	t.Parallel()
+	text := string(read(t, "../infra/modules/alerts.bicep"))
+	found := quotedMessages.FindAllStringSubmatch(text, -1)
+	if len(found) < 5 {
+		t.Errorf("only %d log lines are looked for", len(found))
+	}
+	source := goSource(t)
+	for _, m := range found {
+		if !strings.Contains(source, `"`+m[1]+`"`) {
+			t.Errorf("no line %q is logged", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`name (?:== "|in \()([^)\n]+)`).FindAllStringSubmatch(text, -1) {
+		for _, word := range regexp.MustCompile(`[a-z]+`).FindAllString(strings.ReplaceAll(m[1], "Count", ""), -1) {
+			if _, err := os.Stat(filepath.Join("../functions", word, "function.json")); err != nil {
+				t.Errorf("a rule counts calls of %q, and there is no such function", word)
+			}
+		}
+	}
+}
+
+// goSource is the program's code, without tests.
+func goSource(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, root := range []string{"../functions", "../handler", "../internal"} {
+		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				all.Write(read(t, path))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := families(t)
+	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(string(read(t, "../infra/modules/prometheus.bicep")), -1)
+	if len(found) < 5 {
+		t.Errorf("only %d expressions", len(found))
+	}
+	for _, m := range found {
+		if err := check(known, m[1]); err != nil {
+			t.Errorf("%s: %v", m[1], err)
+		}
+	}
+}
+
+func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	runbook, seen := anchors(t), 0
+	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
+		text := string(read(t, "../infra/modules/"+name))
+		for _, m := range regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`).FindAllStringSubmatch(text, -1) {
+			seen++
+			if !runbook[m[1]] {
+				t.Errorf("%s: the runbook has no section %q", name, m[1])
+			}
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d sections are named", seen)
+	}
+}
+
+// TestAzure_NoKeyInSettings looks for the settings by which handler/account.go signs in.
+func TestAzure_NoKeyInSettings(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"../infra/modules/flex.bicep", "../infra/modules/plan.bicep", "container-apps/main.bicep"} {
+		text := string(read(t, path))
+		for _, want := range []string{"AzureWebJobsStorage__accountName", "AzureWebJobsStorage__credential", "AzureWebJobsStorage__clientId", "WEIR_PREFIX"} {
+			if !strings.Contains(text, "'"+want+"'") {
+				t.Errorf("%s does not set %s", path, want)
+			}
+		}
+		for _, forbidden := range []string{"'AzureWebJobsStorage'", "listKeys", "AccountKey", "listAccountSas"} {
+			if strings.Contains(text, forbidden) {
+				t.Errorf("%s has %s", path, forbidden)
+			}
+		}
+	}
+	if !strings.Contains(string(read(t, "../infra/modules/storage.bicep")), "allowSharedKeyAccess: false") {
+		t.Error("the storage account can be opened by its key")
+	}
+}
+
+// TestAzure_ResourcesOfStorage holds the names in storage.bicep against those that the handler makes.
+func TestAzure_ResourcesOfStorage(t *testing.T) {
+	t.Parallel()
+	code, template := string(read(t, "../internal/storage/azure/account.go")), string(read(t, "../infra/modules/storage.bicep"))
+	found := regexp.MustCompile(`c\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(code, -1)
+	if len(found) < 5 {
+		t.Fatalf("only %d names in account.go", len(found))
+	}
+	for _, m := range found {
+		if !strings.Contains(template, "'${prefix}"+m[1]+"'") {
+			t.Errorf("storage.bicep does not make <prefix>%s", m[1])
+		}
+	}
+}
+
+func TestKEDA(t *testing.T) {
+	t.Parallel()
+	var kinds []string
+	env, queue := map[string]string{}, ""
+	for _, part := range strings.Split(string(read(t, "keda/weir.yaml")), "\n---\n") {
+		var object struct {
+			Kind string
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Env []struct{ Name, Value string }
+						}
+					}
+				}
+				MinReplicaCount int `yaml:"minReplicaCount"`
+				Triggers        []struct {
+					Type     string
+					Metadata map[string]string
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(part), &object); err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, object.Kind)
+		for _, c := range object.Spec.Template.Spec.Containers {
+			for _, e := range c.Env {
+				env[e.Name] = e.Value
+			}
+		}
+		for _, trigger := range object.Spec.Triggers {
+			if object.Spec.MinReplicaCount < 1 {
+				t.Error("without a replica the timer of sweep does not run")
+			}
+			queue += trigger.Metadata["queueName"]
+		}
+	}
+	if want := env["WEIR_PREFIX"] + "-tickets"; queue != want || env["WEIR_PREFIX"] == "" {
+		t.Errorf("scaled by queue %q, want %q", queue, want)
+	}
+	for _, want := range []string{"ServiceAccount", "Deployment", "Service", "TriggerAuthentication", "ScaledObject"} {
+		if !slices.Contains(kinds, want) {
+			t.Errorf("no %s among %v", want, kinds)
+		}
+	}
+}
+
+// deployment is what smoke.sh asks: statuses by path.
+type deployment map[string]int
+
+func (d deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status := d[r.Method+" "+r.URL.Path]
+	if r.URL.Path == "/api/metrics" && r.Header.Get("x-functions-key") != "the key" {
+		status = http.StatusUnauthorized
+	}
+	w.WriteHeader(status)
+	if status == http.StatusOK {
+		fmt.Fprint(w, `weir_build_info{version="v1"} 1`)
+	}
+}
+
+func TestSmoke(t *testing.T) {
+	t.Parallel()
+	good := deployment{"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200}
+	with := func(path string, status int) deployment {
+		changed := deployment{path: status}
+		for p, s := range good {
+			if p != path {
+				changed[p] = s
+			}
+		}
+		return changed
+	}
+	for name, c := range map[string]struct {
+		app  deployment
+		key  string
+		want string // in the output
+		ok   bool
+	}{
+		"works":       {good, "", "a post without a key is refused", true},
+		"with a key":  {good, "the key", `weir_build_info{version="v1"}`, true},
+		"unhealthy":   {with("GET /api/health", 503), "", "/api/health answered 503, 2 times", false},
+		"open":        {with("POST /api/messages", 202), "", "the address is open", false},
+		"other app":   {with("GET /api/openapi.yaml", 404), "", "/api/openapi.yaml answered 404", false},
+		"another key": {good, "wrong", "/api/metrics answered 401", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.app)
+			t.Cleanup(server.Close)
+			cmd := exec.Command("sh", "smoke.sh")
+			cmd.Env = append(os.Environ(), "WEIR_URL="+server.URL, "WEIR_CODE="+c.key, "WEIR_SMOKE_TRIES=2", "WEIR_SMOKE_PAUSE=0", "no_proxy=127.0.0.1")
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != c.ok || !strings.Contains(string(out), c.want) {
+				t.Errorf("got %v\n%s\nwant success %v and %q", err, out, c.ok, c.want)
+			}
+		})
+	}
+}
+
+// fakeAz writes the commands that it is called with, and does nothing.
+const fakeAz = "#!/bin/sh\necho \"az $*\"\n"
+
+func TestPublish_ByPlan(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "az"), []byte(fakeAz), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(deployment{"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401})
+	t.Cleanup(server.Close)
+	for plan, want := range map[string][]string{
+		"flex":      {"az functionapp deployment source config-zip -g group -n app --src azure_test.go"},
+		"dedicated": {"az functionapp deployment source config-zip"},
+		"premium":   {"az storage blob upload --auth-mode login", "-n weir.zip", "az functionapp restart", "syncfunctiontriggers"},
+		"y1":        {"WEIR_PLAN is y1"},
+	} {
+		t.Run(plan, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command("sh", "./publish.sh", "azure_test.go") // any file will do for a package
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "WEIR_PLAN="+plan, "WEIR_APP=app", "AZURE_RESOURCE_GROUP=group",
+				"WEIR_STORAGE=st", "WEIR_PACKAGE_CONTAINER=app-package", "WEIR_URL="+server.URL, "WEIR_CODE=", "no_proxy=127.0.0.1")
+			out, err := cmd.CombinedOutput()
+			if isPlan := plan != "y1"; (err == nil) != isPlan || isPlan && !strings.Contains(string(out), "answers 200") {
+				t.Errorf("got %v\n%s", err, out)
+			}
+			for _, w := range want {
+				if !strings.Contains(string(out), w) {
+					t.Errorf("got\n%s\nwant %q", out, w)
+				}
+			}
+		})
+	}
+}
+
+// TestPipelines_CallWhatThereIs holds the make targets and scripts that pipelines and azd call against the repository.
+func TestPipelines_CallWhatThereIs(t *testing.T) {
+	t.Parallel()
+	makefile := string(read(t, "../Makefile"))
+	for _, path := range []string{"../.github/workflows/deploy.yml", "azure-pipelines.yml", "../azure.yaml"} {
+		text := read(t, path)
+		var any map[string]any
+		if err := yaml.Unmarshal(text, &any); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		calls := regexp.MustCompile(`make ([a-z]+)\b|(deploy/[a-z-]+\.sh)`).FindAllStringSubmatch(string(text), -1)
+		found := 0
+		for _, call := range calls {
+			switch target, script := call[1], call[2]; {
+			case script != "":
+				info, err := os.Stat(filepath.Join("..", script))
+				if err != nil || info.Mode()&0o111 == 0 {
+					t.Errorf("%s calls %s, which is no program: %v", path, script, err)
+				}
+				found++
+			case target != "the": // make the resources
+				if !strings.Contains(makefile, "\n"+target+":") {
+					t.Errorf("%s calls make %s, and there is no such target", path, target)
+				}
+				found++
+			}
+		}
+		if found < 3 {
+			t.Errorf("%s calls only %d of our programs", path, found)
+		}
+	}
+}

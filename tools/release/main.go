@@ -1,0 +1,109 @@
+// Command release packs what `make release` has built: a zip of the app for each Linux architecture, one of the
+// commands for each system, a software bill of materials for each binary, and the checksums of all of them.
+//
+//	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/handler
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// checksumsName is the file of checksums, in the format that sha256sum -c reads.
+const checksumsName = "SHA256SUMS"
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// pairs are the values of a flag that is given once for each target: target=path.
+type pairs []pair
+
+type pair struct{ target, path string }
+
+// String implements flag.Value.
+func (p *pairs) String() string { return fmt.Sprint(*p) }
+
+// Set implements flag.Value.
+func (p *pairs) Set(text string) error {
+	target, path, found := strings.Cut(text, "=")
+	if !found || target == "" || path == "" {
+		return fmt.Errorf("%q: want target=path", text)
+	}
+	*p = append(*p, pair{target, path})
+	return nil
+}
+
+func run(args []string, stdout io.Writer) error {
+	var apps, clis, extra pairs
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	out := flags.String("out", "build/release", "folder for what is packed")
+	flags.Var(&apps, "app", "target=folder of a staged app; repeatable")
+	flags.Var(&clis, "cli", "target=binary of the commands; repeatable")
+	flags.Var(&extra, "add", "name=file that every zip holds; repeatable")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if len(apps)+len(clis) == 0 {
+		return errors.New("nothing to pack: give -app or -cli")
+	}
+	var made []string
+	for _, p := range append(apps, clis...) {
+		names, err := packTarget(*out, p, extra)
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", p.target, err)
+		}
+		made = append(made, names...)
+	}
+	if err := writeChecksums(*out, made); err != nil {
+		return fmt.Errorf("write checksums: %w", err)
+	}
+	for _, name := range append(made, checksumsName) {
+		fmt.Fprintln(stdout, filepath.Join(*out, name))
+	}
+	return nil
+}
+
+// packTarget makes the zip and the bill of materials of one target, and returns their names.
+func packTarget(out string, p pair, extra pairs) ([]string, error) {
+	files, binary, err := listFiles(p.path)
+	if err != nil {
+		return nil, err
+	}
+	stamp, err := readStamp(binary)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range extra {
+		files = append(files, file{name: e.target, path: e.path})
+	}
+	base := fmt.Sprintf("weir-%s-%s", stamp.fileVersion(), p.target)
+	if err := writeZip(filepath.Join(out, base+".zip"), files, stamp.at); err != nil {
+		return nil, err
+	}
+	if err := writeBill(filepath.Join(out, base+".cdx.json"), stamp); err != nil {
+		return nil, err
+	}
+	return []string{base + ".zip", base + ".cdx.json"}, nil
+}
+
+func writeChecksums(folder string, names []string) error {
+	var lines strings.Builder
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(content), name)
+	}
+	return os.WriteFile(filepath.Join(folder, checksumsName), []byte(lines.String()), 0o644)
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+// stage builds the app as make release does, for the machine that the test runs on.
+func stage(t *testing.T) string {
+	t.Helper()
+	app := filepath.Join(t.TempDir(), "app")
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app, "ARCH="+runtime.GOARCH)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+	return app
+}
+
+func TestRelease_PackedAppRuns(t *testing.T) {
+	t.Parallel()
+	app, out := stage(t), t.TempDir()
+	target := "linux-" + runtime.GOARCH
+	if err := run([]string{"-out", out, "-app", target + "=" + app, "-cli", "cli-" + target + "=" + filepath.Join(app, "handler"), "-add", "LICENSE=../../LICENSE"}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	folder := unpack(t, only(t, out, "weir-*-"+target+".zip", "-cli-"))
+	got, err := exec.Command(filepath.Join(folder, "handler"), "version").Output()
+	if err != nil || !strings.HasPrefix(string(got), "weir ") || !strings.Contains(string(got), "linux/"+runtime.GOARCH) {
+		t.Errorf("handler version of the zip: %q, %v", got, err)
+	}
+	holdsApp(t, folder)
+	cli := unpack(t, only(t, out, "weir-*-cli-"+target+".zip", ""))
+	if got, err := exec.Command(filepath.Join(cli, "handler"), "version").Output(); err != nil || !strings.HasPrefix(string(got), "weir ") {
+		t.Errorf("handler version of the commands: %q, %v", got, err)
+	}
+	verifySums(t, out)
+	verifyBill(t, only(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
+}
+
+// only returns the one file that a pattern names, without those that hold a word.
+func only(t *testing.T, folder, pattern, without string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder, pattern))
+	found = slices.DeleteFunc(found, func(f string) bool { return without != "" && strings.Contains(filepath.Base(f), without) })
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: got %q, %v, want one file", pattern, found, err)
+	}
+	return found[0]
+}
+
+func unpack(t *testing.T, path string) string {
+	t.Helper()
+	r, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	folder := t.TempDir()
+	for _, f := range r.File {
+		content, err := r.Open(f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(folder, f.Name)
+		data, err := io.ReadAll(content)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(at), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(at, data, f.Mode())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// holdsApp checks that the host finds its settings and each function at the root.
+func holdsApp(t *testing.T, folder string) {
+	t.Helper()
+	functions, err := filepath.Glob("../../functions/*/function.json")
+	if err != nil || len(functions) == 0 {
+		t.Fatalf("functions: %v, %v", functions, err)
+	}
+	want := []string{"LICENSE", "host.json", "weir.yaml"}
+	for _, f := range functions {
+		want = append(want, filepath.Join(filepath.Base(filepath.Dir(f)), "function.json"))
+	}
+	for _, name := range want {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Errorf("the zip lacks %s: %v", name, err)
+		}
+	}
+}
+
+func verifySums(t *testing.T, folder string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, checksumsName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if got := fmt.Sprintf("%x", sha256.Sum256(content)); err != nil || got != sum {
+			t.Errorf("%s: got %s, want %s, %v", name, got, sum, err)
+		}
+		listed++
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || listed != len(entries)-1 {
+		t.Errorf("checksums of %d files, and the folder has %d beside them, %v", listed, len(entries)-1, err)
+	}
+}
+
+func verifyBill(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom cdx.BOM
+	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-m", "-json", "github.com/Azure/azure-sdk-for-go/sdk/data/aztables").Output()
+	var module struct{ Path, Version string }
+	if err == nil {
+		err = json.Unmarshal(out, &module)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{packageURL(module.Path, module.Version), packageURL("std", runtime.Version())} {
+		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool { return c.PackageURL == want }) {
+			t.Errorf("the bill of materials lacks %s", want)
+		}
+	}
+}
+
+func TestRelease_RefusesWhatItCannotPack(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dev, "local.settings.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"nothing":           nil,
+		"no path":           {"-app", "linux-amd64"},
+		"missing":           {"-cli", "windows-amd64=" + filepath.Join(dev, "handler.exe")},
+		"developer's keys":  {"-app", "linux-amd64=" + dev},
+		"not a Go program":  {"-cli", "linux-amd64=main.go"},
+		"unknown flag":      {"-sign"},
+		"app has no binary": {"-app", "linux-amd64=" + t.TempDir()},
+	} {
+		if err := run(append([]string{"-out", t.TempDir()}, args...), io.Discard); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestStamp_FileVersion(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"v1.2.3": "v1.2.3", "v1.2.3+dirty": "v1.2.3-dirty", "(devel)": "devel", "": "devel"} {
+		s := stamp{info: &debug.BuildInfo{Main: debug.Module{Version: version}}}
+		if got := s.fileVersion(); got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
+	}
+}

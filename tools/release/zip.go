@@ -1,0 +1,86 @@
+package main
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// binaryName is the handler's, as host.json names it.
+const binaryName = "handler"
+
+// file is one of a zip's.
+type file struct{ name, path string }
+
+// listFiles lists the files of a staged app, or the one file of the commands, and finds the handler among them.
+func listFiles(path string) (files []file, binary string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.IsDir() {
+		return []file{{name: filepath.Base(path), path: path}}, path, nil
+	}
+	err = filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		// Settings of a developer's machine hold its keys.
+		if entry.Name() == "local.settings.json" {
+			return fmt.Errorf("%s stands in the app, and a release must not hold it", at)
+		}
+		name, err := filepath.Rel(path, at)
+		files = append(files, file{name: filepath.ToSlash(name), path: at})
+		return err
+	})
+	return files, filepath.Join(path, binaryName), err
+}
+
+// writeZip writes files in their order, all of one time, so that the same build makes the same zip.
+func writeZip(path string, files []file, at time.Time) (err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := out.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	w := zip.NewWriter(out)
+	for _, f := range files {
+		if err := addFile(w, f, at); err != nil {
+			return fmt.Errorf("add %s: %w", f.name, err)
+		}
+	}
+	return w.Close()
+}
+
+func addFile(w *zip.Writer, f file, at time.Time) error {
+	in, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at}
+	header.SetMode(modeOf(f.name))
+	entry, err := w.CreateHeader(header)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(entry, in)
+	return err
+}
+
+// modeOf lets the host start the handler: Premium and Dedicated do not set the bit by themselves.
+func modeOf(name string) fs.FileMode {
+	if strings.TrimSuffix(name, ".exe") == binaryName {
+		return 0o755
+	}
+	return 0o644
+}
