@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -61,7 +62,8 @@ func goSource(t *testing.T) string {
 func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
 	known := families(t)
-	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(string(read(t, "../infra/modules/prometheus.bicep")), -1)
+	text := string(read(t, "../infra/modules/prometheus.bicep"))
+	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {
 		t.Errorf("only %d expressions", len(found))
 	}
@@ -77,7 +79,8 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 	runbook, seen := anchors(t), 0
 	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
 		text := string(read(t, "../infra/modules/"+name))
-		for _, m := range regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`).FindAllStringSubmatch(text, -1) {
+		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`)
+		for _, m := range sections.FindAllStringSubmatch(text, -1) {
 			seen++
 			if !runbook[m[1]] {
 				t.Errorf("%s: the runbook has no section %q", name, m[1])
@@ -92,9 +95,14 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 // TestAzure_NoKeyInSettings looks for the settings by which handler/account.go signs in.
 func TestAzure_NoKeyInSettings(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"../infra/modules/flex.bicep", "../infra/modules/plan.bicep", "container-apps/main.bicep"} {
+	settings := []string{
+		"AzureWebJobsStorage__accountName", "AzureWebJobsStorage__credential", "AzureWebJobsStorage__clientId",
+		"WEIR_PREFIX",
+	}
+	templates := []string{"../infra/modules/flex.bicep", "../infra/modules/plan.bicep", "container-apps/main.bicep"}
+	for _, path := range templates {
 		text := string(read(t, path))
-		for _, want := range []string{"AzureWebJobsStorage__accountName", "AzureWebJobsStorage__credential", "AzureWebJobsStorage__clientId", "WEIR_PREFIX"} {
+		for _, want := range settings {
 			if !strings.Contains(text, "'"+want+"'") {
 				t.Errorf("%s does not set %s", path, want)
 			}
@@ -113,7 +121,8 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 // TestAzure_ResourcesOfStorage holds the names in storage.bicep against those that the handler makes.
 func TestAzure_ResourcesOfStorage(t *testing.T) {
 	t.Parallel()
-	code, template := string(read(t, "../internal/storage/azure/account.go")), string(read(t, "../infra/modules/storage.bicep"))
+	code := string(read(t, "../internal/storage/azure/account.go"))
+	template := string(read(t, "../infra/modules/storage.bicep"))
 	found := regexp.MustCompile(`c\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(code, -1)
 	if len(found) < 5 {
 		t.Fatalf("only %d names in account.go", len(found))
@@ -176,6 +185,11 @@ func TestKEDA(t *testing.T) {
 // deployment is what smoke.sh asks: statuses by path.
 type deployment map[string]int
 
+// good is one that works.
+var good = deployment{
+	"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200,
+}
+
 func (d deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := d[r.Method+" "+r.URL.Path]
 	if r.URL.Path == "/api/metrics" && r.Header.Get("x-functions-key") != "the key" {
@@ -189,14 +203,9 @@ func (d deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestSmoke(t *testing.T) {
 	t.Parallel()
-	good := deployment{"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200}
 	with := func(path string, status int) deployment {
-		changed := deployment{path: status}
-		for p, s := range good {
-			if p != path {
-				changed[p] = s
-			}
-		}
+		changed := maps.Clone(good)
+		changed[path] = status
 		return changed
 	}
 	for name, c := range map[string]struct {
@@ -217,7 +226,8 @@ func TestSmoke(t *testing.T) {
 			server := httptest.NewServer(c.app)
 			t.Cleanup(server.Close)
 			cmd := exec.Command("sh", "smoke.sh")
-			cmd.Env = append(os.Environ(), "WEIR_URL="+server.URL, "WEIR_CODE="+c.key, "WEIR_SMOKE_TRIES=2", "WEIR_SMOKE_PAUSE=0", "no_proxy=127.0.0.1")
+			cmd.Env = append(os.Environ(), "WEIR_URL="+server.URL, "WEIR_CODE="+c.key,
+				"WEIR_SMOKE_TRIES=2", "WEIR_SMOKE_PAUSE=0", "no_proxy=127.0.0.1")
 			out, err := cmd.CombinedOutput()
 			if (err == nil) != c.ok || !strings.Contains(string(out), c.want) {
 				t.Errorf("got %v\n%s\nwant success %v and %q", err, out, c.ok, c.want)
@@ -235,21 +245,25 @@ func TestPublish_ByPlan(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "az"), []byte(fakeAz), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(deployment{"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401})
+	server := httptest.NewServer(good)
 	t.Cleanup(server.Close)
 	for plan, want := range map[string][]string{
 		"flex":      {"az functionapp deployment source config-zip -g group -n app --src azure_test.go"},
 		"dedicated": {"az functionapp deployment source config-zip"},
-		"premium":   {"az storage blob upload --auth-mode login", "-n weir.zip", "az functionapp restart", "syncfunctiontriggers"},
-		"y1":        {"WEIR_PLAN is y1"},
+		"premium": {
+			"az storage blob upload --auth-mode login", "-n weir.zip", "az functionapp restart", "syncfunctiontriggers",
+		},
+		"y1": {"WEIR_PLAN is y1"},
 	} {
 		t.Run(plan, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("sh", "./publish.sh", "azure_test.go") // any file will do for a package
-			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "WEIR_PLAN="+plan, "WEIR_APP=app", "AZURE_RESOURCE_GROUP=group",
-				"WEIR_STORAGE=st", "WEIR_PACKAGE_CONTAINER=app-package", "WEIR_URL="+server.URL, "WEIR_CODE=", "no_proxy=127.0.0.1")
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "WEIR_PLAN="+plan, "WEIR_APP=app",
+				"AZURE_RESOURCE_GROUP=group", "WEIR_STORAGE=st", "WEIR_PACKAGE_CONTAINER=app-package",
+				"WEIR_URL="+server.URL, "WEIR_CODE=", "no_proxy=127.0.0.1")
 			out, err := cmd.CombinedOutput()
-			if isPlan := plan != "y1"; (err == nil) != isPlan || isPlan && !strings.Contains(string(out), "answers 200") {
+			isPlan := plan != "y1"
+			if (err == nil) != isPlan || isPlan && !strings.Contains(string(out), "answers 200") {
 				t.Errorf("got %v\n%s", err, out)
 			}
 			for _, w := range want {
@@ -267,8 +281,8 @@ func TestPipelines_CallWhatThereIs(t *testing.T) {
 	makefile := string(read(t, "../Makefile"))
 	for _, path := range []string{"../.github/workflows/deploy.yml", "azure-pipelines.yml", "../azure.yaml"} {
 		text := read(t, path)
-		var any map[string]any
-		if err := yaml.Unmarshal(text, &any); err != nil {
+		var document map[string]any
+		if err := yaml.Unmarshal(text, &document); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 		calls := regexp.MustCompile(`make ([a-z]+)\b|(deploy/[a-z-]+\.sh)`).FindAllStringSubmatch(string(text), -1)

@@ -10,7 +10,7 @@ param amount int
 @description('First day of the budget: the first of a month, such as 2026-12-01. It cannot be changed later.')
 param startDate string
 
-@description('Mail addresses that are told.')
+@description('Mail addresses that are told, beside the owners of the subscription.')
 param mails array
 
 resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
@@ -21,9 +21,9 @@ resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
     timeGrain: 'Monthly'
     timePeriod: { startDate: startDate }
     notifications: {
-      actual80: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 80, thresholdType: 'Actual', contactEmails: mails }
-      actual100: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 100, thresholdType: 'Actual', contactEmails: mails }
-      forecast100: { enabled: true, operator: 'GreaterThan', threshold: 100, thresholdType: 'Forecasted', contactEmails: mails }
+      actual80: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 80, thresholdType: 'Actual', contactEmails: mails, contactRoles: ['Owner'] }
+      actual100: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 100, thresholdType: 'Actual', contactEmails: mails, contactRoles: ['Owner'] }
+      forecast100: { enabled: true, operator: 'GreaterThan', threshold: 100, thresholdType: 'Forecasted', contactEmails: mails, contactRoles: ['Owner'] }
     }
   }
 }

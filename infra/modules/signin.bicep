@@ -7,7 +7,7 @@ param appName string
 @description('Application (client) id of the registration in Entra ID that operators sign in to.')
 param clientId string
 
-@description('Object ids of the groups whose members may open the page; empty for everybody of the tenant who is assigned to the registration.')
+@description('Object ids of the groups whose members may open the page; empty for all users whom the registration admits.')
 param groups array
 
 @description('Paths without sign-in: those of upstreams, scrapers, probes and the OpenAPI description.')

@@ -34,28 +34,38 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	t.Parallel()
 	app, out := stage(t), t.TempDir()
 	target := "linux-" + runtime.GOARCH
-	if err := run([]string{"-out", out, "-app", target + "=" + app, "-cli", "cli-" + target + "=" + filepath.Join(app, "handler"), "-add", "LICENSE=../../LICENSE"}, io.Discard); err != nil {
+	args := []string{
+		"-out", out, "-add", "LICENSE=../../LICENSE",
+		"-app", target + "=" + app, "-cli", "cli-" + target + "=" + filepath.Join(app, "handler"),
+	}
+	if err := run(args, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	folder := unpack(t, only(t, out, "weir-*-"+target+".zip", "-cli-"))
-	got, err := exec.Command(filepath.Join(folder, "handler"), "version").Output()
-	if err != nil || !strings.HasPrefix(string(got), "weir ") || !strings.Contains(string(got), "linux/"+runtime.GOARCH) {
-		t.Errorf("handler version of the zip: %q, %v", got, err)
-	}
+	printsVersion(t, folder)
 	holdsApp(t, folder)
-	cli := unpack(t, only(t, out, "weir-*-cli-"+target+".zip", ""))
-	if got, err := exec.Command(filepath.Join(cli, "handler"), "version").Output(); err != nil || !strings.HasPrefix(string(got), "weir ") {
-		t.Errorf("handler version of the commands: %q, %v", got, err)
-	}
+	printsVersion(t, unpack(t, only(t, out, "weir-*-cli-"+target+".zip", "")))
 	verifySums(t, out)
 	verifyBill(t, only(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
+}
+
+// printsVersion runs an unpacked handler.
+func printsVersion(t *testing.T, folder string) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(folder, "handler"), "version").Output()
+	got, want := string(out), "linux/"+runtime.GOARCH
+	if err != nil || !strings.HasPrefix(got, "weir ") || !strings.Contains(got, want) {
+		t.Errorf("handler version: got %q, %v, want weir … %s", got, err, want)
+	}
 }
 
 // only returns the one file that a pattern names, without those that hold a word.
 func only(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
-	found = slices.DeleteFunc(found, func(f string) bool { return without != "" && strings.Contains(filepath.Base(f), without) })
+	found = slices.DeleteFunc(found, func(f string) bool {
+		return without != "" && strings.Contains(filepath.Base(f), without)
+	})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: got %q, %v, want one file", pattern, found, err)
 	}
@@ -139,7 +149,8 @@ func verifyBill(t *testing.T, path string) {
 	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("go", "list", "-m", "-json", "github.com/Azure/azure-sdk-for-go/sdk/data/aztables").Output()
+	const linked = "github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	out, err := exec.Command("go", "list", "-m", "-json", linked).Output()
 	var module struct{ Path, Version string }
 	if err == nil {
 		err = json.Unmarshal(out, &module)
@@ -177,7 +188,9 @@ func TestRelease_RefusesWhatItCannotPack(t *testing.T) {
 
 func TestStamp_FileVersion(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]string{"v1.2.3": "v1.2.3", "v1.2.3+dirty": "v1.2.3-dirty", "(devel)": "devel", "": "devel"} {
+	for version, want := range map[string]string{
+		"v1.2.3": "v1.2.3", "v1.2.3+dirty": "v1.2.3-dirty", "(devel)": "devel", "": "devel",
+	} {
 		s := stamp{info: &debug.BuildInfo{Main: debug.Module{Version: version}}}
 		if got := s.fileVersion(); got != want {
 			t.Errorf("%q: got %q, want %q", version, got, want)
