@@ -174,6 +174,8 @@ func TestExitCode_Restart(t *testing.T) {
 	}{
 		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), 200},
 		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrBegunAnew), 200},
+		"TheHostStays":      {errors.Join(errHostStays, nil), 200},
+		"TheHostIsGone":     {errHostGone, 1},
 		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLanes), 1},
 		"Broken":            {errors.New("use of closed network connection"), 1},
 	} {

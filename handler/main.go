@@ -82,11 +82,12 @@ type restart struct{ error }
 
 func (r *restart) Unwrap() error { return r.error }
 
-// wantsRestart reports whether a process that served has ended because the lanes it began with are
-// no longer there. It is not so if the very start finds another number of lanes: the next start
-// would find the same, so the host must count it.
+// wantsRestart reports whether a process that served is to be started anew: the lanes it began with
+// are no longer there, or it handed its lanes over to let its host stop, and the host goes on. It is
+// not so if the very start finds another number of lanes: the next start would find the same, so the
+// host must count it.
 func wantsRestart(err error) bool {
-	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrBegunAnew)
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrBegunAnew) || errors.Is(err, errHostStays)
 }
 
 // collectLess makes garbage collections rarer: what lives is a few megabytes, and collecting
