@@ -23,6 +23,7 @@ const (
 	lockedFor         = 10 * time.Minute // a message in the hands of a host that died
 	deathsAllowed     = 3                // of a handler, before its host gives up
 	holdsAtMost       = 15 * time.Second // a handler that is starting holds a request that long
+	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves: a minute with the lanes, and the end
 )
 
 var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
@@ -80,7 +81,7 @@ func (p *process) invoke(name string, function func(context.Context) error) erro
 	}
 	done := make(chan error, 1)
 	p.host.Go(func() { done <- function(p.listening) })
-	timer := time.NewTimer(functionTimeout)
+	timer := time.NewTimer(p.w.invocationLimit())
 	defer timer.Stop()
 	select {
 	case err := <-done:
@@ -90,6 +91,14 @@ func (p *process) invoke(name string, function func(context.Context) error) erro
 		p.w.check.fail("timeout", "%s: an invocation of %s outlasts functionTimeout: the host kills the handler", p.name, name)
 	}
 	return errHandlerGone
+}
+
+// invocationLimit returns how long the host lets an invocation run.
+func (w *world) invocationLimit() time.Duration {
+	if w.leaving.kind != "" {
+		return staysAtMost
+	}
+	return functionTimeout
 }
 
 // listen takes messages of a queue, as the host does: hidden for ten minutes in hand,

@@ -112,6 +112,7 @@ var mutantsOfLarge = []mutant{
 var mutantsOfMoves = []mutant{
 	{"a lane released before the commit", "drain/run.go", "r.committer.add(r.handover(), true)", "_ = r.handover\n\tcancel()", "again|repeat", "12"},
 	{"a lane kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
+	{"an invocation stays without a limit", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second\n\tstayLimit             = time.Minute", "= time.Hour\n\thandOverAt            = time.Hour\n\tstayLimit             = time.Hour", "timeout", "12"},
 	{"claims ignored", "drain/handover.go", "return claimed && claim.By != d.me", "_ = claim\n\treturn claimed && false", "stands|again", "12"},
 	{"an invocation not relieved", "../functions/process/stay.go", "close(s.seat.relieved)", "f.mu.Unlock()\n\t\treturn nil", "stands", "12"},
 }
