@@ -56,6 +56,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	flags.Var(&cfg.HTTP, "http", "forwarding = as a host that does not know enableProxyingHttpRequest, proxying (default) = as one that does")
 	flags.BoolVar(&cfg.Traceparent, "traceparent", false, "add a trace that is not sampled to calls without one, as the host does with Application Insights")
 	flags.DurationVar(&cfg.StopWait, "stop-wait", 0, "how long a stopping host waits for queue and timer invocations; 0 = 10s, as the real host")
+	flags.DurationVar(&cfg.StopTakes, "stop-takes", 0, "how long a stopping host lives at least after it closed its socket: about 300ms for the real host")
 	flags.BoolVar(&cfg.Orphan, "orphan", false, "leave a handler behind that outlasts --stop-wait or the host itself, as the real host does")
 	flags.DurationVar(&cfg.ListenAfter, "listen-after", 0, "how long after the handlers' start to listen: about 1s for the real host")
 	flags.BoolVar(&cfg.Quiet, "quiet", false, "no lines about single invocations that succeed")

@@ -229,6 +229,18 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	<-stopped
 }
 
+// The handler sees the socket go some time before it is ended.
+func TestHost_StopTakes(t *testing.T) {
+	t.Parallel()
+	const takes = 200 * time.Millisecond
+	r := plainRig(t, options{cfg: host.Config{StopTakes: takes}}).start()
+	began := time.Now()
+	r.host.Stop()
+	if took := time.Since(began); took < takes {
+		t.Errorf("stopped after %s, want %s at least", took, takes)
+	}
+}
+
 func TestHost_StopsOneInstance(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
