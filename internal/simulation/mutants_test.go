@@ -47,7 +47,7 @@ var mutants = []mutant{
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
-	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tclock.Sleep(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tclock.Sleep(", "stuck", ""},
+	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tt.restWatching(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tt.restWatching(", "stuck", ""},
 	{"a release not written before it is sent", "drain/release.go", "r.committer.release(ch, func(err error) {\n\t\t\tw.answer <- written{r.Now(), err}\n\t\t\tr.wakeRun()\n\t\t})", "r.committer.add(ch, false)\n\t\tw.answer <- written{r.Now(), nil}", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},
 	{"what falls due overtakes its key", "drain/release.go", "{ return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }", "{ return true }", "order", ""},
@@ -103,7 +103,7 @@ var mutantsSeenFromOutside = []mutant{
 
 // mutantsOfLarge are caught in large worlds alone; see sizes_test.go.
 var mutantsOfLarge = []mutant{
-	{"each ticket stays with its lane", "../functions/process/stay.go", "if f.staying != nil && f.staying.limited.Err() == nil {", "if f.staying != nil && false {", "tickets", "6"},
+	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
 	{"a sweep looks at one lane after the other", "lane/drop.go", "const atOnce = 8", "const atOnce = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/attempt.go", "r.committer.waitBelow(ctx, maxUncommitted)", "r.committer.waitBelow(ctx, 1)", "cost|late", "6"},
 }
