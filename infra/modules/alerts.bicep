@@ -125,7 +125,7 @@ var rules = [
       traces
       | where customDimensions.Category == "Host.Function.Console"
       | extend line = parse_json(message)
-      | where line.msg == "notify: given up"
+      | where line.msg == "notify: event given up"
     '''
   }
 ]
