@@ -47,6 +47,7 @@ type Bell interface {
 	Ringer
 	Seen(lane int)
 	PutBack(ctx context.Context, lane int, about time.Duration) error
+	AwaitsPutBack(lane int) bool
 }
 
 // Ringer puts tickets.
@@ -94,6 +95,10 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	switch {
 	case report.Err == nil && report.State == drain.Working:
 		return f.stayWith(ctx, []followed{{lane: number, drained: true}})
+	case report.Err == nil && report.State == drain.Busy && f.Bell.AwaitsPutBack(number):
+		// The holder kept the lane through a claim of this process a moment ago. To claim it again
+		// now would take a third ticket of this lane.
+		return f.stayWith(ctx, nil)
 	case report.Err == nil && report.State == drain.Busy:
 		return f.stayWith(ctx, []followed{{lane: number}})
 	}

@@ -56,6 +56,7 @@ func (f *fakes) RingAt(_ context.Context, lane int, at time.Time) error {
 	f.calls = append(f.calls, fmt.Sprintf("ring %d at %s", lane, at.Sub(noon)))
 	return nil
 }
+func (f *fakes) AwaitsPutBack(int) bool { return false }
 func (f *fakes) PutBack(_ context.Context, lane int, about time.Duration) error {
 	f.calls = append(f.calls, fmt.Sprintf("put back %d %s", lane, about))
 	return nil

@@ -22,7 +22,7 @@ import (
 type drains map[int]chan drain.Report
 
 func (d drains) Look(_ context.Context, lane int) drain.Report {
-	if lane == elsewhere {
+	if lane == elsewhere || lane == putBack {
 		return drain.Report{State: drain.Busy}
 	}
 	return drain.Report{State: drain.Working}
@@ -37,8 +37,9 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere is a lane that another process holds.
-const elsewhere = 3
+// elsewhere is a lane that another process holds, and putBack one that this process has also claimed
+// a moment ago.
+const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	limited, cancel := context.WithTimeout(ctx, 15*time.Second)
@@ -93,6 +94,7 @@ func (r *rung) did(t *testing.T, want ...string) {
 func (r *rung) Seen(int)                                              {}
 func (r *rung) Ring(_ context.Context, lane int) error                { return r.add(lane) }
 func (r *rung) RingAt(_ context.Context, lane int, _ time.Time) error { return r.add(lane) }
+func (r *rung) AwaitsPutBack(lane int) bool                           { return lane == putBack }
 func (r *rung) PutBack(_ context.Context, lane int, about time.Duration) error {
 	r.note("put back %d after %s", lane, about)
 	return nil
@@ -246,6 +248,11 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			o.drains[elsewhere] <- drain.Report{State: drain.Idle}
 			ended(t, "the claiming one", claiming, true)
 			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
+		},
+		"ALaneWhoseTicketWasPutBackIsNotClaimedAgain": func(t *testing.T, o *office) {
+			again := o.invoke(t.Context(), putBack)
+			ended(t, "the invocation", again, true)
+			o.rung.did(t)
 		},
 		"AnInvocationThatTheHostGivesUpHandsOver": func(t *testing.T, o *office) {
 			ctx, giveUp := context.WithCancel(t.Context())

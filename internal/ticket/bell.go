@@ -90,6 +90,7 @@ type Bell struct {
 type note struct {
 	lane      int
 	visibleAt time.Time
+	isPutBack bool
 }
 
 // New makes a Bell that has rung nothing yet.
@@ -169,7 +170,23 @@ func (b *Bell) RingAt(ctx context.Context, lane int, needed time.Time) error {
 // dropped and the host deletes. It puts none when one of our own comes by then anyway.
 func (b *Bell) PutBack(ctx context.Context, lane int, about time.Duration) error {
 	now := b.cfg.Now()
-	return b.ring(ctx, lane, now, b.between(about*3/4, about*5/4), about*5/4)
+	delay := inWholeSeconds(b.between(about*3/4, about*5/4))
+	claimed := b.claim(lane, now, now.Add(delay), now.Add(about*5/4))
+	if claimed == nil {
+		return nil
+	}
+	b.mu.Lock()
+	claimed.isPutBack = true
+	b.mu.Unlock()
+	return b.put(ctx, claimed, delay)
+}
+
+// AwaitsPutBack reports whether a ticket of the lane that this process put back is still to come.
+func (b *Bell) AwaitsPutBack(lane int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.cfg.Now()
+	return slices.ContainsFunc(b.own, func(n *note) bool { return n.lane == lane && n.isPutBack && n.visibleAt.After(now) })
 }
 
 // Seen says that a ticket of the lane has arrived here: it may be our own, so those that
@@ -216,7 +233,7 @@ func (b *Bell) claim(lane int, now, visibleAt, needed time.Time) *note {
 	if b.laneTickets() >= maxLaneTickets {
 		lane = AllLanes
 	}
-	n := &note{lane, visibleAt}
+	n := &note{lane: lane, visibleAt: visibleAt}
 	b.own = append(b.own, n)
 	return n
 }
