@@ -2,12 +2,12 @@ package hostwatch
 
 import "io/fs"
 
-// Steps returns what a watch does at each look, and at each search.
+// Steps returns the check of the watched sockets, and the search for them, as a watch repeats them.
 func Steps(proc fs.FS, host int) (look, find func()) {
 	w := &Watch{Proc: proc, Host: host}
-	front, err := w.find()
-	if err != nil || len(front) == 0 {
+	found, err := w.findSockets()
+	if err != nil || len(found) == 0 {
 		panic("no socket found")
 	}
-	return func() { w.areOpen(front) }, func() { _, _ = w.find() }
+	return func() { w.areOpen(found) }, func() { _, _ = w.findSockets() }
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Event is what became of the host.
+// Event is the reason for which a watch ended.
 type Event string
 
 // The events.
@@ -23,16 +23,16 @@ type Watch struct {
 	Proc   fs.FS      // /proc
 	Host   int        // the host's process id
 	Parent func() int // the id of this process's parent now
-	Ports  []string   // that the host may listen on, in digits; none = they are not known
-	Found  func(int)  // is called when the watch goes by another number of sockets; nil = no matter
+	Ports  []string   // that the host may listen on, in digits; empty = they are not known
+	Found  func(int)  // is called with the number of watched sockets when it changes; nil = it is not
 }
 
 const (
-	// lookEvery is the time between two looks whether the socket is still there. A host without an
-	// invocation in flight kills its handler 0.3 s after it closed the socket.
+	// lookEvery is the time between two checks that the watched sockets are open. A host without an
+	// invocation in flight kills its handler 0.3 s after it has closed its socket.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets while the host starts, which takes
-	// it startsWithin, and searchLater afterwards. The list of all connections may be long.
+	// searchEvery is the time between two searches for sockets for the first startsWithin, in which the
+	// host begins to listen. Afterwards it is searchLater, because the list of connections may be long.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
 )
@@ -44,22 +44,22 @@ var ErrBlind = errors.New("the host's sockets cannot be read")
 func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	var front sockets // by which it goes; none = they are not found yet
+	var watched sockets // empty = none is found yet
 	began := time.Now()
-	known, searchAt := false, began
+	wasFound, searchAt := false, began
 	for {
-		isClosed := len(front) > 0 && !w.areOpen(front)
+		isClosed := len(watched) > 0 && !w.areOpen(watched)
 		if now := time.Now(); isClosed || !now.Before(searchAt) {
-			found, err := w.find()
+			found, err := w.findSockets()
 			switch {
 			case w.Parent() != w.Host:
-			case err != nil && !known:
+			case err != nil && !wasFound:
 				return "", fmt.Errorf("%w: %w", ErrBlind, err)
-			case err == nil && isClosed && !overlap(front, found):
+			case err == nil && isClosed && !overlap(watched, found):
 				return Stops, nil
 			case err == nil:
-				w.tellFound(len(front), len(found))
-				front, known = found, known || len(found) > 0
+				w.tellFound(len(watched), len(found))
+				watched, wasFound = found, wasFound || len(found) > 0
 			}
 			if searchAt = now.Add(searchEvery); now.Sub(began) > startsWithin {
 				searchAt = now.Add(searchLater)
@@ -93,19 +93,20 @@ func (w *Watch) End(ctx context.Context) error {
 // Check returns an error if the sockets of a process cannot be read here.
 func Check(proc fs.FS, pid int) error {
 	w := Watch{Proc: proc, Host: pid}
-	if _, err := w.find(); err != nil {
+	if _, err := w.findSockets(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBlind, err)
 	}
 	return nil
 }
 
+// tellFound calls Found if the number of watched sockets has changed.
 func (w *Watch) tellFound(before, now int) {
 	if w.Found != nil && before != now {
 		w.Found(now)
 	}
 }
 
-// overlap reports whether a socket of the one is one of the other.
+// overlap reports whether a and b have a socket in common, under whatever descriptor.
 func overlap(a, b sockets) bool {
 	inodes := map[string]bool{}
 	for inode := range maps.Values(a) {

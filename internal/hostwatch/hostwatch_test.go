@@ -31,7 +31,7 @@ type proc struct {
 
 func newProc() *proc { return &proc{files: fstest.MapFS{}} }
 
-// fail lets each call fail.
+// fail makes each call fail, or none if err is nil.
 func (p *proc) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *proc) Lstat(name string) (fs.FileInfo, error) {
 	return p.files.Lstat(name)
 }
 
-// set sets the host's descriptors (number to what it is) and the lines of tcp and tcp6.
+// set sets the host's descriptors (targets by number), and the lines of tcp and tcp6; "none" = there is no tcp6.
 func (p *proc) set(descriptors map[int]string, tcp, tcp6 string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func watch(t *testing.T, p *proc, ports ...string) *watched {
 	return w
 }
 
-// passes lets time pass, and checks that the watch goes on.
+// passes lets time pass, and checks that the watch has not ended.
 func (w *watched) passes(t *testing.T, d time.Duration) {
 	t.Helper()
 	time.Sleep(d)
@@ -129,7 +129,7 @@ func TestWatch_Stop(t *testing.T) {
 	t.Parallel()
 	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB" // 80, 8080, 39099
 	for name, test := range map[string]func(t *testing.T, p *proc){
-		"TheSocketComesAndGoes": func(t *testing.T, p *proc) {
+		"SocketOpensAndCloses": func(t *testing.T, p *proc) {
 			p.set(map[int]string{1: "pipe:[7]", 5: "/dev/null"}, line(anywhere, "0A", 999), "")
 			w := watch(t, p)
 			w.passes(t, time.Hour) // it has not begun to listen
@@ -138,14 +138,14 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(map[int]string{1: "pipe:[7]", 6: socket(101)}, line(anywhere, "01", 101), "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"TheNumberIsTakenByAnother": func(t *testing.T, p *proc) {
+		"DescriptorIsReusedByAnotherSocket": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "none")
 			w := watch(t, p)
 			w.passes(t, time.Second)
 			p.set(map[int]string{5: socket(102)}, line(anywhere, "01", 102), "none")
 			w.ends(t, hostwatch.Stops)
 		},
-		"ItMovesToAnotherNumber": func(t *testing.T, p *proc) {
+		"SocketMovesToAnotherDescriptor": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
 			w := watch(t, p)
 			w.passes(t, time.Second)
@@ -154,7 +154,7 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(nil, "", "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"TheOneOfItsPort": func(t *testing.T, p *proc) {
+		"SocketOfTheNamedPortIsWatched": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(own, "0A", 100)+line(other, "0A", 101), "")
 			w := watch(t, p, "8080")
 			w.passes(t, time.Second)
@@ -163,7 +163,7 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"TheOneThatOthersReach": func(t *testing.T, p *proc) {
+		"SocketThatOtherMachinesReachIsWatched": func(t *testing.T, p *proc) {
 			const six = "00000000000000000000000000000000:0050"
 			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(other, "0A", 101), line(six, "0A", 100))
 			w := watch(t, p, "4711")
@@ -171,7 +171,7 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"TheLastOfSeveral": func(t *testing.T, p *proc) {
+		"LastOfSeveralCloses": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(own, "0A", 100)+line(other, "0A", 101), "")
 			w := watch(t, p)
 			w.passes(t, time.Second)
@@ -180,7 +180,7 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(map[int]string{6: socket(103)}, line(other, "06", 103), "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"OneThatCameLaterCounts": func(t *testing.T, p *proc) {
+		"SocketThatOpensLaterIsWatched": func(t *testing.T, p *proc) {
 			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
 			w := watch(t, p)
 			w.passes(t, time.Minute)
@@ -189,14 +189,14 @@ func TestWatch_Stop(t *testing.T) {
 			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
 			w.ends(t, hostwatch.Stops)
 		},
-		"TheParentIsAnother": func(t *testing.T, p *proc) {
+		"ParentChanges": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
 			w := watch(t, p)
 			w.passes(t, time.Minute)
 			w.parent.Store(1)
 			w.ends(t, hostwatch.Gone)
 		},
-		"TheParentIsAnotherAndItsSocketsWithIt": func(t *testing.T, p *proc) {
+		"ParentChangesAndProcCannotBeRead": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
 			w := watch(t, p)
 			w.passes(t, time.Minute)
@@ -204,7 +204,7 @@ func TestWatch_Stop(t *testing.T) {
 			p.fail(fs.ErrNotExist)
 			w.ends(t, hostwatch.Gone)
 		},
-		"AReadThatFailsLaterIsTriedAgain": func(t *testing.T, p *proc) {
+		"LaterReadFailsAndIsRepeated": func(t *testing.T, p *proc) {
 			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
 			w := watch(t, p)
 			w.passes(t, time.Second)

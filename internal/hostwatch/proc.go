@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// sockets are the inodes of sockets by the paths of their descriptors in /proc.
+// sockets are inodes of sockets; the keys are the paths of their descriptors in /proc.
 type sockets map[string]string
 
-// areOpen reports whether all are still there: one readlink each.
+// areOpen reports whether all descriptors still lead to their sockets. It costs a readlink for each.
 func (w *Watch) areOpen(s sockets) bool {
 	for descriptor, inode := range s {
 		if target, err := fs.ReadLink(w.Proc, descriptor); err != nil || target != "socket:["+inode+"]" {
@@ -24,37 +24,39 @@ func (w *Watch) areOpen(s sockets) bool {
 	return true
 }
 
-// listener is a line of /proc/net/tcp of a socket that listens.
+// listener is a socket that listens, as a line of /proc/net/tcp describes it.
 type listener struct {
 	inode, port string
-	loopback    bool
+	loopback    bool // other machines cannot reach it
 }
 
-// find returns the sockets by which the watch goes.
-func (w *Watch) find() (sockets, error) {
-	open, err := w.openSockets()
+// findSockets returns the sockets to watch.
+func (w *Watch) findSockets() (sockets, error) {
+	open, err := w.readOpenSockets()
 	if err != nil {
 		return nil, err
 	}
-	listening, err := w.listeners()
+	listening, err := w.readListeners()
 	if err != nil {
 		return nil, err
 	}
-	front := sockets{}
+	found := sockets{}
 	byInode := map[string]listener{}
-	for _, l := range w.choose(slices.DeleteFunc(listening, func(l listener) bool { return open[l.inode] == "" })) {
+	listening = slices.DeleteFunc(listening, func(l listener) bool { return open[l.inode] == "" })
+	for _, l := range w.chooseListeners(listening) {
 		byInode[l.inode] = l
 	}
 	for inode, descriptor := range open {
 		if _, chosen := byInode[inode]; chosen {
-			front[descriptor] = inode
+			found[descriptor] = inode
 		}
 	}
-	return front, nil
+	return found, nil
 }
 
-// choose picks those of the host's listeners by which the watch goes.
-func (w *Watch) choose(all []listener) []listener {
+// chooseListeners returns those of the host's listeners that are watched: those of its ports, else those that other
+// machines can reach, else all.
+func (w *Watch) chooseListeners(all []listener) []listener {
 	for _, wanted := range []func(listener) bool{
 		func(l listener) bool { return slices.Contains(w.Ports, l.port) },
 		func(l listener) bool { return !l.loopback },
@@ -68,8 +70,8 @@ func (w *Watch) choose(all []listener) []listener {
 
 var socketLink = regexp.MustCompile(`^socket:\[([0-9]+)\]$`)
 
-// openSockets returns the host's open descriptors of sockets by inode.
-func (w *Watch) openSockets() (map[string]string, error) {
+// readOpenSockets returns, for the inode of each socket that the host has open, the path of its descriptor.
+func (w *Watch) readOpenSockets() (map[string]string, error) {
 	dir := path.Join(strconv.Itoa(w.Host), "fd")
 	entries, err := fs.ReadDir(w.Proc, dir)
 	if err != nil {
@@ -82,15 +84,15 @@ func (w *Watch) openSockets() (map[string]string, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // else it was closed meanwhile
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // an error: it was closed meanwhile
 			open[m[1]] = descriptor
 		}
 	}
 	return open, nil
 }
 
-// listeners returns all sockets that listen in the host's network. Without IPv6 there is no tcp6.
-func (w *Watch) listeners() (all []listener, err error) {
+// readListeners returns all sockets that listen in the host's network namespace. Without IPv6 there is no tcp6.
+func (w *Watch) readListeners() (all []listener, err error) {
 	for _, name := range []string{"tcp", "tcp6"} {
 		f, err := w.Proc.Open(path.Join(strconv.Itoa(w.Host), "net", name))
 		if err != nil {
@@ -116,13 +118,13 @@ func (w *Watch) listeners() (all []listener, err error) {
 // stateListen is TCP_LISTEN, as /proc/net/tcp has it.
 const stateListen = "0A"
 
-// parseLine reads a line of /proc/net/tcp or tcp6, if its socket listens:
+// parseLine reads a line of /proc/net/tcp or tcp6, and reports whether its socket listens:
 //
 //	sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
 //	 0: 0100007F:98BB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 973936 1 …
 func parseLine(line string) (listener, bool) {
 	if !strings.Contains(line, " "+stateListen+" ") {
-		return listener{}, false // most are
+		return listener{}, false // nearly every line: a connection
 	}
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != stateListen {
@@ -136,17 +138,17 @@ func parseLine(line string) (listener, bool) {
 	return listener{inode: f[9], port: strconv.FormatUint(port, 10), loopback: isLoopback(address)}, true
 }
 
-// isLoopback reads an address as the kernel prints it: words of four bytes, each in the machine's
-// order, which is the lowest first on all machines that Functions run on.
+// isLoopback reports whether an address, as the kernel prints it, is of the loopback interface. The kernel prints words
+// of four bytes in the machine's byte order; Functions run on little-endian machines only.
 func isLoopback(address string) bool {
 	const mapped, one = "0000000000000000FFFF0000", "00000000000000000000000001000000"
 	return address == one || strings.HasSuffix(address, "7F") && (len(address) == 8 || strings.HasPrefix(address, mapped))
 }
 
-// portsOf finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
-var portsOf = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
+// portPattern finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
+var portPattern = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
 
-// urlVariables name the addresses that an ASP.NET Core host listens on, portVariables their ports.
+// An ASP.NET Core host listens on the addresses in urlVariables, and on the ports in portVariables.
 var (
 	urlVariables  = []string{"ASPNETCORE_URLS", "DOTNET_URLS", "URLS"}
 	portVariables = []string{"ASPNETCORE_HTTP_PORTS", "ASPNETCORE_HTTPS_PORTS"}
@@ -163,7 +165,7 @@ func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
 		urls = append(urls, urlsOf(strings.Split(string(args), "\x00"))...)
 	}
 	for _, u := range urls {
-		for _, m := range portsOf.FindAllStringSubmatch(u, -1) {
+		for _, m := range portPattern.FindAllStringSubmatch(u, -1) {
 			ports = append(ports, m[1])
 		}
 	}

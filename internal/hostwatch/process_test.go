@@ -19,7 +19,7 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// The test binary starts itself as a host, and that one as its handler.
+// roleVariable is the part that the test binary plays: it starts itself as a host, which starts it as its handler.
 const roleVariable = "HOSTWATCH_ROLE"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playHost starts a handler, listens, and does what stdin says: a line each.
+// playHost starts a handler, listens, and carries out the orders on stdin, one in each line.
 func playHost() {
 	handler := exec.Command("/proc/self/exe")
 	handler.Env = append(os.Environ(), roleVariable+"=handler")
@@ -66,7 +66,7 @@ func playHost() {
 	_ = handler.Wait()
 }
 
-// playHandler tells what it sees, until its host is gone.
+// playHandler prints what its watch reports, until its host is gone.
 func playHandler() {
 	w := hostwatch.Watch{Proc: os.DirFS("/proc"), Host: os.Getppid(), Parent: os.Getppid,
 		Found: func(n int) { fmt.Println("found:", n) }}
@@ -122,7 +122,7 @@ func (h *testHost) tell(t *testing.T, order string) {
 	}
 }
 
-// expect reads up to a line. What the handler has found comes at any moment.
+// expect reads until a line comes. Lines about found sockets may come in between.
 func (h *testHost) expect(t *testing.T, want string) {
 	t.Helper()
 	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {
