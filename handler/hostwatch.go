@@ -11,7 +11,7 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// hostWatcher sees what becomes of the host that started this process.
+// hostWatcher watches the host that started this process.
 type hostWatcher interface {
 	// Stop waits until the host stops or is gone, End until it is gone.
 	Stop(ctx context.Context) (hostwatch.Event, error)
@@ -24,8 +24,8 @@ func newHostWatcher(env func(string) string, log *slog.Logger) hostWatcher {
 		Found: func(int) { log.Debug("handler: the host's socket found") }}
 }
 
-// hostEndsWithin is how long a host that stops lives at most: it waits for its HTTP requests, which
-// last up to 230 s.
+// hostEndsWithin is longer than a host that stops lives: it waits for its HTTP requests, which last up
+// to 230 s on the platform.
 const hostEndsWithin = 5 * time.Minute
 
 var (
@@ -33,7 +33,8 @@ var (
 	errHostStays = errors.New("the host closed its socket and did not end; the process ends, so that the host starts it again")
 )
 
-// watchHost hands all lanes over when the host stops, and ends the process when the host is gone.
+// watchHost hands all lanes over when the host stops. It ends the process when the host is gone, or
+// still runs hostEndsWithin after it closed its socket.
 func (p *Program) watchHost(ctx context.Context, host hostWatcher) {
 	event, err := host.Stop(ctx)
 	switch {
@@ -54,8 +55,8 @@ func (p *Program) watchHost(ctx context.Context, host hostWatcher) {
 	}
 }
 
-// leaveLanes hands all lanes over, in order, and takes none again. Requests go on to be answered:
-// what they file is delivered elsewhere.
+// leaveLanes hands all lanes over, in order, and takes none again. Requests are still
+// answered: another process delivers the messages that they file.
 func (p *Program) leaveLanes(ctx context.Context) {
 	p.log.Info("handler: the host stops, lanes are handed over")
 	began := time.Now()
@@ -70,11 +71,12 @@ func (p *Program) leaveLanes(ctx context.Context) {
 	p.log.Info("handler: lanes handed over", "duration", time.Since(began))
 }
 
-// checkHostWatch reports whether a process could notice here that its host stops.
+// checkHostWatch returns the line stop of handler check: whether a process can notice here that its host stops.
 func checkHostWatch(proc fs.FS, pid int) finding {
 	f := finding{name: "stop", detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {
-		f.detail = "a stop of the host cannot be noticed here (" + short(err).Error() + "): the lanes of an instance that is stopped stand until the leases have run out"
+		f.detail = "a stop of the host cannot be noticed here (" + short(err).Error() + "): " +
+			"the lanes of an instance that is stopped stand until the leases have run out"
 	}
 	return f
 }
