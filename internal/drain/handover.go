@@ -19,23 +19,24 @@ import (
 //   - When the time of the last invocation is over, the lanes that it stayed with are handed over
 //     (HandOver), whether or not they are claimed.
 //
-// To hand over is to end a run as a stop does: the write in hand comes to its end, all that was
-// decided is committed, the lease is released. The former holder rings if the lane has work and is
-// not claimed, and then leaves the lane alone until a message, a ticket or a sweep wakes it. If
-// it did not, it would take the lane back before the others could.
+// To hand over is to end a run as a stop does: the write in hand comes to its end, all outcomes are
+// committed, the lease is released. The former holder rings if the lane has work and no other
+// process claims it. Then it leaves the lane alone for the length of a lease, or until a message, a
+// ticket or a sweep wakes it: otherwise it would take the lane back before another process could.
 
 const (
-	// claimLength is how long a claim counts: longer than most writes, which the holder finishes
-	// first, and short, because a process without an invocation does not take a claimed lane.
+	// claimLength is how long a claim counts. It is longer than most writes, because the holder
+	// finishes the one in hand first. It is short, because as long as a claim counts, other processes
+	// without an invocation do not take the lane, even if the one that claimed it has died.
 	claimLength = 15 * time.Second
 	// callAfter is how long a run without an invocation lasts until the holder rings for one.
 	// callEvery is the time between two rings.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// putOffMax is how long a holder whose messages fall due all the time keeps a claimed lane.
+	// putOffMax is how long a holder keeps a claimed lane at most because messages fall due.
 	putOffMax = 30 * time.Second
 )
 
-// handovers are what a Drainer knows of invocations.
+// handovers is the part of a Drainer that follows invocations and claims.
 type handovers struct {
 	me       string      // the name under which this process claims lanes
 	attended atomic.Bool // an invocation stays with the lanes
@@ -50,11 +51,12 @@ type tenure struct {
 // Attend notes that an invocation stays with the lanes of this process.
 func (d *Drainer) Attend() { d.attended.Store(true) }
 
-// Yield notes that no invocation does, or not for much longer: a lane goes to who claims it.
+// Yield notes that no invocation stays, or that the last one ends soon: from now on a lane is handed
+// over to a process that claims it.
 func (d *Drainer) Yield() { d.attended.Store(false) }
 
-// HandOver hands a lane over at the next commit, if this process drains it and is a host's. It
-// returns at once.
+// HandOver hands a lane over after the write in hand, if this process drains it and runs under a
+// Functions host. It returns at once.
 func (d *Drainer) HandOver(number int) {
 	if t := d.tender(number); t != nil && d.Hosted {
 		t.mu.Lock()
@@ -74,9 +76,9 @@ func (d *Drainer) yieldsTo(c lane.Control) bool {
 	return claimed && claim.By != d.me
 }
 
-// mayMove reports whether the lane may be handed over to a process that claims it. The time that
-// takes would be too long for a message that is to be sent at its very moment. So the holder waits
-// until none is due or falls due within the next seconds, for putOffMax at most.
+// mayMove reports whether the lane may be handed over to a process that claims it. A hand-over would
+// delay a message that is to be sent at its due time. So the holder waits while one is due or falls due
+// within lane.DueLead, until putOffMax after the run saw its first claim.
 func (r *run) mayMove() bool {
 	now := r.Now()
 	if r.claimedAt.IsZero() {
@@ -92,9 +94,9 @@ func (r *run) mayMove() bool {
 }
 
 // Claim claims a lane that another process holds, and watches it closely for as long as the claim
-// counts. It returns Working as soon as this process drains the lane, and otherwise how the lane
-// stands once it is not busy, or when the claim is over. A lane that a third process claims is
-// left to that one.
+// counts. It returns Working as soon as this process drains the lane, Idle or Waiting as soon as no
+// process needs to, and Busy when the claim is over. It returns Busy at once if another process has
+// claimed the lane.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	t := d.tender(number)
 	if t == nil {
@@ -124,8 +126,8 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	}
 }
 
-// withdrawClaim ends a claim of this process to a lane without work. Otherwise the process that
-// files the next message would leave it to this one, which does not watch the lane any more.
+// withdrawClaim ends a claim of this process to a lane without work. Otherwise a process that files
+// a message would leave the lane to this one, which does not watch it any more.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *tender) {
 	until := d.Now()
 	if !t.claims.end(d.me, until) {
@@ -144,18 +146,18 @@ func (t *tender) awaitLook(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// claims are what a tender knows of claims to its lane. Safe for concurrent use.
+// claims is the last claim to a lane that its tender knows. It is safe for concurrent use.
 type claims struct {
 	mu    *sync.Mutex
-	last  *lane.Claim   // that was seen or written
-	begun chan struct{} // gets a value when this process begins to claim
+	last  *lane.Claim   // seen or written
+	begun chan struct{} // gets a value when this process claims the lane
 }
 
 func newClaims() claims {
 	return claims{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// see takes in the claim in force.
+// see notes the claim in force, if there is one.
 func (c claims) see(control lane.Control, now time.Time) {
 	if claim, claimed := control.Claim(now); claimed {
 		c.mu.Lock()
@@ -164,7 +166,7 @@ func (c claims) see(control lane.Control, now time.Time) {
 	}
 }
 
-// begin notes a claim of this process, unless that of another is in force.
+// begin notes a claim of this process and returns true, or returns false if that of another is in force.
 func (c claims) begin(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +181,7 @@ func (c claims) begin(me string, now, until time.Time) bool {
 	return true
 }
 
-// end notes that this process claims the lane no more, and reports whether it did until now.
+// end ends the claim of this process, and reports whether it was in force until now.
 func (c claims) end(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +192,7 @@ func (c claims) end(me string, now time.Time) bool {
 	return true
 }
 
-// isBy reports whether a claim of a process is in force.
+// isBy reports whether the claim in force is that of the named process.
 func (c claims) isBy(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,12 +213,12 @@ func (t *tender) restWatching(d time.Duration) {
 	}
 }
 
-// stepAside rings for a lane that this process has handed over, and leaves it to others: until it
-// is woken, or for as long as a ticket that is put back takes.
+// stepAside rings for a lane that this process has handed over, and leaves it to others until it is
+// woken, for the length of a lease at most.
 func (t *tender) stepAside() Report {
 	t.gave = false
 	select {
-	case <-t.wake: // of what was filed before: the ring is for that
+	case <-t.wake: // from a message filed before the hand-over, which the ring is for
 	default:
 	}
 	t.handOn()
