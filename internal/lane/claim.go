@@ -7,18 +7,18 @@ import (
 	"weir/internal/storage"
 )
 
-// Claim is the wish of a process to take over a lane from its holder. A holder that the platform
-// may end at any moment, because none of its invocations is in flight, hands the lane over to it.
+// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder
+// does so if none of its invocations is in flight, because then the platform may end it at any moment.
 type Claim struct {
-	By    string // a random name of the process
-	Until time.Time
+	By    string    // a random name of the process
+	Until time.Time // when it ends by itself
 }
 
-// claimKey is a note, which the holder reads with the control rows. It names the last process
-// that claimed the lane.
+// claimKey is the key of the last claim: a note, which the holder reads with the control rows.
 const claimKey = "!heir"
 
-// longestClaim bounds what is believed of a claim, whatever the clock of the process that wrote it.
+// longestClaim is how far ahead a claim may end. One that ends later does not count: the clock of the
+// process that wrote it is wrong, and the lane would stand.
 const longestClaim = time.Minute
 
 // PutClaim writes a claim in the place of any other. Neither head nor tail changes.
