@@ -2,9 +2,8 @@
 // starts the lane's drain if there is work. The drain itself is never part of an invocation.
 //
 // The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
-// how the lane stands, and one invocation of the process stays with all lanes that are drained
-// here, and with those that this process claims: it shows the platform that this instance is at
-// work. See stay.go.
+// how the lane stands. One invocation stays with all lanes that this process drains or claims, so
+// that the platform sees that this instance is at work. See stay.go.
 package process
 
 import (
@@ -21,21 +20,22 @@ import (
 	"weir/internal/ticket"
 )
 
-// twoSweeps: what is due later needs no ticket, the sweep sees it in tail.
+// twoSweeps is the time within which due work gets a ticket. For later work the sweep wakes the lane:
+// it reads the due time in tail.
 const twoSweeps = 2 * time.Minute
 
 // Drainer drains lanes.
 type Drainer interface {
-	// Look returns as soon as this process knows how the lane stands, Join as soon as it no
-	// longer drains the lane, or when ctx ends.
+	// Look returns as soon as this process knows how the lane stands. Join returns when this process
+	// no longer drains the lane, or when ctx ends.
 	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
-	// Claim claims a busy lane, and returns as soon as this process drains it (Working), when it is
-	// not busy any more, or when the claim is over.
+	// Claim claims a busy lane. It returns as soon as this process drains the lane (Working) or the
+	// lane has no work now (Idle, Waiting), or when the claim is over (Busy).
 	Claim(ctx context.Context, lane int) drain.Report
 }
 
-// Holder is told whether an invocation stays with its lanes, and hands them over.
+// Holder drains lanes, notes whether an invocation stays with them, and hands them over.
 type Holder interface {
 	Attend()
 	Yield()
@@ -69,13 +69,13 @@ type Function struct {
 	Logger  *slog.Logger
 
 	mu      sync.Mutex
-	staying *stay // nil = no invocation stays
+	staying *stay // nil = no invocation stays with lanes
 }
 
 // Handler is the function as the host calls it.
 func (f *Function) Handler() http.Handler { return invoke.Handler("process", f.Logger, f.Process) }
 
-// Process answers one ticket. An error gives the ticket back to the host.
+// Process answers one ticket. If it returns an error, the host makes the ticket visible again.
 func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	text, err := in.Text("ticket")
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return errors.Join(f.ring(ctx, number, report), f.stayWith(ctx, nil))
 }
 
-// answerAll answers a ticket for all lanes. If work is left, it rings one ticket for all lanes.
+// answerAll answers a ticket for all lanes. For lanes that are busy or wait it puts another one.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.Each(f.Lanes, func(number int) error {
@@ -113,7 +113,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 		return nil
 	})
 	var lanes []followed
-	next := map[drain.State]drain.Report{} // by state, that with the earliest moment
+	next := map[drain.State]drain.Report{} // by state, the report with the earliest Until
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
@@ -131,7 +131,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// ring rings again if work is left that no other ticket leads to.
+// ring puts a ticket if work is left that no other ticket leads to.
 func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

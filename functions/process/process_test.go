@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes note what was asked of them. Lanes without a report are idle.
+// fakes records its calls. Lanes without a report are idle.
 type fakes struct {
 	looked map[int]drain.Report // how a lane stands
 	joined drain.Report         // how it stands when the drain is over
@@ -97,7 +97,7 @@ func TestFunction_Process(t *testing.T) {
 		"AllStorageAway":    {all, map[int]drain.Report{1: away}, idle, "seen -1", true},
 		"Garbage":           {"{}", nil, idle, "", false},
 		"NoSuchLane":        {"weir lane 1.7", nil, idle, "", false},
-		"NoSuchLaneEither":  {"weir lane 1.-1", nil, idle, "", false},
+		"NegativeLane":      {"weir lane 1.-1", nil, idle, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,45 +11,45 @@ import (
 // A Functions host may end a process while none of its invocations is in flight, and no host lets
 // one run for ever. So the invocations of a process relieve each other:
 //
-//	0 s   an invocation begins to stay with the lanes that are drained here; claims do not count
+//	0 s   an invocation begins to stay with the lanes that this process drains; claims do not count
 //	10 s  it rings for another invocation, and again 15 s and 30 s later
-//	45 s  none has come: it rings for each of its lanes, and lanes go to whoever claims them
+//	45 s  none has come: it rings for each of its lanes, and a lane goes to the process that claims it
 //	58 s  the lanes are handed over, claimed or not
 //	60 s  it ends
 //
-// On a live host a ticket that is visible at 10 s arrives within seconds: the host polls again 0.1
-// to 7 s after the last message that it found, and then 13 s after it. Any invocation that arrives
-// takes the place of the one that stays, and the time begins anew. So the lanes of a live host do
-// not move, and those of one that gets no tickets any more (it is drained) do.
+// A live host fetches a ticket within seconds: its first polls after a message that it found are 0.1
+// to 7 s later, the next one 13 s. Any invocation that arrives takes the place of the one that stays,
+// and the time begins anew. So the lanes of a live host do not move. A host that is drained fetches no
+// tickets, and its lanes move.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
 	handOverAt            = 58 * time.Second
 	stayLimit             = time.Minute
-	// relievedFrom is how long an invocation has stayed until the next one takes its place.
-	// Tickets that come together are answered at once.
+	// relievedFrom is how long an invocation stays before another takes its place. So of tickets that
+	// arrive together only the first stays, and the others are answered at once.
 	relievedFrom = 5 * time.Second
 )
 
-// stay is the time in which invocations of a process stay with its lanes, one after the other.
-// The other invocations hand their lanes to it and are answered at once. When a lane's drain is
-// over, it rings for the lane as the lane's own invocation would have done.
+// stay is the time in which invocations of a process stay with its lanes, one after the other. Each
+// other invocation adds its lanes to it and is answered at once. When a lane's drain is over, the stay
+// rings for the lane, as the lane's own invocation would have done.
 type stay struct {
-	limited context.Context // joins end with it
-	whole   context.Context // rings do not
+	limited context.Context // of joins and claims; ends with the stay
+	whole   context.Context // of rings; does not end
 	end     context.CancelFunc
 	seat    *seat
-	lanes   map[int]bool // that it waits for; true = drained here, false = claimed
-	open    int          // lanes that are waited for, or rung for
+	lanes   map[int]bool // true = drained by this process, false = claimed
+	open    int          // number of lanes whose end or ring is awaited
 	errs    []error
 	over    chan struct{} // closed when open has come to 0
 }
 
-// followed is a lane that an invocation stays with.
+// followed is a lane with which an invocation stays.
 type followed struct {
 	lane    int
-	drained bool // here; else it is claimed
-	shared  bool // the ticket for all lanes is put back for it
+	drained bool // by this process; otherwise to be claimed
+	shared  bool // busy, and the ticket for all lanes was put back for it
 }
 
 // seat is the place of the one invocation that stays.
@@ -58,10 +58,9 @@ type seat struct {
 	relieved chan struct{} // closed when another invocation has come
 }
 
-// stayWith hands lanes that are drained here, and busy ones, which it claims, to the invocation that stays, and
-// returns. If none stays, or the one that does has stayed for some time, the caller's stays
-// instead: stayWith then returns when no lane is left, when another invocation relieves it, or
-// after a minute.
+// stayWith adds lanes to those of the invocation that stays, and returns. If none stays, or one has
+// stayed for relievedFrom, the caller's invocation takes its place. Then stayWith returns when no lane
+// is left, when another invocation relieves it, or after a minute. Busy lanes are claimed.
 func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
 	f.mu.Lock()
 	s := f.staying
@@ -88,7 +87,7 @@ func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
 	return f.keepSeat(ctx, s, mine)
 }
 
-// keepSeat returns when the stay is over, or another invocation has taken the seat.
+// keepSeat keeps the timetable above, until the stay is over or another invocation has taken the seat.
 func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	relief, yield, handOver, limit := time.NewTimer(reliefAt), time.NewTimer(yieldAt), time.NewTimer(handOverAt), time.NewTimer(stayLimit)
 	for _, t := range []*time.Timer{relief, yield, handOver, limit} {
@@ -125,7 +124,7 @@ func (f *Function) callRelief(s *stay) {
 	}
 }
 
-// yield rings for all lanes, and lets them go to whoever claims them.
+// yield rings for each lane, and from now on lets it go to a process that claims it.
 func (f *Function) yield(s *stay, mine *seat) {
 	f.mu.Lock()
 	if s.seat == mine {
@@ -170,8 +169,7 @@ func (f *Function) drained(s *stay) (lanes []int) {
 	return lanes
 }
 
-// follow makes a stay wait for lanes, except for those that it waits for already. The caller holds
-// mu.
+// follow adds lanes to a stay, except those that it has. The caller holds mu.
 func (f *Function) follow(s *stay, lanes []followed) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
@@ -185,7 +183,7 @@ func (f *Function) follow(s *stay, lanes []followed) {
 	}
 }
 
-// await waits for the end of a claim and of a drain, and rings if work is left.
+// await waits for the end of a lane's claim and drain, and rings if work is left.
 func (f *Function) await(s *stay, l followed) {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.drained {
