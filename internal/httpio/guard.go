@@ -51,10 +51,10 @@ func withPath(r *http.Request, path string) *http.Request {
 }
 
 // HostCallsOnly passes the host's own calls on to next (those of queues and timers), and answers 404
-// to all others. The host makes them to the address that the handler listens on. A request that the
-// host forwards carries the client's Host, and one that it proxies carries X-Forwarded-Host. A client
-// can send everything else of such a call (User-Agent, invocation id, content type, payload), so
-// nothing else is checked.
+// to all others. The host makes them to the address that the handler listens on, without a query and
+// without forwardingHeaders. A request that the host forwards carries the client's Host, and one that
+// it proxies carries X-Forwarded-Host. A client can imitate everything else of such a call (User-Agent,
+// invocation id, content type, payload), so nothing of that is checked.
 func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func isOwnHost(r *http.Request) bool {
 var forwardingHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded",
 	"X-Functions-Key"}
 
-// isForwarded reports whether the request shows that a client made it.
+// isForwarded reports whether the request has a sign that a client made it: such a header, or a query.
 func isForwarded(r *http.Request) bool {
 	for _, name := range forwardingHeaders {
 		if len(r.Header.Values(name)) > 0 {
