@@ -1,6 +1,6 @@
-// Package fleet runs several instances of an app as the platform does: each is a funchost process of its
-// own, with its own listening socket and the handler as its child, on the same storage. A front spreads
-// the requests over them. It is for tests in which an instance is stopped, killed, or watched by its handler.
+// Package fleet runs several instances of an app as the platform does, on the same storage: each is a
+// funchost process with its own listening socket and the handler as its child. A front spreads requests
+// over them. It is for tests in which an instance is stopped or killed, or its handler watches it.
 package fleet
 
 import (
@@ -28,12 +28,12 @@ import (
 // Options are common to all hosts of a fleet.
 type Options struct {
 	Binary string    // the funchost program, as Build makes it
-	Args   []string  // for every host; they include --script-root, and --state-dir for one runner of each timer
-	Env    []string  // added to this process's environment
+	Args   []string  // of each host; --script-root is needed. Each host runs every timer of its group
+	Env    []string  // of each host, added to this process's environment
 	Out    io.Writer // the hosts' output; nil = nowhere
 }
 
-// Fleet is the hosts and the front before them.
+// Fleet is a front and the hosts behind it.
 type Fleet struct {
 	options Options
 	front   *http.Server
@@ -72,14 +72,14 @@ func Start(o Options) (*Fleet, error) {
 // URL is the address of the front, without a slash at its end.
 func (f *Fleet) URL() string { return "http://" + f.address }
 
-// Hosts returns every host there has been, in the order in which they were added.
+// Hosts returns all hosts that were added, in that order, those that have ended included.
 func (f *Fleet) Hosts() []*Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.hosts)
 }
 
-// Close ends everything at once, handlers that were left behind too.
+// Close kills the front and all hosts, with handlers that were left behind.
 func (f *Fleet) Close() {
 	_ = f.front.Close()
 	for _, h := range f.Hosts() {
@@ -132,7 +132,7 @@ func groupOf(args []string) string {
 
 var listensOn = regexp.MustCompile(`Now listening on: (http://[0-9.:]+)`)
 
-// relay passes the host's output on, and the address it listens on.
+// relay copies the host's output to Options.Out, and sends the address on which the host listens.
 func (f *Fleet) relay(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
@@ -165,7 +165,7 @@ func (f *Fleet) await(ctx context.Context, h *Host, listening <-chan string) err
 // URL is the address of this host, without a slash at its end.
 func (h *Host) URL() string { return h.url }
 
-// PID is the host's own; the handler's is in Status.
+// PID is the process id of the host; that of the handler is in Status.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
 // Done is closed when the host's process has ended.
@@ -174,7 +174,7 @@ func (h *Host) Done() <-chan struct{} { return h.done }
 // Stop sends SIGTERM, as the platform does, and does not wait: see Done.
 func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Kill ends the host by SIGKILL and waits for its end. The handler goes with it, except with --orphan.
+// Kill ends the host by SIGKILL and waits for its end. Its handler is killed, too, except with --orphan.
 func (h *Host) Kill() error {
 	err := h.cmd.Process.Kill()
 	<-h.done
@@ -183,11 +183,11 @@ func (h *Host) Kill() error {
 
 // end kills the host with all its children.
 func (h *Host) end() {
-	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // none may be left
+	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error: no process of the group is left
 	<-h.done
 }
 
-// Status asks the host how its instance is.
+// Status asks the host for the state of its instance.
 func (h *Host) Status(ctx context.Context) (host.Status, error) {
 	var s host.Status
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/admin/host/status", nil)

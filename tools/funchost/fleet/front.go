@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// forwardingHeaders would be taken away by the proxy: the app is to see the client's, as sent.
+// forwardingHeaders are removed by ReverseProxy. The front puts them back, so that the app gets them as sent.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // proxy sends each request to the next host that takes its connection.
@@ -34,7 +34,7 @@ func (f *Fleet) proxy() http.Handler {
 
 var errNoHost = errors.New("no host serves HTTP")
 
-// dial connects to the next host in turn. A host that refuses is passed over: nothing was sent to it yet.
+// dial connects to the next host in turn. If one refuses, it tries the next: nothing was sent yet.
 func (f *Fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	err := errNoHost
 	for _, address := range f.nextAddresses() {
@@ -47,7 +47,7 @@ func (f *Fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return nil, err
 }
 
-// nextAddresses returns the hosts' addresses, each time beginning with another.
+// nextAddresses returns the addresses of the hosts that serve HTTP, each time beginning with another one.
 func (f *Fleet) nextAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

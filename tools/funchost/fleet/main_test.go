@@ -61,14 +61,14 @@ func (r runner) Run() int {
 	return code
 }
 
-// handle is the handler of the tests. It tells by files in a folder what happened to it: "taken" when an
-// invocation has come, "closed" when its connection was closed, "signal" when it got a signal. An
-// invocation or a request to /api/hold ends when there is a file "release".
+// handle is the handler of the tests. It writes a file to a folder for each event: "taken" when an
+// invocation or a request to /api/hold has come, "closed" when its connection was closed, "signal" when
+// the process got a signal. An invocation or such a request ends when there is a file "release".
 func handle(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
 		_ = os.WriteFile(part, []byte(text), 0o600)
-		_ = os.Rename(part, filepath.Join(dir, name)) // whole when it is seen
+		_ = os.Rename(part, filepath.Join(dir, name)) // so that a reader never sees half of it
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals)
@@ -101,7 +101,7 @@ func handle(dir string) int {
 	return 1
 }
 
-// released waits for the file "release", and reports false when ctx ends before.
+// released waits for the file "release", and reports whether it came before ctx ended.
 func released(ctx context.Context, dir string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -117,8 +117,7 @@ func released(ctx context.Context, dir string) bool {
 	}
 }
 
-// listeningSockets finds what a handler can find of its host: the inodes of the sockets on which a process
-// listens.
+// listeningSockets returns the sockets on which a process listens, as a handler can find those of its host.
 func listeningSockets(pid int) []string {
 	listening := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -139,11 +138,11 @@ func listeningSockets(pid int) []string {
 	return out
 }
 
-// rig is an app with one HTTP function of each route, a queue function, and a fleet to run it.
+// rig is an app with three HTTP functions and a queue function, and a fleet that runs it.
 type rig struct {
 	*fleet.Fleet
 	t     *testing.T
-	dir   string // where the handler tells
+	dir   string // to which the handler writes its files
 	queue *azqueue.QueueClient
 }
 
@@ -269,7 +268,7 @@ func (r *rig) release() {
 	}
 }
 
-// get asks, on a connection of its own. No status means no connection.
+// get sends a request on a connection of its own. Status 0 means that no answer came.
 func (r *rig) get(url string) (status int, body string) {
 	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
 	if err != nil {
@@ -286,7 +285,7 @@ func (r *rig) get(url string) (status int, body string) {
 	return res.StatusCode, string(raw)
 }
 
-// put sends a message that the handler holds.
+// put sends a message, and waits until the handler has taken it.
 func (r *rig) put() {
 	r.t.Helper()
 	text := base64.StdEncoding.EncodeToString([]byte(`hold`))
@@ -296,7 +295,7 @@ func (r *rig) put() {
 	r.eventually("the invocation is taken", func() bool { return r.noted("taken") })
 }
 
-// messages counts the queue's messages, the hidden ones too.
+// messages returns the number of messages in the queue, hidden ones included.
 func (r *rig) messages() int {
 	r.t.Helper()
 	res, err := r.queue.GetProperties(r.t.Context(), nil)
@@ -320,7 +319,7 @@ func (r *rig) handlerPID(h *fleet.Host) int {
 	return pid
 }
 
-// runs reports whether a process is there and no corpse.
+// runs reports whether a process runs: it exists and is no zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

@@ -25,7 +25,7 @@ func TestStop_NothingInFlight(t *testing.T) {
 	}
 }
 
-// The handler sees the socket go while the host still waits for its request, and gets no signal.
+// The handler can see that the socket is closed while the host still waits for the request, and gets no signal.
 func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -108,11 +108,11 @@ func TestKill_LeavesTheHandlerBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !runs(pid) {
-		t.Error("a handler that prints nothing went with its host")
+		t.Error("the handler ended with its host, want it left behind")
 	}
 }
 
-func TestFront_PassesOverHostsThatAreGone(t *testing.T) {
+func TestFront_SkipsHostsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	hosts := []string{fmt.Sprint(r.add().PID()), fmt.Sprint(r.add().PID())}
