@@ -24,15 +24,15 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is for how long a write may not be committed yet, so that it comes again when its
-	// process is killed: 100 ms, and what a busy machine adds.
+	// uncommittedFor is the time within which a write is committed: 100 ms, and what a busy machine adds.
+	// If its process is killed before, the write may be repeated.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos: two hosts, eight lanes, and all the ways in which a platform ends or restarts processes,
-// in random order under load. Each message that was acknowledged is written, those of a key in order,
-// never two of a lane at a time. A message is written twice only if the process that wrote it was
-// killed in between, by SIGKILL and without notice.
+// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while
+// clients post to two hosts with eight lanes. Each acknowledged message is written, those of a key in order,
+// never two of a lane at a time. A message is written twice only if a handler was killed by SIGKILL without
+// notice in between, less than uncommittedFor after the first write began.
 func TestChaos(t *testing.T) {
 	c := newChaos(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -52,17 +52,17 @@ func TestChaos(t *testing.T) {
 	c.linearizes(accepted)
 }
 
-// chaos is a system on hosts that are processes of their own.
+// chaos is a system on two hosts, each in a process of its own.
 type chaos struct {
 	*system
 	fleet   *fleet.Fleet
 	random  *rand.Rand
-	hosts   []*fleet.Host // that live
+	hosts   []*fleet.Host // that have not ended
 	begunAt time.Time
-	killed  []time.Time // when handlers were killed without notice
+	killed  []time.Time // moments at which a handler was killed without notice
 
 	mu     sync.Mutex
-	halted chan struct{} // not nil = the clients wait until it is closed
+	halted chan struct{} // if not nil, the clients wait until it is closed
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -107,12 +107,13 @@ func (c *chaos) add() {
 	c.serves(h)
 }
 
+// serves waits until a host's handler answers.
 func (c *chaos) serves(h *fleet.Host) {
 	c.t.Helper()
 	c.eventually("the host serves", startLimit, func() bool { return c.ask(h, "GET", "/api/health") == http.StatusOK })
 }
 
-// ask sends a request to one host, and returns the status of the answer; 0 = none.
+// ask sends a request to one host, and returns the status of the answer; 0 = no answer.
 func (c *chaos) ask(h *fleet.Host, method, path string) int {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
 	if err != nil {
@@ -126,7 +127,7 @@ func (c *chaos) ask(h *fleet.Host, method, path string) int {
 	return resp.StatusCode
 }
 
-// load posts to two keys of each lane, until ctx ends, and then returns the acknowledged messages.
+// load posts to two keys of each lane until ctx ends. The channel then gets the acknowledged messages.
 func (c *chaos) load(ctx context.Context) <-chan []message {
 	var mu sync.Mutex
 	var accepted []message
@@ -163,7 +164,7 @@ func chaosPaths() []string {
 	return paths
 }
 
-// mayPost paces the clients, and reports whether to go on.
+// mayPost waits for the client's next turn, and reports whether it may post.
 func (c *chaos) mayPost(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -184,7 +185,7 @@ type act struct {
 	run  func()
 }
 
-// plan has each act at least once. A drain takes a minute, the others seconds.
+// plan returns acts in random order: one drain, which takes a minute, and each of the others at least once.
 func (c *chaos) plan() []act {
 	short := []act{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill}, {"restart", c.restart}}
 	acts := append([]act{{"drain", c.drain}}, short...)
@@ -195,7 +196,8 @@ func (c *chaos) plan() []act {
 	return acts
 }
 
-// one picks a host: as a rule the one that holds the most lanes, because little happens to the others.
+// one picks a host. Three times of four it is the one that holds the most lanes, because an end of it
+// interrupts the most.
 func (c *chaos) one() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
@@ -240,7 +242,7 @@ func (c *chaos) ended(h *fleet.Host) {
 	c.forget(h)
 }
 
-// drain lets a host end what is in flight, kills it then, and starts another.
+// drain drains a host, kills it once no invocation is in flight, and starts another.
 func (c *chaos) drain() {
 	h := c.holder()
 	if status := c.ask(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
@@ -275,8 +277,7 @@ func (c *chaos) restart() {
 	c.serves(h)
 }
 
-// awaitIdleKill leaves a backlog and stops the load, until a host has ended its handler for want of
-// invocations.
+// awaitIdleKill halts the clients until a host has killed its handler because that had no invocation.
 func (c *chaos) awaitIdleKill() {
 	before := strings.Count(c.logs.String(), "is scaled in.")
 	halted := make(chan struct{})
@@ -292,12 +293,12 @@ func (c *chaos) awaitIdleKill() {
 	c.eventually("an idle instance is killed", 2*time.Minute, func() bool { return strings.Count(c.logs.String(), "is scaled in.") > before })
 }
 
-// attendedFor is how long each holder must have had an invocation in flight: one that stays with the
-// lanes, and none that passes.
+// attendedFor is how long each holder must have had an invocation in flight: then it is one that stays
+// with the lanes, and not one that is answered at once.
 const attendedFor = 2 * time.Second
 
-// goesOn waits until every lane writes a message that began after now, and every holder has an
-// invocation that stays: before that an end without notice is the same as a SIGKILL.
+// goesOn waits until each lane has written a message since the call, and each holder has an invocation
+// that stays. A holder without one may be killed by --idle-kill, which may repeat writes as a SIGKILL does.
 func (c *chaos) goesOn() {
 	c.t.Helper()
 	from := time.Now()
@@ -327,7 +328,7 @@ func (c *chaos) holdsUnattended(h *fleet.Host) bool {
 
 var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
 
-// judge holds the CMS's record against what was acknowledged.
+// judge compares the CMS's record with the acknowledged messages.
 func (c *chaos) judge(accepted []message) {
 	c.t.Helper()
 	st := c.stats()
@@ -367,7 +368,8 @@ func byStart(a, b server.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
-// wasKilledBetween reports whether a handler was killed shortly after the first write, and before the second.
+// wasKilledBetween reports whether a handler, of whichever host, was killed after the first write began and
+// before the second, within uncommittedFor.
 func (c *chaos) wasKilledBetween(first, second server.Request) bool {
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {
 		return at.After(first.StartedAt) && at.Before(second.StartedAt) && at.Sub(first.StartedAt) < uncommittedFor

@@ -19,17 +19,17 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// townOf is a system on several hosts, each a process of its own, as the platform runs them.
-type townOf struct {
+// fleetSystem is a system on several hosts, each in a process of its own, as the platform runs them.
+type fleetSystem struct {
 	*system
 	fleet *fleet.Fleet
 
 	mu    sync.Mutex
-	lanes map[string]int // of messages, by path
+	lanes map[string]int // of accepted messages, by path
 }
 
-// newTown starts hosts, all with everything, or each with arguments of its own.
-func newTown(t *testing.T, hosts int, weirYAML ...string) *townOf {
+// newFleetSystem starts storage, a CMS and hosts that run all functions. weirYAML is as for stage.
+func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
 	s := newBareSystem(t)
 	s.app = s.stage(weirYAML...)
@@ -42,7 +42,7 @@ func newTown(t *testing.T, hosts int, weirYAML ...string) *townOf {
 	}
 	t.Cleanup(f.Close)
 	s.weir = f.URL()
-	c := &townOf{system: s, fleet: f, lanes: map[string]int{}}
+	c := &fleetSystem{system: s, fleet: f, lanes: map[string]int{}}
 	for range hosts {
 		c.add()
 	}
@@ -50,7 +50,7 @@ func newTown(t *testing.T, hosts int, weirYAML ...string) *townOf {
 }
 
 // add starts a host, and waits until it is ready.
-func (c *townOf) add() *fleet.Host {
+func (c *fleetSystem) add() *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
 	defer cancel()
@@ -62,8 +62,9 @@ func (c *townOf) add() *fleet.Host {
 	return h
 }
 
-// post posts messages of as many keys, eight at a time, until each is accepted.
-func (c *townOf) post(prefix string, count int) (took []time.Duration) {
+// post posts count messages, each with a key of its own, eight at a time. It repeats each post until the
+// message is accepted, and returns how long that took.
+func (c *fleetSystem) post(prefix string, count int) (took []time.Duration) {
 	c.t.Helper()
 	took = make([]time.Duration, count)
 	var next atomic.Int64
@@ -82,8 +83,8 @@ func (c *townOf) post(prefix string, count int) (took []time.Duration) {
 	return took
 }
 
-// postOnce reports whether a message was accepted.
-func (c *townOf) postOnce(path string) bool {
+// postOnce sends one post, and reports whether the message was accepted.
+func (c *fleetSystem) postOnce(path string) bool {
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.weir+"/api/messages", strings.NewReader(versioned(path, 1)))
 	if err != nil {
 		return false
@@ -106,7 +107,7 @@ func (c *townOf) postOnce(path string) bool {
 }
 
 // held returns how many lanes the handler of a host drains.
-func (c *townOf) held(h *fleet.Host) (lanes int) {
+func (c *fleetSystem) held(h *fleet.Host) (lanes int) {
 	res, err := http.Get(h.URL() + "/api/metrics")
 	if err != nil {
 		return 0
@@ -124,8 +125,8 @@ func (c *townOf) held(h *fleet.Host) (lanes int) {
 	return lanes
 }
 
-// holder returns the host that holds most lanes, once each of them is held.
-func (c *townOf) holder(lanes int) (holder *fleet.Host) {
+// holder waits until that many lanes are held, and returns the host that holds the most.
+func (c *fleetSystem) holder(lanes int) (holder *fleet.Host) {
 	c.t.Helper()
 	c.eventually("all lanes are held", startLimit, func() bool {
 		all, most := 0, 0
@@ -140,7 +141,8 @@ func (c *townOf) holder(lanes int) (holder *fleet.Host) {
 	return holder
 }
 
-func (c *townOf) living() []*fleet.Host {
+// living returns the hosts that have not ended.
+func (c *fleetSystem) living() []*fleet.Host {
 	return slices.DeleteFunc(c.fleet.Hosts(), func(h *fleet.Host) bool {
 		select {
 		case <-h.Done():
@@ -151,9 +153,9 @@ func (c *townOf) living() []*fleet.Host {
 	})
 }
 
-// stood returns how long each lane stood at most since a moment, between two writes of messages
-// that waited all the time.
-func (c *townOf) stood(since time.Time) map[int]time.Duration {
+// stood returns the longest time between two writes of each lane since a moment. It is how long the lane
+// stood, because messages waited all the time.
+func (c *fleetSystem) stood(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,8 +173,9 @@ func (c *townOf) stood(since time.Time) map[int]time.Duration {
 	return longest
 }
 
-// writtenOnce checks that all that was posted is written, and nothing twice or side by side.
-func (c *townOf) writtenOnce(count int, limit time.Duration) {
+// writtenOnce waits until that many messages are written, and checks that each was written once and none
+// beside another of its lane.
+func (c *fleetSystem) writtenOnce(count int, limit time.Duration) {
 	c.t.Helper()
 	c.eventually("everything is written", limit, func() bool { return c.stats().Items >= count })
 	if s := c.stats(); s.Items != count || s.Writes != count || s.Repeats != 0 || s.Overlaps != 0 || s.Inversions != 0 {
@@ -181,7 +184,7 @@ func (c *townOf) writtenOnce(count int, limit time.Duration) {
 }
 
 // invoked waits until a host has an invocation of process in flight.
-func (c *townOf) invoked(h *fleet.Host) {
+func (c *fleetSystem) invoked(h *fleet.Host) {
 	c.t.Helper()
 	c.eventually("an invocation stays", 3*time.Minute, func() bool {
 		return c.outstanding(h) > 0
@@ -189,7 +192,7 @@ func (c *townOf) invoked(h *fleet.Host) {
 }
 
 // outstanding returns how many invocations a host has in flight.
-func (c *townOf) outstanding(h *fleet.Host) int {
+func (c *fleetSystem) outstanding(h *fleet.Host) int {
 	var d struct{ OutstandingInvocations int }
 	res, err := http.Get(h.URL() + "/admin/host/drain/status")
 	if err != nil {
@@ -202,16 +205,16 @@ func (c *townOf) outstanding(h *fleet.Host) int {
 	return d.OutstandingInvocations
 }
 
-// A host is stopped as a deployment or a scale-in does it, while its handler works off a burst. STOPS
-// says how often; what the lanes stood is logged.
-func TestStop_InABurst(t *testing.T) {
+// A deployment or a scale-in stops a host while its handler delivers a burst. STOPS is the number of stops
+// (default 1). The test logs how long the lanes stood.
+func TestStop_DuringABurst(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
 		stops = 1
 	}
 	for _, lanes := range []int{1, 8} {
 		t.Run(fmt.Sprintf("Lanes=%d", lanes), func(t *testing.T) {
-			c := newTown(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
+			c := newFleetSystem(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
 			var standstills []time.Duration
 			size := 700 + 100*lanes
 			for n := range stops {
@@ -234,16 +237,17 @@ func TestStop_InABurst(t *testing.T) {
 	}
 }
 
-// A host is stopped in the first seconds of a burst, before the first ticket has arrived. No invocation
-// makes it wait, so it ends its handler 0.3 s after it closed its socket. If the handler has handed the
-// lane over by then, nothing is written twice; otherwise what it had not committed may be.
+// A host is stopped in the first seconds of a burst, before the first ticket has arrived. It has no
+// invocation to wait for, so it ends its handler 0.3 s after it closed its socket. If the handler has
+// handed the lane over by then, nothing is written twice. Otherwise the next holder may repeat what was
+// not committed.
 func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
 		stops = 1
 	}
 	const handedOver, uncommitted = "handler: lanes handed over", 64
-	c := newTown(t, 2, "lanes: 1 ", "lanes: 1 ", "min: 0s, max: 10s", "min: 5m, max: 6m")
+	c := newFleetSystem(t, 2, "lanes: 1 ", "lanes: 1 ", "min: 0s, max: 10s", "min: 5m, max: 6m")
 	inTime, standstills, total := 0, []time.Duration{}, 0
 	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // a busy machine may take longer once
 		h, began, size := c.holderAlone(fmt.Sprint("burst", n))
@@ -276,9 +280,9 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	t.Logf("%d stops, %d handed over in time, %d writes came twice; stood %s", len(standstills), inTime, c.stats().Repeats, spread(standstills))
 }
 
-// holderAlone posts bursts until a host holds the lane in the middle of one without an invocation. The CMS
-// is slow while they are posted, so that work is left, and quick from then on.
-func (c *townOf) holderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
+// holderAlone posts bursts until a host holds the lane in the middle of one and has no invocation. The CMS
+// is slow while a burst is posted, so that work is left, and fast from then on.
+func (c *fleetSystem) holderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
 	c.t.Helper()
 	const size = 200
 	before := c.stats().Items
@@ -295,14 +299,13 @@ func (c *townOf) holderAlone(prefix string) (h *fleet.Host, began time.Time, pos
 		}
 		c.eventually("the lane is left", time.Minute, func() bool { return c.held(h) == 0 })
 	}
-	c.t.Fatal("the holder has an invocation or no work each time, want a burst without an invocation")
+	c.t.Fatal("the holder had an invocation or no work in each of 5 bursts, want work and no invocation")
 	return nil, began, posted
 }
 
-// What the platform does before it takes an instance away: it drains it, and ends it as soon as it
-// has no invocation in flight.
-func TestDrain_InABurst(t *testing.T) {
-	c := newTown(t, 2)
+// Before the platform removes an instance it drains it, and ends it as soon as no invocation is in flight.
+func TestDrain_DuringABurst(t *testing.T) {
+	c := newFleetSystem(t, 2)
 	const size = 3500 // a hundred seconds and more
 	c.post("burst", size)
 	h := c.holder(1)
@@ -323,10 +326,10 @@ func TestDrain_InABurst(t *testing.T) {
 	t.Logf("the lane stood for %s at most", c.stood(time.Time{})[0])
 }
 
-// Each of four instances is replaced by another, one after the other, while messages are posted. A round
-// without a stop comes first, to compare how long it takes until a post is accepted.
+// Four instances are replaced one after the other while messages are posted. A round without a stop comes
+// first: its posts show how long an acceptance takes without stops.
 func TestRollingRestart_UnderLoad(t *testing.T) {
-	c := newTown(t, 4, "lanes: 1 ", "lanes: 4 ")
+	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500
 	calm := c.post("calm", size)
 	var took []time.Duration
@@ -340,8 +343,8 @@ func TestRollingRestart_UnderLoad(t *testing.T) {
 		}
 		took = append(took, <-posted...)
 		<-old[n].Done()
-		if c.status(next.URL()+"/api/health") != http.StatusOK {
-			t.Error("the new instance is not well")
+		if got := c.status(next.URL() + "/api/health"); got != http.StatusOK {
+			t.Errorf("the new instance answers %d to /api/health, want %d", got, http.StatusOK)
 		}
 	}
 	c.mu.Lock()
@@ -354,7 +357,7 @@ func TestRollingRestart_UnderLoad(t *testing.T) {
 	t.Logf("accepted without stops: %s; with stops: %s; lanes stood for %v at most", spread(calm), spread(took), c.stood(time.Time{}))
 }
 
-// spread returns a line of quantiles. It sorts the durations.
+// spread returns quantiles of the durations as text. It sorts the slice.
 func spread(all []time.Duration) string {
 	slices.Sort(all)
 	at := func(share float64) time.Duration {
