@@ -18,7 +18,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// drains are the drains of one process: each goes on until the test ends it.
+// drains are the drains of one process. Each goes on until the test sends its report.
 type drains map[int]chan drain.Report
 
 func (d drains) Look(_ context.Context, lane int) drain.Report {
@@ -52,7 +52,7 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// rung notes the lanes that were rung, and when since the start.
+// rung records the lanes that were rung, and the times since the start.
 type rung struct {
 	mu    sync.Mutex
 	start time.Time
@@ -81,7 +81,7 @@ func (r *rung) Attend()                                   { r.note("attend") }
 func (r *rung) Yield()                                    { r.note("yield") }
 func (r *rung) HandOver(lane int)                         { r.note("hand over %d", lane) }
 
-// did checks the other calls.
+// did checks the calls other than Ring and RingAt.
 func (r *rung) did(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -100,7 +100,7 @@ func (r *rung) PutBack(_ context.Context, lane int, about time.Duration) error {
 	return nil
 }
 
-// want checks the lanes rung so far.
+// want checks the lanes that were rung so far.
 func (r *rung) want(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -110,15 +110,15 @@ func (r *rung) want(t *testing.T, lanes ...int) {
 	}
 }
 
-// office is a process with its invocations.
-type office struct {
+// instance is a process that gets invocations.
+type instance struct {
 	f      *process.Function
 	drains drains
 	rung   *rung
 }
 
-func newOffice(lanes int) *office {
-	o := &office{drains: drains{}, rung: &rung{start: time.Now()}}
+func newInstance(lanes int) *instance {
+	o := &instance{drains: drains{}, rung: &rung{start: time.Now()}}
 	for lane := range lanes {
 		o.drains[lane] = make(chan drain.Report)
 	}
@@ -127,7 +127,7 @@ func newOffice(lanes int) *office {
 }
 
 // invoke answers a ticket, and returns a channel that gets its result.
-func (o *office) invoke(ctx context.Context, lane int) <-chan error {
+func (o *instance) invoke(ctx context.Context, lane int) <-chan error {
 	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)
 	go func() {
@@ -155,8 +155,8 @@ func ended(t *testing.T, what string, done <-chan error, want bool) {
 
 func TestFunction_OneInvocationStays(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(t *testing.T, o *office){
-		"UntilTheLastOfTheLanesIsDone": func(t *testing.T, o *office) {
+	for name, test := range map[string]func(t *testing.T, o *instance){
+		"UntilAllItsLanesAreDrained": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			ended(t, "the ticket of another lane", o.invoke(t.Context(), 1), true)
 			ended(t, "the ticket of all lanes", o.invoke(t.Context(), ticket.AllLanes), true)
@@ -169,7 +169,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			ended(t, "the first", first, true)
 			o.rung.want(t, 1)
 		},
-		"AMinuteAndThenItRingsForEachLaneOnce": func(t *testing.T, o *office) {
+		"ForAMinuteAndThenItRingsForEachLaneOnce": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			for range 3 {
 				ended(t, "another ticket", o.invoke(t.Context(), 1), true)
@@ -181,7 +181,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			ended(t, "the first", first, true)
 			o.rung.want(t, 0, 1)
 		},
-		"AndThenTheNext": func(t *testing.T, o *office) {
+		"AndAfterItTheNext": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			time.Sleep(time.Minute)
 			ended(t, "the first", first, true)
@@ -190,7 +190,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			o.drains[0] <- drain.Report{State: drain.Idle}
 			ended(t, "the second", second, true)
 		},
-		"TheSameLaneAgainOnceItWasDone": func(t *testing.T, o *office) {
+		"WithALaneThatHasWorkAgain": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			ended(t, "another ticket", o.invoke(t.Context(), 1), true)
 			o.drains[1] <- drain.Report{State: drain.Idle}
@@ -203,7 +203,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, newOffice(3)) })
+			synctest.Test(t, func(t *testing.T) { test(t, newInstance(3)) })
 		})
 	}
 }
@@ -211,8 +211,8 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	t.Parallel()
 	working := drain.Report{State: drain.Working}
-	for name, test := range map[string]func(t *testing.T, o *office){
-		"TheNextInvocationTakesThePlace": func(t *testing.T, o *office) {
+	for name, test := range map[string]func(t *testing.T, o *instance){
+		"NextTakesThePlace": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 1)
 			o.invoke(t.Context(), 0)
 			time.Sleep(10 * time.Second)
@@ -225,7 +225,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 				"55s yield", "55s ring 0", "55s ring 1", "1m8s yield", "1m8s hand over 0", "1m8s hand over 1")
 			o.rung.want(t)
 		},
-		"EvenIfItsOwnLaneHasNoWork": func(t *testing.T, o *office) {
+		"NextHasALaneThatIsHeldElsewhere": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			o.invoke(t.Context(), 1)
 			o.drains[1] <- drain.Report{State: drain.Idle}
@@ -240,7 +240,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			o.rung.did(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield", "45s ring 0", "50s attend",
 				fmt.Sprintf("1m5s put back %d after 30s", elsewhere), "1m5s yield")
 		},
-		"ALaneThatIsClaimedIsDrainedUnderTheInvocation": func(t *testing.T, o *office) {
+		"ClaimedLaneKeepsItsInvocation": func(t *testing.T, o *instance) {
 			claiming := o.invoke(t.Context(), elsewhere)
 			time.Sleep(3 * time.Second)
 			o.drains[elsewhere] <- working
@@ -249,12 +249,12 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			ended(t, "the claiming one", claiming, true)
 			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
 		},
-		"ALaneWhoseTicketWasPutBackIsNotClaimedAgain": func(t *testing.T, o *office) {
+		"LaneWhoseTicketWasPutBackIsNotClaimedAgain": func(t *testing.T, o *instance) {
 			again := o.invoke(t.Context(), putBack)
 			ended(t, "the invocation", again, true)
 			o.rung.did(t)
 		},
-		"AnInvocationThatTheHostGivesUpHandsOver": func(t *testing.T, o *office) {
+		"InvocationThatTheHostGivesUpHandsItsLanesOver": func(t *testing.T, o *instance) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			first := o.invoke(ctx, 0)
 			time.Sleep(time.Second)
@@ -266,7 +266,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, newOffice(4)); time.Sleep(2 * time.Minute) })
+			synctest.Test(t, func(t *testing.T) { test(t, newInstance(4)); time.Sleep(2 * time.Minute) })
 		})
 	}
 }

@@ -27,21 +27,21 @@ const (
 	newBatchThreshold = 8
 )
 
-// town is a queue, some instances that ring and answer, and the lanes they drain.
+// town stands for the app: a queue, instances that ring and answer tickets, and the lanes that they drain.
 type town struct {
 	queue     *countedQueue
 	instances int
 
 	mu    sync.Mutex
 	lanes []townLane
-	late  time.Duration // the longest that work waited for a look
+	late  time.Duration // the longest time for which work waited for a look
 }
 
-// townLane is a lane with a message a second while it has any.
+// townLane is a lane that gets a message each second.
 type townLane struct {
 	holder int           // instance; -1 = none
-	work   time.Time     // filed, and not looked at since; zero = none
-	until  time.Time     // its drain goes on so long
+	work   time.Time     // when the first message was filed since the last look; zero = none was
+	until  time.Time     // when its drain ends
 	freed  chan struct{} // closed at the drain's end
 }
 
@@ -66,7 +66,7 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// most returns the most tickets of a lane, and the number of all tickets.
+// most returns the text of which there are the most tickets, their number, and the number of all tickets.
 func (q *countedQueue) most() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,7 +125,7 @@ func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Busy}
 }
 
-// The drains of a town take no notice of invocations.
+// A drainer does not care for invocations: its lanes never move.
 func (drainer) Attend()      {}
 func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
@@ -147,8 +147,7 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// file files a message of each lane at an instance each second. A lane is busy for good, or for a
-// time that is drawn.
+// file files a message in each lane each second, at one instance. Once drained, a lane is held for busyFor.
 func (w *town) file(ctx context.Context, bell *ticket.Bell, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
@@ -199,7 +198,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dice are drawn by several goroutines.
+// dice draws random numbers for several goroutines.
 type dice struct {
 	mu     sync.Mutex
 	source *rand.Rand
@@ -213,16 +212,16 @@ func (d *dice) draw() float64 {
 	return d.source.Float64()
 }
 
-// settings of a town.
+// settings are those of a town.
 type settings struct {
 	lanes, instances int
 	busyFor          func() time.Duration
 	bell             ticket.Config
 }
 
-// run lets a town live for an hour, and holds each second how many tickets there are: two a
-// lane and instance, and so many that target-based scaling (length / batchSize) wants one
-// instance more than there are at most.
+// run runs a town for an hour, and checks the number of tickets each second: at most two for each lane
+// and instance, and at most so many that target-based scaling (length / batchSize) wants one instance
+// more than there are.
 func run(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{queue: &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}}, instances: s.instances, lanes: make([]townLane, s.lanes)}
