@@ -1,6 +1,6 @@
 // Weir on Azure: a resource group with all that it needs. docs/deploy.md has the commands.
 //
-// No key stands in any setting. The app signs in to storage, Key Vault and Application Insights by its identity.
+// No setting holds a key. The app signs in to storage, Key Vault and Application Insights by its identity.
 targetScope = 'subscription'
 
 @description('Name of the environment: 2 to 20 of a-z, 0-9 and hyphens. It begins the names of all resources.')
@@ -29,7 +29,7 @@ param planSku string = plan == 'premium' ? 'EP1' : 'P0v3'
 @maxValue(30)
 param instances int = 1
 
-@description('Bound on the instances of Flex Consumption and Premium: a few more than lanes, because others only accept.')
+@description('Bound on the instances of Flex Consumption and Premium. Instances above the number of lanes only accept messages.')
 @minValue(1)
 @maxValue(100)
 param maximumInstances int = plan == 'flex' ? 40 : 4
@@ -43,12 +43,12 @@ param instanceMemory int = 2048
 @maxValue(20)
 param alwaysReadyHttp int = 0
 
-@description('Flex Consumption: instances of the function process that are never scaled in. One belongs to delivery.instances: process.')
+@description('Flex Consumption: instances of the function process that are never scaled in. Set 1 if weir.yaml has delivery.instances: process.')
 @minValue(0)
 @maxValue(20)
 param alwaysReadyProcess int = 0
 
-@description('How long the host waits at most between two looks at the tickets, such as 00:00:02; empty for that of host.json.')
+@description('Longest time between two polls of the tickets by the host, such as 00:00:02; empty for that of host.json.')
 param maximumPollingInterval string = ''
 
 @description('True if plan and app spread over zones; Premium then needs three instances, Dedicated two.')
@@ -59,7 +59,7 @@ param isZoneRedundant bool = false
 @maxLength(40)
 param prefix string = 'weir'
 
-@description('Address that messages are written to: WEIR_CMS_URL of weir.yaml. A secret in it belongs into Key Vault (cmsSecrets).')
+@description('Address that messages are written to: WEIR_CMS_URL of weir.yaml. If it has a secret in it, use cmsSecrets instead.')
 param cmsUrl string = ''
 
 @description('Further app settings, by name: what weir.yaml takes from the environment, OTEL_EXPORTER_OTLP_ENDPOINT and the like.')
@@ -72,7 +72,7 @@ param cmsSecrets object = {}
 @allowed(['Standard_LRS', 'Standard_ZRS', 'Standard_GRS', 'Standard_GZRS', 'Standard_RAGRS', 'Standard_RAGZRS'])
 param storageSku string = 'Standard_ZRS'
 
-@description('Days for which removed bodies can be brought back; an erasure is complete only after them. 0: none.')
+@description('Days for which removed bodies can be restored; an erasure is complete only after them. 0 for no soft delete.')
 @minValue(0)
 @maxValue(365)
 param softDeleteDays int = 7
@@ -86,10 +86,10 @@ param hasPrivateStorage bool = false
 @description('True if callers reach the app through a private endpoint only. Deployments then need a runner in the network.')
 param hasPrivateApp bool = false
 
-@description('True if all that the app sends leaves by one fixed public address.')
+@description('True if all requests of the app leave from one fixed public address.')
 param hasFixedAddress bool = false
 
-@description('Addresses of the virtual network, at least a /25. A network is made if one of the three options above is chosen.')
+@description('Address range of the virtual network, at least a /25. A network is made if one of the three options above is true.')
 param networkAddressPrefix string = '10.83.0.0/24'
 
 @description('Application (client) id of the registration in Entra ID that operators sign in to; empty for no sign-in.')
@@ -112,14 +112,14 @@ param signInOpenPaths array = [
 @description('Mail addresses that alerts and the budget go to.')
 param alertMails array = []
 
-@description('Address that alerts are posted to in the common alert schema; empty for none.')
+@description('URL to which alerts are posted in the common alert schema; empty for none.')
 @secure()
 param alertWebhook string = ''
 
-@description('Answers 5xx in five minutes above which an alert is raised.')
+@description('Number of 5xx answers in five minutes above which an alert is raised.')
 param maximumServerErrors int = 5
 
-@description('Messages in all queues of the account above which an alert is raised.')
+@description('Number of messages in all queues of the account above which an alert is raised.')
 param maximumQueueLength int = 500
 
 @description('Azure Monitor workspace that a collector writes Weir\'s metrics to; empty for no rules on them.')
@@ -130,7 +130,7 @@ param monitorWorkspaceId string = ''
 @maxValue(730)
 param logRetentionDays int = 30
 
-@description('GB of logs a day after which the workspace takes no more; -1 for no bound.')
+@description('GB of logs that the workspace takes in a day; -1 for no bound.')
 param logDailyCapGb int = 2
 
 @description('Budget of the resource group a month, in the currency of the subscription; 0 for none.')
@@ -319,7 +319,7 @@ module flex 'modules/flex.bicep' = if (plan == 'flex') {
     subnetId: hasNetwork ? network!.outputs.appSubnetId : ''
     isPrivate: hasPrivateApp
   }
-  // The host reads storage and references as soon as the app is there.
+  // The host reads storage and Key Vault references as soon as the app exists.
   dependsOn: [storageEndpoints, vaultEndpoint, vault]
 }
 
