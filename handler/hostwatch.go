@@ -43,7 +43,7 @@ func (p *Program) watchHost(ctx context.Context, host hostWatcher) {
 	case err != nil:
 		p.log.Info("handler: the host's stop cannot be noticed here", "err", err)
 	case event == hostwatch.Stops:
-		p.leaveLanes(ctx)
+		go p.leaveLanes(ctx)
 		limited, cancel := context.WithTimeout(ctx, hostEndsWithin)
 		defer cancel()
 		ctx = limited
@@ -58,6 +58,11 @@ func (p *Program) watchHost(ctx context.Context, host hostWatcher) {
 // leaveLanes hands all lanes over, in order, and takes none again. Requests are still
 // answered: another process delivers the messages that they file.
 func (p *Program) leaveLanes(ctx context.Context) {
+	select {
+	case <-p.opened: // before that there is no drainer, which takes lanes as soon as it is there
+	case <-ctx.Done():
+		return
+	}
 	p.log.Info("handler: the host stops, lanes are handed over")
 	began := time.Now()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

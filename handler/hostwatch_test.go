@@ -48,15 +48,19 @@ func TestProgram_WatchHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		host   fakeHost
+		opens  time.Duration // when storage does
 		cancel time.Duration
 		closed time.Duration // when the drainer is
 		over   error
 		after  time.Duration
 	}{
-		"StopsAndEnds":    {fakeHost{time.Minute, time.Second}, time.Hour, time.Minute, errHostGone, time.Minute + time.Second},
-		"StopsAndStays":   {fakeHost{time.Minute, time.Hour}, time.Hour, time.Minute, errHostStays, 6 * time.Minute},
-		"CannotBeWatched": {fakeHost{0, 2 * time.Minute}, time.Hour, 0, errHostGone, 2 * time.Minute},
-		"WeEndFirst":      {fakeHost{time.Hour, time.Hour}, time.Minute, 0, nil, time.Minute},
+		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,
+			time.Minute + time.Second},
+		"StopsAndStays": {fakeHost{time.Minute, time.Hour}, 0, time.Hour, time.Minute, errHostStays, 6 * time.Minute},
+		"StopsBeforeStorageOpens": {fakeHost{time.Minute, time.Minute}, 90 * time.Second, time.Hour, 90 * time.Second,
+			errHostGone, 2 * time.Minute},
+		"CannotBeWatched": {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, errHostGone, 2 * time.Minute},
+		"WeEndFirst":      {fakeHost{time.Hour, time.Hour}, 0, time.Minute, 0, nil, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,10 +70,14 @@ func TestProgram_WatchHost(t *testing.T) {
 				if err := store.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				p := &Program{log: slog.New(slog.DiscardHandler), over: make(chan error, 1)}
-				drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Lease: 15 * time.Second, Now: time.Now, Log: p.log, Hosted: true})
+				p := &Program{log: slog.New(slog.DiscardHandler), over: make(chan error, 1), opened: make(chan struct{})}
+				drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Lease: 15 * time.Second,
+					Now: time.Now, Log: p.log, Hosted: true})
 				defer drainer.Close(t.Context())
-				p.drainer.Store(drainer)
+				time.AfterFunc(c.opens, func() {
+					p.drainer.Store(drainer)
+					close(p.opened)
+				})
 				ctx, cancel := context.WithTimeout(t.Context(), c.cancel)
 				defer cancel()
 				began := time.Now()

@@ -108,10 +108,10 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		case <-handOver.C:
 			f.handOver(s, mine)
 		case <-limit.C:
-			s.end()
+			f.endStay(s, mine)
 		case <-ctx.Done(): // the host has given up the invocation
 			f.handOver(s, mine)
-			s.end()
+			f.endStay(s, mine)
 			ctx = s.whole
 		}
 	}
@@ -145,6 +145,15 @@ func (f *Function) handOver(s *stay, mine *seat) {
 	f.Holder.Yield()
 	for _, lane := range drained {
 		f.Holder.HandOver(lane)
+	}
+}
+
+// endStay ends the waits for the drains, unless another invocation stays with them by now.
+func (f *Function) endStay(s *stay, mine *seat) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.seat == mine {
+		s.end()
 	}
 }
 

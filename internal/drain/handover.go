@@ -158,11 +158,14 @@ func newClaims() claims {
 }
 
 // see notes the claim in force, if there is one.
-func (c claims) see(control lane.Control, now time.Time) {
-	if claim, claimed := control.Claim(now); claimed {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+func (c claims) see(me string, control lane.Control, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch claim, claimed := control.Claim(now); {
+	case claimed:
 		*c.last = claim
+	case c.last.By != me: // it was withdrawn; one of this process may be newer than what was read
+		*c.last = lane.Claim{}
 	}
 }
 

@@ -28,7 +28,7 @@ type run struct {
 	*Drainer
 	open      context.Context // of this tenure
 	endTenure func()
-	claimedAt time.Time // when this run saw a claim first; zero = it has not
+	claimedAt time.Time // since when this run has seen that the lane is claimed; zero = it is not
 	lane      int
 	wake      <-chan struct{}
 	log       *slog.Logger

@@ -88,7 +88,10 @@ func (r *run) awaitLook(ctx context.Context) error {
 // notice takes in what the control rows say of pauses, and of work that is not in the
 // window. asked is when they were asked for.
 func (r *run) notice(c lane.Control, asked time.Time) {
-	if r.yieldsTo(c) && r.mayMove() {
+	switch {
+	case !r.yieldsTo(c):
+		r.claimedAt = time.Time{}
+	case r.mayMove():
 		r.endTenure()
 	}
 	if asked.Before(r.pauses.known) || c.Head.Touched < r.touchedSeen {

@@ -35,6 +35,9 @@ const (
 	// host begins to listen. Afterwards it is searchLater, because the list of connections may be long.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
+	// blindAfter is how many searches in a row fail before the watch is given up: one may fail for
+	// want of descriptors.
+	blindAfter = 3
 )
 
 // ErrBlind means that the host's sockets cannot be read.
@@ -46,14 +49,17 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	defer ticker.Stop()
 	var watched sockets // empty = none is found yet
 	began := time.Now()
-	wasFound, searchAt := false, began
+	wasFound, searchAt, failures := false, began, 0
 	for {
 		isClosed := len(watched) > 0 && !w.areOpen(watched)
 		if now := time.Now(); isClosed || !now.Before(searchAt) {
 			found, err := w.findSockets()
+			if failures++; err == nil {
+				failures = 0
+			}
 			switch {
 			case w.Parent() != w.Host:
-			case err != nil && !wasFound:
+			case failures >= blindAfter && !wasFound:
 				return "", fmt.Errorf("%w: %w", ErrBlind, err)
 			case err == nil && isClosed && !overlap(watched, found):
 				return Stops, nil
