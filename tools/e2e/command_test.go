@@ -112,10 +112,10 @@ func TestCommand_Usage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { run(c.args...).says(t, c.code, c.stdout, c.stderr) })
 	}
-	t.Run("ServingTellsStdoutOnly", func(t *testing.T) {
+	t.Run("ServingLogsErrorsToStderr", func(t *testing.T) {
 		got := run()
-		got.says(t, 1, `"msg":"handler: wrong setting"`, "")
-		for line := range strings.Lines(got.stdout) {
+		got.says(t, 1, "", `"msg":"handler: wrong setting"`)
+		for line := range strings.Lines(got.stderr) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %q", line)
 			}
@@ -200,7 +200,7 @@ func TestCommand_Check(t *testing.T) {
 	s := newBareSystem(t)
 	app := s.stage("lanes: 1 ", "lanes: 2 ")
 	check := func(app string, env ...string) ended { t.Helper(); return s.handler(t.Context(), app, env, "check") }
-	check(app).says(t, 0, `^settings  ok\ncontracts ok  article, delete\ncalendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\ntable +ok  not there yet.*\nqueues +ok  not there yet.*\nblobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
+	check(app).says(t, 0, `^settings  ok\ncontracts ok  article, delete\ncalendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\nstop +ok  a stop of the host is noticed.*\ntable +ok  not there yet.*\nqueues +ok  not there yet.*\nblobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
 	s.files(2)
 	check(app).says(t, 0, `table +ok  2 lanes\nqueues +ok  0 tickets, 0 given up by the host\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
 	check(s.stage()).says(t, 1, `table +wrong: storage has 2 lanes, and the setting says 1; set lanes: 2`, "")

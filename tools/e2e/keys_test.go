@@ -33,7 +33,8 @@ func TestKeys_AreABoundary(t *testing.T) {
 			for _, f := range keyed {
 				args = append(args, "--function-key", f+"=key-of-"+f)
 			}
-			s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), args...)
+			s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom",
+				"AzureFunctionsJobHost__logging__logLevel__Function=Information"), args...)
 			s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
 			targets := slices.Concat(recordedTargets(t), craftedTargets(), plainTargets)
 			if len(targets) < 500 {
@@ -112,7 +113,7 @@ func (s *system) sendWithEachKey(targets []request) {
 }
 
 var (
-	executing = regexp.MustCompile(`Executing 'Functions\.(\w+)' \(Id=([0-9a-f-]+)`)
+	executing = regexp.MustCompile(`Executing 'Functions\.(\w+)' \(.*Id=([0-9a-f-]+)`)
 	answered  = regexp.MustCompile(`"http: answered","function":"(\w+)","invocation_id":"([0-9a-f-]+)"`)
 )
 
