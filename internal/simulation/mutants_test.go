@@ -56,7 +56,7 @@ var mutants = []mutant{
 	{"what fell due late put at the end of the log", "drain/ripen.go", "!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
 	{"what was filed after a moment goes before what fell due then", "drain/release.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5001"},
 	{"keys not shut while a release is written", "drain/release.go", "return r.releases.shut[keyHash] || r.releases.awaits[keyHash]", "return r.releases.awaits[keyHash]", "unreleased|order|books|repeat|rows", ""},
-	{"what was refused with another forgotten", "drain/release.go", "rs.ripe = append(again, rs.ripe...)", "_ = again", "stuck|late|rows", ""},
+	{"what was refused with another forgotten", "drain/release.go", "rs.ripe = append(again, rs.ripe...)", "_ = again", "stuck|late|rows", "2000@6501"},
 	{"many released one by one", "drain/release.go", "releaseMax = 20", "releaseMax = 1", "slow|late", ""},
 	{"no lead, however long storage takes", "drain/lead.go", "return min(max(l.read.most()+l.write.most(), leadMin), leadMax)", "return 0 * leadMin", "late|unfair|slow", ""},
 	{"what is sent not noted for places", "drain/places.go", "r.taken = max(r.taken, e.Behind())", "_ = e", "order", ""},

@@ -1,0 +1,75 @@
+package drain_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/storage"
+)
+
+// cancelledBefore is a table in which a message is cancelled just before a release of it is written.
+type cancelledBefore struct {
+	storage.Table
+	cancel func()
+	armed  *atomic.Bool
+}
+
+func (c cancelledBefore) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	if countReleased(ops) > 1 && c.armed.CompareAndSwap(true, false) {
+		c.cancel()
+	}
+	return c.Table.Transact(ctx, partition, ops)
+}
+
+// countReleased returns how many due rows a transaction deletes.
+func countReleased(ops []storage.Op) (count int) {
+	for _, op := range ops {
+		if op.Kind == storage.Delete && strings.HasPrefix(op.Key, "s_") {
+			count++
+		}
+	}
+	return count
+}
+
+// A release is refused as a whole if one of its messages was cancelled. The others are released
+// again, and sent at their moment.
+func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(time.Millisecond, 200))
+		moment := time.Now().Add(30 * time.Second)
+		moments := map[string]time.Time{}
+		cancelled := w.post("cancelled", "cancelled", due(moment))
+		for _, key := range []string{"a", "b", "c", "d"} {
+			moments[key] = moment
+			w.post(key, key, due(moment))
+		}
+		armed := &atomic.Bool{}
+		armed.Store(true)
+		w.start(func(c *drain.Config) {
+			store := *c.Store
+			store.Table = cancelledBefore{store.Table, func() {
+				if _, err := w.store.Cancel(t.Context(), cancelled); err != nil {
+					t.Errorf("cancel: %v", err)
+				}
+			}, armed}
+			c.Store = &store
+		}).Wake(0)
+		w.settled(2 * time.Minute)
+		if armed.Load() {
+			t.Fatal("no release of several messages was written")
+		}
+		late := w.late(moments)
+		if len(late) != len(moments) {
+			t.Errorf("%d of %d messages were sent: %v", len(late), len(moments), late)
+		}
+		for body, d := range late {
+			if d > 100*time.Millisecond {
+				t.Errorf("%s was sent %s after its moment, want 100ms at most", body, d)
+			}
+		}
+	})
+}
