@@ -156,9 +156,9 @@ func read(t *testing.T, file string) trigger {
 	return f.Bindings[0]
 }
 
-// TestHostFile: without both flags one of the two kinds of hosts sends HTTP requests as payloads. At
-// Information for all, the host's own lines are most of what a message costs; without Weir's own
-// category an operator sees nothing, and sampling must not drop failures.
+// TestHostFile holds three rules of host.json. Both flags are set, one for old hosts and one for new ones:
+// without its flag a host sends HTTP requests as payloads. Only the categories with Weir's lines are at Information,
+// because the host's own lines cost more than storage does. Sampling drops no failure.
 func TestHostFile(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../host.json")

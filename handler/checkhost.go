@@ -16,7 +16,7 @@ var plans = map[string]string{
 	"Dynamic":         "plan Consumption, which is not supported on Linux: use Flex Consumption",
 }
 
-// describePlan names the plan that the environment tells of.
+// describePlan returns the hosting plan, by the variables that the platform sets.
 func describePlan(env func(string) string) string {
 	sku := env("WEBSITE_SKU")
 	if plan, known := plans[sku]; known {
@@ -31,7 +31,7 @@ func describePlan(env func(string) string) string {
 	return "no plan of Azure's"
 }
 
-// checkHost looks at what a Functions host needs beside weir.yaml.
+// checkHost checks host.json and the variables of the platform.
 func (p *Program) checkHost(env func(string) string) finding {
 	f := finding{name: "host", detail: describePlan(env), todo: "see docs/hosting.md"}
 	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {

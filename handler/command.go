@@ -19,7 +19,7 @@ import (
 // What the process answers when it ends.
 const (
 	exitDone        = 0
-	exitFailed      = 1   // it could not do what it was asked; the reason was printed
+	exitFailed      = 1   // the command failed; it has printed the reason
 	exitUsage       = 2   // it was asked wrongly: an unknown command, a bad flag
 	exitNotFound    = 3   // a Weir elsewhere knows no such thing
 	exitRefused     = 4   // it refused

@@ -77,8 +77,8 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// TestFront_Boundary: a path that could be read in another way is nobody's, and the triggers are the
-// host's alone.
+// TestFront_Boundary: the handler answers 404 to a path that could be read in two ways, and to calls of the
+// triggers that the host did not make.
 func TestFront_Boundary(t *testing.T) {
 	t.Parallel()
 	p := frontProgram()

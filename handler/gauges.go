@@ -12,7 +12,7 @@ import (
 const (
 	// gaugesGood is how long a look at the lanes is good for, however often metrics are asked for.
 	gaugesGood = 30 * time.Second
-	// gaugesLimit bounds such a look: what is not seen by then is shown as it was seen last.
+	// gaugesLimit bounds such a look. The gauges of a lane that was not read by then keep their values.
 	gaugesLimit = 2 * time.Second
 )
 
@@ -30,14 +30,14 @@ type laneGauges struct {
 // Before refreshes the gauges, and then lets a request go on.
 func (g *laneGauges) Before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.refresh(r.Context())
+		g.refreshGauges(r.Context())
 		next.ServeHTTP(w, r)
 	})
 }
 
-// refresh looks at all lanes, unless that was done shortly before. A look that fails leaves a gap in
-// the metrics, which the storage counters explain.
-func (g *laneGauges) refresh(ctx context.Context) {
+// refreshGauges reads all lanes, unless it did within gaugesGood. If a lane cannot be read, its gauges
+// keep their values, and the counters of storage requests show the failure.
+func (g *laneGauges) refreshGauges(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()

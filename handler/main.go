@@ -29,9 +29,9 @@ func main() {
 	os.Exit(code)
 }
 
-// serve runs the program for a Functions host. Errors go to stderr, and nothing else: the host takes
-// each of its lines for an error, and tells the last ones as the reason when the process ends. The
-// exit code is never 0 then, for the host would not start us again.
+// serve runs the program for a Functions host. Only log lines of level Error go to stderr: the host
+// logs each line of stderr as an error, and prints the last ones when the process ends. The exit code
+// is never 0, because the host would not start the program again.
 func (s *shell) serve(ctx context.Context) error {
 	collectLess(s.env)
 	limitMemory(s.env, os.DirFS("/"))
@@ -63,7 +63,7 @@ func (s *shell) serve(ctx context.Context) error {
 	return endOf(program.Run(ctx, listener), log)
 }
 
-// endOf logs why serving has ended, and returns the error that the exit code tells.
+// endOf logs why the program has ended, and returns the error from which the exit code follows.
 func endOf(err error, log *slog.Logger) error {
 	switch {
 	case err == nil:
@@ -76,8 +76,7 @@ func endOf(err error, log *slog.Logger) error {
 	return fmt.Errorf("run: %w", err)
 }
 
-// restart ends a process that has served and wants to be started anew. The host starts it again,
-// and does not count that among the three errors after which it gives up.
+// restart is the end of a process that the host is to start again. The host counts no error for it.
 type restart struct{ error }
 
 func (r *restart) Unwrap() error { return r.error }

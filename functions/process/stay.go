@@ -73,7 +73,7 @@ func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
 		s.limited, s.end = context.WithCancel(s.whole)
 		f.staying = s
 	case f.Now().Sub(s.seat.takenAt) < relievedFrom:
-		f.follow(s, lanes)
+		f.followLanes(s, lanes)
 		f.mu.Unlock()
 		return nil
 	default:
@@ -82,7 +82,7 @@ func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
 	mine := &seat{takenAt: f.Now(), relieved: make(chan struct{})}
 	s.seat = mine
 	f.Holder.Attend()
-	f.follow(s, lanes)
+	f.followLanes(s, lanes)
 	f.mu.Unlock()
 	return f.keepSeat(ctx, s, mine)
 }
@@ -104,13 +104,13 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 			f.callRelief(s)
 		case <-yield.C:
 			relief.Stop()
-			f.yield(s, mine)
+			f.yieldLanes(s, mine)
 		case <-handOver.C:
-			f.handOver(s, mine)
+			f.handOverLanes(s, mine)
 		case <-limit.C:
 			f.endStay(s, mine)
 		case <-ctx.Done(): // the host has given up the invocation
-			f.handOver(s, mine)
+			f.handOverLanes(s, mine)
 			f.endStay(s, mine)
 			ctx = s.whole
 		}
@@ -119,27 +119,27 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 
 // callRelief rings for an invocation that relieves this one. Any lane will do.
 func (f *Function) callRelief(s *stay) {
-	if drained := f.drained(s); len(drained) > 0 {
+	if drained := f.drainedLanes(s); len(drained) > 0 {
 		f.callFor(s, f.Bell.Relieve, drained[:1])
 	}
 }
 
-// yield rings for each lane, and from now on lets it go to a process that claims it.
-func (f *Function) yield(s *stay, mine *seat) {
+// yieldLanes rings for each lane, and from now on lets it go to a process that claims it.
+func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
-	if s.seat == mine {
+	if f.hasSeat(s, mine) {
 		f.Holder.Yield()
 	}
 	f.mu.Unlock()
-	f.callFor(s, f.Bell.RingNow, f.drained(s))
+	f.callFor(s, f.Bell.RingNow, f.drainedLanes(s))
 }
 
-// handOver hands all lanes over.
-func (f *Function) handOver(s *stay, mine *seat) {
-	drained := f.drained(s)
+// handOverLanes hands all lanes over.
+func (f *Function) handOverLanes(s *stay, mine *seat) {
+	drained := f.drainedLanes(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s.seat != mine {
+	if !f.hasSeat(s, mine) {
 		return
 	}
 	f.Holder.Yield()
@@ -152,10 +152,14 @@ func (f *Function) handOver(s *stay, mine *seat) {
 func (f *Function) endStay(s *stay, mine *seat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s.seat == mine {
+	if f.hasSeat(s, mine) {
 		s.end()
 	}
 }
+
+// hasSeat reports whether an invocation still stays with the lanes: no other has taken its seat, nor
+// begun a stay of its own. The caller holds mu.
+func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
 // callFor rings for lanes. A ring that fails is only logged: others follow.
 func (f *Function) callFor(s *stay, ring func(context.Context, int) error, lanes []int) {
@@ -166,8 +170,8 @@ func (f *Function) callFor(s *stay, ring func(context.Context, int) error, lanes
 	}
 }
 
-// drained returns the lanes of a stay that are drained here, in order.
-func (f *Function) drained(s *stay) (lanes []int) {
+// drainedLanes returns the lanes of a stay that are drained here, in order.
+func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for lane := range f.Lanes {
@@ -178,29 +182,29 @@ func (f *Function) drained(s *stay) (lanes []int) {
 	return lanes
 }
 
-// follow adds lanes to a stay, except those that it has. The caller holds mu.
-func (f *Function) follow(s *stay, lanes []followed) {
+// followLanes adds lanes to a stay, except those that it has. The caller holds mu.
+func (f *Function) followLanes(s *stay, lanes []followed) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
 			s.lanes[l.lane] = l.drained
 			s.open++
-			go f.await(s, l)
+			go f.awaitLane(s, l)
 		}
 	}
 	if s.open == 0 {
-		f.finish(s)
+		f.finishStay(s)
 	}
 }
 
-// await waits for the end of a lane's claim and drain, and rings if work is left.
-func (f *Function) await(s *stay, l followed) {
+// awaitLane waits for the end of a lane's claim and drain, and rings if work is left.
+func (f *Function) awaitLane(s *stay, l followed) {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.drained {
 		report = f.Drainer.Claim(s.limited, lane)
 	}
 	stillBusy := report.State == drain.Busy
 	if report.Err == nil && report.State == drain.Working {
-		report = f.join(s, lane)
+		report = f.joinDrain(s, lane)
 	}
 	f.mu.Lock()
 	delete(s.lanes, lane) // the next ticket of the lane leads to another look
@@ -213,12 +217,12 @@ func (f *Function) await(s *stay, l followed) {
 	defer f.mu.Unlock()
 	s.errs = append(s.errs, err)
 	if s.open--; s.open == 0 {
-		f.finish(s)
+		f.finishStay(s)
 	}
 }
 
-// join waits for the end of a drain, or of the stay.
-func (f *Function) join(s *stay, lane int) drain.Report {
+// joinDrain waits for the end of a drain, or of the stay.
+func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	f.mu.Lock()
 	s.lanes[lane] = true
 	f.mu.Unlock()
@@ -233,8 +237,8 @@ func (f *Function) join(s *stay, lane int) drain.Report {
 	}
 }
 
-// finish ends a stay that waits for no lane any more. The caller holds mu.
-func (f *Function) finish(s *stay) {
+// finishStay ends a stay that waits for no lane any more. The caller holds mu.
+func (f *Function) finishStay(s *stay) {
 	if f.staying == s {
 		f.staying = nil
 		f.Holder.Yield()

@@ -103,7 +103,7 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 		return Report{State: Waiting, Err: ErrClosed}
 	}
 	until := d.Now().Add(claimLength)
-	if !t.claims.begin(d.me, d.Now(), until) {
+	if !t.claims.beginClaim(d.me, d.Now(), until) {
 		return Report{State: Busy}
 	}
 	if err := d.Store.PutClaim(ctx, number, lane.Claim{By: d.me, Until: until}); err != nil {
@@ -130,7 +130,7 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 // a message would leave the lane to this one, which does not watch it any more.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *tender) {
 	until := d.Now()
-	if !t.claims.end(d.me, until) {
+	if !t.claims.endClaim(d.me, until) {
 		return
 	}
 	if err := d.Store.PutClaim(ctx, t.number, lane.Claim{By: d.me, Until: until}); err != nil {
@@ -157,8 +157,8 @@ func newClaims() claims {
 	return claims{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// see notes the claim in force, if there is one.
-func (c claims) see(me string, control lane.Control, now time.Time) {
+// noteClaim notes the claim in force, if there is one.
+func (c claims) noteClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch claim, claimed := control.Claim(now); {
@@ -169,8 +169,8 @@ func (c claims) see(me string, control lane.Control, now time.Time) {
 	}
 }
 
-// begin notes a claim of this process and returns true, or returns false if that of another is in force.
-func (c claims) begin(me string, now, until time.Time) bool {
+// beginClaim notes a claim of this process and returns true, or returns false if that of another is in force.
+func (c claims) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.By != me && c.last.Until.After(now) {
@@ -184,8 +184,8 @@ func (c claims) begin(me string, now, until time.Time) bool {
 	return true
 }
 
-// end ends the claim of this process, and reports whether it was in force until now.
-func (c claims) end(me string, now time.Time) bool {
+// endClaim ends the claim of this process, and reports whether it was in force until now.
+func (c claims) endClaim(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.By != me || !c.last.Until.After(now) {

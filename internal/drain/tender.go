@@ -205,7 +205,7 @@ func (t *tender) look() Report {
 		reason := t.d.pauseReason(control, now)
 		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
 	}
-	t.claims.see(t.d.me, control, now)
+	t.claims.noteClaim(t.d.me, control, now)
 	if t.holderCommits(control.Tail) {
 		return Report{State: Busy}
 	}

@@ -15,7 +15,7 @@ import (
 func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		seen := b.fillOutbox(storage.MaxOps + 20)
-		note := b.control().Mail()
+		note := b.readControl().Mail()
 		later := seen[0]
 		later.Next = later.Next.Add(time.Minute)
 		if _, whole, err := b.eyes.Mailed(t.Context(), 0, nil, []lane.PutOff{{Was: seen[0], Is: later}}, ""); !whole || err != nil {
@@ -25,7 +25,7 @@ func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 		if quiet || whole || err != nil {
 			t.Errorf("Mailed = quiet %t, whole %t, %v; want false, false", quiet, whole, err)
 		}
-		if got := b.control().Mail(); got != note {
+		if got := b.readControl().Mail(); got != note {
 			t.Errorf("the note has version %q; want %q", got, note)
 		}
 		box, err := b.eyes.Outbox(t.Context(), 0, later.Next, 10)
@@ -51,7 +51,7 @@ func (b *bench) fillOutbox(count int) []lane.Mail {
 	return box.Due
 }
 
-func (b *bench) control() lane.Control {
+func (b *bench) readControl() lane.Control {
 	b.t.Helper()
 	c, err := b.eyes.Control(b.t.Context(), 0)
 	if err != nil {

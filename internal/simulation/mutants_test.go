@@ -127,6 +127,17 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 }
 
+// TestMutants_QuoteTheSource fails within a second if a change of the engine leaves a mutant without the text that it
+// replaces.
+func TestMutants_QuoteTheSource(t *testing.T) {
+	t.Parallel()
+	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves) {
+		if m.file != "" {
+			m.readSource(t)
+		}
+	}
+}
+
 func TestMutants_AreCaughtInLargeWorlds(t *testing.T) {
 	for _, m := range mutantsOfLarge {
 		t.Run(m.name, func(t *testing.T) {
@@ -162,27 +173,34 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Logf("%.200s", shown)
 }
 
-// overlay writes the changed file and what tells the compiler of it.
-func (m mutant) overlay(t *testing.T) string {
+// readSource returns the path and the text of the file that a mutant changes, in which its quoted text stands once.
+func (m mutant) readSource(t *testing.T) (path, source string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", m.file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(source), m.text); n != 1 {
-		t.Fatalf("%q stands in %s %d times, and must once", m.text, m.file, n)
+	if n := strings.Count(string(data), m.text); n != 1 {
+		t.Errorf("%s: %q stands in %s %d times; want once", m.name, m.text, m.file, n)
 	}
+	return path, string(data)
+}
+
+// overlay writes the changed file and what tells the compiler of it.
+func (m mutant) overlay(t *testing.T) string {
+	t.Helper()
+	path, source := m.readSource(t)
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, data := range map[string][]byte{changed: []byte(strings.Replace(string(source), m.text, m.new, 1)), overlay: list} {
+	for file, data := range map[string][]byte{changed: []byte(strings.Replace(source, m.text, m.new, 1)), overlay: list} {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -37,9 +37,9 @@ func TestChaos(t *testing.T) {
 	c := newChaos(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	posted := c.load(ctx)
+	posted := c.startClients(ctx)
 	c.goesOn()
-	for _, act := range c.plan() {
+	for _, act := range c.planActs() {
 		t.Logf("%5.1f s: %s", time.Since(c.begunAt).Seconds(), act.name)
 		act.run()
 		c.goesOn()
@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 	stop()
 	accepted := <-posted
 	c.eventually("all is delivered, by the books", 2*time.Minute, func() bool { return c.balances().Delivered >= int64(len(accepted)) })
-	c.judge(accepted)
+	c.compareRecords(accepted)
 	c.linearizes(accepted)
 }
 
@@ -89,14 +89,14 @@ func newChaos(t *testing.T) *chaos {
 			t.Error("not as openapi.yaml has it:", text)
 		}
 	}))
-	c.add()
-	c.add()
+	c.addHost()
+	c.addHost()
 	c.begunAt = time.Now()
 	return c
 }
 
-// add starts a host and waits until it serves.
-func (c *chaos) add() {
+// addHost starts a host and waits until it serves.
+func (c *chaos) addHost() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
 	defer cancel()
@@ -105,17 +105,17 @@ func (c *chaos) add() {
 		c.t.Fatal(err)
 	}
 	c.hosts = append(c.hosts, h)
-	c.serves(h)
+	c.awaitServing(h)
 }
 
-// serves waits until a host's handler answers.
-func (c *chaos) serves(h *fleet.Host) {
+// awaitServing waits until a host's handler answers.
+func (c *chaos) awaitServing(h *fleet.Host) {
 	c.t.Helper()
-	c.eventually("the host serves", startLimit, func() bool { return c.ask(h, "GET", "/api/health") == http.StatusOK })
+	c.eventually("the host serves", startLimit, func() bool { return c.askHost(h, "GET", "/api/health") == http.StatusOK })
 }
 
-// ask sends a request to one host, and returns the status of the answer; 0 = no answer.
-func (c *chaos) ask(h *fleet.Host, method, path string) int {
+// askHost sends a request to one host, and returns the status of the answer; 0 = no answer.
+func (c *chaos) askHost(h *fleet.Host, method, path string) int {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
 	if err != nil {
 		return 0
@@ -128,8 +128,8 @@ func (c *chaos) ask(h *fleet.Host, method, path string) int {
 	return resp.StatusCode
 }
 
-// load posts to two keys of each lane until ctx ends. The channel then gets the acknowledged messages.
-func (c *chaos) load(ctx context.Context) <-chan []message {
+// startClients posts to two keys of each lane until ctx ends. The channel then gets the acknowledged messages.
+func (c *chaos) startClients(ctx context.Context) <-chan []message {
 	var mu sync.Mutex
 	var accepted []message
 	var clients sync.WaitGroup
@@ -186,10 +186,10 @@ type act struct {
 	run  func()
 }
 
-// plan returns acts in random order: one drain, which takes a minute, and each of the others at least once.
-func (c *chaos) plan() []act {
-	short := []act{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill}, {"restart", c.restart}}
-	acts := append([]act{{"drain", c.drain}}, short...)
+// planActs returns acts in random order: one drain, which takes a minute, and each of the others at least once.
+func (c *chaos) planActs() []act {
+	short := []act{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill}, {"restart", c.restartHost}}
+	acts := append([]act{{"drain", c.drainHost}}, short...)
 	for range 3 {
 		acts = append(acts, short[c.random.IntN(len(short))])
 	}
@@ -197,85 +197,85 @@ func (c *chaos) plan() []act {
 	return acts
 }
 
-// one picks a host. Three times of four it is the one that holds the most lanes, because an end of it
+// pickHost picks a host. Three times of four it is the one that holds the most lanes, because an end of it
 // interrupts the most.
-func (c *chaos) one() *fleet.Host {
+func (c *chaos) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
 	}
-	return c.holder()
+	return c.findHolder()
 }
 
-func (c *chaos) holder() *fleet.Host {
+func (c *chaos) findHolder() *fleet.Host {
 	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.lanesHeld(a) - c.lanesHeld(b) })
 }
 
 func (c *chaos) lanesHeld(h *fleet.Host) int {
-	return len(heldLane.FindAllString(c.instance(h).metrics(), -1))
+	return len(heldLane.FindAllString(c.readInstance(h).metrics(), -1))
 }
 
-func (c *chaos) instance(h *fleet.Host) instanceStatus {
+func (c *chaos) readInstance(h *fleet.Host) instanceStatus {
 	c.t.Helper()
 	return get[hostStatus](c.system, h.URL()+"/admin/host/status").Instances[0]
 }
 
-func (c *chaos) forget(h *fleet.Host) {
+func (c *chaos) removeHost(h *fleet.Host) {
 	c.hosts = slices.DeleteFunc(c.hosts, func(other *fleet.Host) bool { return other == h })
 }
 
 // stopOne stops a host in order, and starts another.
 func (c *chaos) stopOne() {
-	h := c.one()
+	h := c.pickHost()
 	if err := h.Stop(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.ended(h)
-	c.add()
+	c.awaitEnd(h)
+	c.addHost()
 }
 
-func (c *chaos) ended(h *fleet.Host) {
+func (c *chaos) awaitEnd(h *fleet.Host) {
 	c.t.Helper()
 	select {
 	case <-h.Done():
 	case <-time.After(time.Minute):
 		c.t.Fatal("the host did not end within a minute")
 	}
-	c.forget(h)
+	c.removeHost(h)
 }
 
-// drain drains a host, kills it once no invocation is in flight, and starts another.
-func (c *chaos) drain() {
-	h := c.holder()
-	if status := c.ask(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
+// drainHost drains a host, kills it once no invocation is in flight, and starts another.
+func (c *chaos) drainHost() {
+	h := c.findHolder()
+	if status := c.askHost(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
 		c.t.Fatalf("drain: %d", status)
 	}
 	c.eventually("the drain is completed", 2*time.Minute, func() bool {
 		return get[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
 	})
 	_ = h.Kill() // its exit is an error
-	c.forget(h)
-	c.add()
+	c.removeHost(h)
+	c.addHost()
 }
 
 // killHandler ends a handler without notice; its host starts another.
 func (c *chaos) killHandler() {
-	h := c.one()
+	h := c.pickHost()
 	var pid int
-	c.eventually("a handler runs", startLimit, func() bool { pid = c.instance(h).PID; return pid > 0 })
+	c.eventually("a handler runs", startLimit, func() bool { pid = c.readInstance(h).PID; return pid > 0 })
 	c.killed = append(c.killed, time.Now())
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
-	c.serves(h)
+	c.awaitServing(h)
 }
 
-// restart restarts the script host: a second handler starts beside the first.
-func (c *chaos) restart() {
-	h := c.one()
-	if status := c.ask(h, "POST", "/admin/host/restart"); status != http.StatusOK {
+// restartHost restarts the script host: a second handler starts beside the first.
+func (c *chaos) restartHost() {
+	h := c.pickHost()
+	if status := c.askHost(h, "POST", "/admin/host/restart"); status != http.StatusOK {
 		c.t.Fatalf("restart: %d", status)
 	}
-	c.serves(h)
+	c.awaitServing(h)
 }
 
 // awaitIdleKill halts the clients until a host has killed its handler because that had no invocation.
@@ -323,7 +323,7 @@ func (c *chaos) goesOn() {
 
 // holdsUnattended reports whether a host's handler holds a lane without an invocation in flight.
 func (c *chaos) holdsUnattended(h *fleet.Host) bool {
-	i := c.instance(h)
+	i := c.readInstance(h)
 	return i.PID > 0 && i.Invocations == 0 && heldLane.MatchString(i.metrics())
 }
 
@@ -345,8 +345,8 @@ func (c *chaos) addIdleKills() {
 	}
 }
 
-// judge compares the CMS's record with the acknowledged messages.
-func (c *chaos) judge(accepted []message) {
+// compareRecords compares the CMS's record with the acknowledged messages.
+func (c *chaos) compareRecords(accepted []message) {
 	c.t.Helper()
 	c.addIdleKills()
 	st := c.stats()

@@ -31,10 +31,10 @@ var (
 // missing container.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return createAndRetry(ctx, createContainer(b.container),
-		func(ctx context.Context) error { return b.upload(ctx, name, data) })
+		func(ctx context.Context) error { return b.uploadBlob(ctx, name, data) })
 }
 
-func (b *Blobs) upload(ctx context.Context, name string, data []byte) error {
+func (b *Blobs) uploadBlob(ctx context.Context, name string, data []byte) error {
 	return doIdempotent(ctx, "blob put", func(ctx context.Context) error {
 		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, uploadBody{bytes.NewReader(data), ctx}, nil)
 		return err
