@@ -40,8 +40,9 @@ type Config struct {
 
 // Client makes attempts. It is safe for concurrent use.
 type Client struct {
-	cfg    Config
-	client *http.Client
+	cfg     Config
+	client  *http.Client
+	secrets mask
 }
 
 const (
@@ -82,7 +83,8 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{cfg: cfg, client: &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirects}}, nil
+	return &Client{cfg: cfg, client: &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirects},
+		secrets: newMask(u, cfg.Headers)}, nil
 }
 
 var (
@@ -138,7 +140,9 @@ func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result
 		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
 			continue
 		}
-		return failureResult(ctx, limited, err, sent.hasBegun.Load())
+		r := failureResult(ctx, limited, err, sent.hasBegun.Load())
+		r.Reason = c.secrets.hide(r.Reason)
+		return r
 	}
 }
 
@@ -197,7 +201,7 @@ func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp 
 			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
 	return Classify(Answer{resp.StatusCode, resp.Header, body},
-		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract]}, c.cfg.Now())
+		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], c.secrets}, c.cfg.Now())
 }
 
 // Answer is an answer of the CMS.
@@ -211,6 +215,7 @@ type Answer struct {
 type Rules struct {
 	Success *regexp.Regexp       // must match the body of a 2xx; nil = any body
 	Means   map[int]weir.Outcome // by status
+	secrets mask                 // of the texts that are kept
 }
 
 // Classify returns the result of an answer. Its outcome is:
@@ -224,9 +229,9 @@ type Rules struct {
 //
 // 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
-	status := a.Status
+	status, shown := a.Status, rules.secrets.hide(string(a.Body))
 	r := weir.Result{
-		Status: status, Body: keptText(a.Body), Reason: answerReason(status, a.Header, a.Body),
+		Status: status, Body: keptText(shown), Reason: answerReason(status, a.Header, shown),
 		RetryAfter: retryAfter(a.Header, now), Unanswered: status == http.StatusRequestTimeout ||
 			status == http.StatusGatewayTimeout,
 	}
@@ -234,7 +239,7 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.Match(a.Body):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
-			singleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, a.Body))
+			singleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, shown))
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
@@ -278,13 +283,13 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 }
 
 // answerReason returns status and body as one line.
-func answerReason(status int, header http.Header, body []byte) string {
+func answerReason(status int, header http.Header, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
-		return singleLine(words + ": redirected, which is not followed: " + header.Get("Location"))
+		return singleLine(words + ": redirected" + redirectTarget(header.Get("Location")) + ", which is not followed")
 	}
-	if len(body) > 0 {
-		words += ": " + string(body[:min(len(body), keptBody)])
+	if body != "" {
+		words += ": " + body[:min(len(body), keptBody)]
 	}
 	return singleLine(words)
 }
@@ -303,8 +308,8 @@ func singleLine(s string) string {
 }
 
 // keptText returns the part of an answer's body that is kept.
-func keptText(body []byte) string {
-	return strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "\uFFFD")
+func keptText(body string) string {
+	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
 // idempotencyKey returns the message's id. An edited body is not a repetition of the accepted one, which

@@ -1,0 +1,106 @@
+package cms
+
+import (
+	"encoding/base64"
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the
+// address or a header of a request in its answer, and everyone who may read a message's status can read
+// the answer's text.
+type mask struct{ replacer *strings.Replacer }
+
+const (
+	maskText = "…"
+	// minSecret limits what is masked by its value alone: a shorter value, such as a number of a
+	// version, stands in many texts by chance.
+	minSecret = 6
+)
+
+// newMask returns a mask of the query and the password of the address, and of all header values.
+func newMask(address *url.URL, headers map[string]string) mask {
+	var secrets []string
+	add := func(value string) {
+		if len(value) >= minSecret {
+			secrets = append(secrets, encodedForms(value)...)
+		}
+	}
+	if address.User != nil {
+		password, _ := address.User.Password()
+		add(password)
+		add(base64.StdEncoding.EncodeToString([]byte(address.User.Username() + ":" + password)))
+	}
+	var pairs []string // name and value, of any length
+	for pair := range strings.SplitSeq(address.RawQuery, "&") {
+		_, value, _ := strings.Cut(pair, "=")
+		if value == "" || placeholderPattern.MatchString(value) {
+			continue
+		}
+		pairs = append(pairs, pair)
+		add(value)
+		if decoded, err := url.QueryUnescape(value); err == nil {
+			add(decoded)
+		}
+	}
+	for _, value := range headers {
+		add(value)
+		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
+		add(credential)
+	}
+	return mask{newReplacer(secrets, pairs)}
+}
+
+// encodedForms returns the forms in which an answer may repeat a value.
+func encodedForms(value string) []string {
+	return []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)}
+}
+
+// newReplacer returns a replacer that prefers the longest match, so that no rest of a secret remains.
+func newReplacer(secrets, pairs []string) *strings.Replacer {
+	replacements := map[string]string{}
+	for _, secret := range secrets {
+		replacements[secret] = maskText
+	}
+	for _, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		replacements[pair] = name + "=" + maskText
+	}
+	var olds []string
+	for old := range replacements {
+		olds = append(olds, old)
+	}
+	slices.SortFunc(olds, func(a, b string) int { return len(b) - len(a) })
+	var args []string
+	for _, old := range olds {
+		args = append(args, old, replacements[old])
+	}
+	return strings.NewReplacer(args...)
+}
+
+// hide returns a text without secrets. The zero mask hides none.
+func (m mask) hide(text string) string {
+	if m.replacer == nil {
+		return text
+	}
+	return m.replacer.Replace(text)
+}
+
+// redirectTarget returns scheme and host of a Location. Its path and query often repeat those of the
+// request, and so the secrets of delivery.url.
+func redirectTarget(location string) string {
+	u, err := url.Parse(location)
+	switch {
+	case location == "":
+		return ""
+	case err != nil:
+		return " to an address that cannot be read"
+	case u.Host == "":
+		return " to another path of the same host"
+	case u.Scheme == "":
+		return " to //" + u.Host
+	}
+	return " to " + u.Scheme + "://" + u.Host
+}
