@@ -2,12 +2,13 @@ package lease
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"weir/internal/clock"
 	"weir/internal/storage"
@@ -97,7 +98,7 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	if err := cfg.validateConfig(); err != nil {
 		return nil, fmt.Errorf("acquire lease %s: %w", name, err)
 	}
-	l := &Lease{cfg: cfg, name: name, id: newID(), done: make(chan struct{})}
+	l := &Lease{cfg: cfg, name: name, id: uuid.NewString(), done: make(chan struct{})}
 	if err := l.acquireWithRetry(ctx); err != nil {
 		return nil, err
 	}
@@ -169,13 +170,4 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("release lease %s: %w", l.name, err)
-}
-
-// newID returns a random UUID (RFC 9562, version 4), as blob leases require.
-func newID() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails: crypto/rand ends the program instead
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

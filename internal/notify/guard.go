@@ -8,29 +8,18 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"code.dny.dev/ssrf"
 )
 
 // errPrivate is the error of an address that is not public.
 var errPrivate = errors.New("not a public address")
 
-// privateNetworks are the networks that an address given from outside must not lead into. Otherwise
-// any upstream could make Weir send requests to internal systems. Of IPv6 only 2000::/3
-// is public; no other range that translates or embeds addresses is.
-var privateNetworks = parsePrefixes(
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-	"192.0.2.0/24", "192.88.99.0/24",
-	"192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"168.63.129.16/32", // Azure's platform answers there, inside every virtual network
-	"::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-)
-
-func parsePrefixes(texts ...string) []netip.Prefix {
-	list := make([]netip.Prefix, len(texts))
-	for i, text := range texts {
-		list[i] = netip.MustParsePrefix(text)
-	}
-	return list
-}
+// guardian refuses the networks that an address given from outside must not lead into. Otherwise any
+// upstream could make Weir send requests to internal systems. The library generates its list from
+// IANA's registries of special-purpose addresses; of IPv6 only 2000::/3 is public.
+var guardian = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(
+	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers there, inside every virtual network
 
 // checkPublic returns an error unless address, an IP address with a port, is public. IPv4 addresses
 // written as IPv6 are checked as IPv4.
@@ -40,10 +29,8 @@ func checkPublic(address string) error {
 		return fmt.Errorf("%w: %q", errPrivate, address)
 	}
 	ip := at.Addr().Unmap().WithZone("")
-	for _, p := range privateNetworks {
-		if p.Contains(ip) {
-			return fmt.Errorf("%w: %s", errPrivate, ip)
-		}
+	if guardian.SafeAddr(ip) != nil {
+		return fmt.Errorf("%w: %s", errPrivate, ip)
 	}
 	return nil
 }

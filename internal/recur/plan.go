@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	"github.com/netresearch/go-cron"
 
 	"weir/internal/weir"
 )
@@ -28,8 +28,9 @@ type Plan struct {
 	start, end time.Time
 }
 
+// cronParser follows Vixie cron: if day of month and day of week are both restricted, either is enough.
 var cronParser = cron.NewParser(
-	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
 const everyPrefix = "@every "
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	"github.com/netresearch/go-cron"
 
 	"weir/internal/recur"
 	"weir/internal/weir"
