@@ -16,11 +16,11 @@ const holderSees = 2 * time.Second
 // the lane. If deliveries are left to the instances of process, only a ticket leads to a look.
 type caller struct {
 	drainer *drain.Drainer
-	bell    *ticket.Bell
+	bell    *ticket.Sender
 	remote  bool // this process drains only lanes that a ticket leads it to
 }
 
-func (p *Program) newCaller(drainer *drain.Drainer, bell *ticket.Bell) caller {
+func (p *Program) newCaller(drainer *drain.Drainer, bell *ticket.Sender) caller {
 	return caller{drainer, bell, p.settings.leavesDelivery()}
 }
 
@@ -29,14 +29,14 @@ func (c caller) Call(lane int) {
 	if !c.remote {
 		c.drainer.Wake(lane)
 	}
-	c.bell.RingSoon(lane)
+	c.bell.EnqueueAsync(lane)
 }
 
 // Wake calls for a look at a lane in one process, in this one if it may deliver. It returns at
 // once.
 func (c caller) Wake(lane int) {
 	if c.remote {
-		c.bell.RingSoon(lane)
+		c.bell.EnqueueAsync(lane)
 		return
 	}
 	c.drainer.Wake(lane)
@@ -44,9 +44,9 @@ func (c caller) Wake(lane int) {
 
 // Offer hands messages that this process has just filed to its drain. The receiver rings by
 // itself.
-func (c caller) Offer(lane int, messages []weir.Message) {
+func (c caller) OfferAppended(lane int, messages []weir.Message) {
 	if !c.remote {
-		c.drainer.Offer(lane, messages)
+		c.drainer.OfferAppended(lane, messages)
 	}
 }
 

@@ -47,13 +47,13 @@ func TestCaller(t *testing.T) {
 					p.settings.Delivery.Instances = c.instances
 					queue := account.Queue("tickets")
 					bell := ticket.New(p.bellConfig(store, queue))
-					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Bell: bell, Lease: 15 * time.Second, Now: time.Now, Log: p.log})
+					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Tickets: bell, Lease: 15 * time.Second, Now: time.Now, Log: p.log})
 					caller := p.newCaller(drainer, bell)
 					for range 50 {
 						map[string]func(){
 							"call":  func() { caller.Call(0) },
 							"wake":  func() { caller.Wake(0) },
-							"offer": func() { caller.Offer(0, []weir.Message{{}}); caller.WakeOffered(0) },
+							"offer": func() { caller.OfferAppended(0, []weir.Message{{}}); caller.WakeOffered(0) },
 						}[called]()
 						time.Sleep(20 * time.Millisecond)
 					}

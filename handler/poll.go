@@ -131,7 +131,7 @@ func (s *shell) tellPeriod(sum poll.Summary, asJSON bool) error {
 type consumer struct {
 	*drain.Drainer
 	runner *recur.Runner
-	bell   *ticket.Bell
+	bell   *ticket.Sender
 	sender *notify.Sender
 }
 

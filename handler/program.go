@@ -58,7 +58,7 @@ type Program struct {
 	opened   chan struct{}                // closed once storage is open
 	ready    atomic.Pointer[http.Handler] // set then
 	drainer  atomic.Pointer[drain.Drainer]
-	bell     atomic.Pointer[ticket.Bell]
+	bell     atomic.Pointer[ticket.Sender]
 	runner   atomic.Pointer[recur.Runner]
 	keeper   atomic.Pointer[history.Keeper]
 	replays  atomic.Pointer[replay.Runner]
@@ -274,7 +274,7 @@ func (p *Program) start(ctx context.Context, store *lane.Store) {
 	}
 }
 
-func (p *Program) newBell(store *lane.Store) *ticket.Bell {
+func (p *Program) newBell(store *lane.Store) *ticket.Sender {
 	return ticket.New(p.bellConfig(store, p.account.Tickets()))
 }
 
@@ -283,15 +283,15 @@ func (p *Program) bellConfig(store *lane.Store, queue storage.Queue) ticket.Conf
 	cfg := ticket.Config{Queue: queue, Epoch: store.Epoch, MinDelay: time.Duration(delay.Min), MaxDelay: time.Duration(delay.Max),
 		NoDelay: delay.Max == 0, Now: time.Now, Log: p.log}
 	if p.settings.leavesDelivery() {
-		cfg.NoDelay, cfg.Counts = true, holderSees
+		cfg.NoDelay, cfg.CountsFor = true, holderSees
 	}
 	return cfg
 }
 
-func (p *Program) drainConfig(store *lane.Store, bell drain.Bell) drain.Config {
+func (p *Program) drainConfig(store *lane.Store, bell drain.Tickets) drain.Config {
 	s := p.settings
 	return drain.Config{
-		Store: store, Leases: p.account.Leases(), Sender: p.sender(), Bell: bell,
+		Store: store, Leases: p.account.Leases(), Sender: p.sender(), Tickets: bell,
 		Lease: time.Duration(s.Lease), Settle: s.settle(), Attempts: s.Delivery.Attempts, Backoff: s.backoff(), Patience: time.Duration(s.Delivery.Patience),
 		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: p.log,
 		Observer: p.observer(), Name: p.processName(), Calendar: p.calendar,

@@ -16,7 +16,7 @@ import (
 )
 
 // schedules makes what runs recurring messages, and their function's routes.
-func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
+func (p *Program) schedules(mux *router, store *lane.Store, appender *lane.Appender, bell *ticket.Sender) *recur.Runner {
 	runner := p.newRunner(store, appender, bell)
 	p.runner.Store(runner)
 	function := &schedules.Function{Schedules: runner, Stored: store, MaxBody: int64(p.settings.MaxBody), Logger: p.log}
@@ -38,11 +38,11 @@ func readsWithin(h http.Handler) http.Handler {
 	})
 }
 
-func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ticket.Bell) *recur.Runner {
+func (p *Program) newRunner(store *lane.Store, appender *lane.Appender, bell *ticket.Sender) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: time.Now},
 		Log:       recurLog{appender, store, p.export},
-		Contracts: p.contracts, Bell: bell, Now: time.Now, Logger: p.log,
+		Contracts: p.contracts, Tickets: bell, Now: time.Now, Logger: p.log,
 	})
 }
 

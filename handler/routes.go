@@ -26,7 +26,7 @@ import (
 
 // routes makes the functions. HTTP triggers arrive under /api with their own method and
 // path, the others as POST /<function>.
-func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
+func (p *Program) routes(store *lane.Store, bell *ticket.Sender, drainer *drain.Drainer) (http.Handler, func(context.Context) error) {
 	s := p.settings
 	call := p.newCaller(drainer, bell)
 	sweeper := p.sweeper(store, call)
@@ -47,7 +47,7 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	mux.Handle("/api/messages", httpio.ByMethod(map[string]http.Handler{
 		http.MethodGet: op.reading(&view.Messages{Source: op.overview, Lanes: s.Lanes, Logger: p.log}),
 		http.MethodPost: wrap("receive", p.export.Receive("/api/messages", &receive.Function{
-			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Drain: call, Bell: bell, Waits: &receive.Waits{Finals: drainer, States: store, MaxHeld: p.memory.waits}, Observer: p.metrics,
+			Contracts: p.contracts, Callbacks: p.callbacks(), Log: appender, Drain: call, Tickets: bell, Waits: &receive.Waits{Finals: drainer, States: store, MaxHeld: p.memory.waits}, Observer: p.metrics,
 			Intake: httpio.NewIntake(p.memory.intake, int64(s.MaxBody)), MaxBody: int64(s.MaxBody), Now: time.Now, Logger: p.log})),
 	}))
 	mux.Handle("/api/messages/{id}", httpio.ByMethod(map[string]http.Handler{
@@ -58,8 +58,8 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Bell, drainer *drain.Dr
 	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
 	add("metrics", "/api/metrics", p.newLaneGauges(store).Before(metrics.New(p.metrics.Registry, p.log)), http.MethodGet)
 	addTrigger("process", (&process.Function{
-		Drainer: drainer, Holder: drainer, Bell: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
-	addTrigger("poison", (&poison.Function{Bell: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
+		Drainer: drainer, Holder: drainer, Tickets: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())
+	addTrigger("poison", (&poison.Function{Tickets: bell, Lanes: s.Lanes, Logger: p.log}).Handler())
 	addTrigger("sweep", sweeper.Handler())
 	op.routes()
 	mux.Handle("/", httpio.NotFound(p.log))

@@ -54,7 +54,7 @@ func (p *Program) sender() drain.Sender {
 
 // offerTaker takes messages that were just filed.
 type offerTaker interface {
-	Offer(lane int, messages []weir.Message)
+	OfferAppended(lane int, messages []weir.Message)
 	WakeOffered(lane int)
 }
 
@@ -62,7 +62,7 @@ type offerTaker interface {
 func (p *Program) newAppender(store *lane.Store, offers offerTaker) *lane.Appender {
 	a := lane.NewAppender(store, p.log)
 	a.Filed = func(number int, messages []weir.Message) {
-		offers.Offer(number, messages)
+		offers.OfferAppended(number, messages)
 		p.filed(number, messages)
 	}
 	a.Wake = offers.WakeOffered

@@ -16,16 +16,16 @@ import (
 // retryAfter is the delay of the new ticket; the old one failed five times.
 const retryAfter = time.Minute
 
-// Bell enqueues tickets, merged by its rule.
-type Bell interface {
-	PutBack(ctx context.Context, lane int, about time.Duration) error
+// Tickets enqueues tickets, merged by its rule.
+type Tickets interface {
+	Requeue(ctx context.Context, lane int, about time.Duration) error
 }
 
 // Function handles poisoned tickets. All fields are needed.
 type Function struct {
-	Bell   Bell
-	Lanes  int
-	Logger *slog.Logger
+	Tickets Tickets
+	Lanes   int
+	Logger  *slog.Logger
 }
 
 // Handler returns the handler that the host calls.
@@ -44,5 +44,5 @@ func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 	}
 	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane, "delay",
 		retryAfter)
-	return f.Bell.PutBack(ctx, lane, retryAfter)
+	return f.Tickets.Requeue(ctx, lane, retryAfter)
 }

@@ -15,7 +15,7 @@ import (
 
 type bell struct{ calls []string }
 
-func (b *bell) PutBack(_ context.Context, lane int, about time.Duration) error {
+func (b *bell) Requeue(_ context.Context, lane int, about time.Duration) error {
 	b.calls = append(b.calls, fmt.Sprint(lane, " ", about))
 	return nil
 }
@@ -25,7 +25,7 @@ func TestFunction_Take(t *testing.T) {
 	for text, want := range map[string]string{"weir lane 1.1": "1 1m0s", "weir lanes 1": "-1 1m0s", "weir lane 1.2": "",
 		"garbage": ""} {
 		b := &bell{}
-		fn := &poison.Function{Bell: b, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		fn := &poison.Function{Tickets: b, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 		in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`,
 			fmt.Sprintf("%q", text))))
 		if err != nil {

@@ -42,27 +42,27 @@ type Holder interface {
 	HandOver(lane int)
 }
 
-// Bell puts tickets, under its merge rule.
-type Bell interface {
-	Ringer
-	Seen(lane int)
-	PutBack(ctx context.Context, lane int, about time.Duration) error
-	AwaitsPutBack(lane int) bool
+// Tickets puts tickets, under the merge rule of package ticket.
+type Tickets interface {
+	Enqueuer
+	MarkReceived(lane int)
+	Requeue(ctx context.Context, lane int, about time.Duration) error
+	AwaitsRequeued(lane int) bool
 }
 
-// Ringer puts tickets.
-type Ringer interface {
-	Ring(ctx context.Context, lane int) error
-	RingAt(ctx context.Context, lane int, at time.Time) error
-	RingNow(ctx context.Context, lane int) error
-	Relieve(ctx context.Context, lane int) error
+// Enqueuer puts tickets for a lane.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, lane int) error
+	EnqueueAt(ctx context.Context, lane int, at time.Time) error
+	EnqueueNow(ctx context.Context, lane int) error
+	EnqueueRelief(ctx context.Context, lane int) error
 }
 
 // Function answers tickets. All exported fields are needed.
 type Function struct {
 	Drainer Drainer
 	Holder  Holder
-	Bell    Bell
+	Tickets Tickets
 	Lanes   int
 	Lease   time.Duration
 	Now     func() time.Time
@@ -86,7 +86,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil // it will not become one by coming again
 	}
-	f.Bell.Seen(number)
+	f.Tickets.MarkReceived(number)
 	if number == ticket.AllLanes {
 		return f.answerAll(ctx)
 	}
@@ -95,7 +95,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	switch {
 	case report.Err == nil && report.State == drain.Working:
 		return f.stayWith(ctx, []followed{{lane: number, drained: true}})
-	case report.Err == nil && report.State == drain.Busy && f.Bell.AwaitsPutBack(number):
+	case report.Err == nil && report.State == drain.Busy && f.Tickets.AwaitsRequeued(number):
 		// The holder kept the lane through a claim of this process a moment ago. To claim it again
 		// now would take a third ticket of this lane.
 		return f.stayWith(ctx, nil)
@@ -137,11 +137,11 @@ func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
 	case r.Err != nil:
 		return r.Err
 	case r.State == drain.Working:
-		return f.Bell.Ring(ctx, lane)
+		return f.Tickets.Enqueue(ctx, lane)
 	case r.State == drain.Busy:
-		return f.Bell.PutBack(ctx, lane, f.Lease)
+		return f.Tickets.Requeue(ctx, lane, f.Lease)
 	case r.State == drain.Waiting && r.Until.Sub(f.Now()) < twoSweeps:
-		return f.Bell.RingAt(ctx, lane, r.Until)
+		return f.Tickets.EnqueueAt(ctx, lane, r.Until)
 	}
 	return nil
 }

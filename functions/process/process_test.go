@@ -42,22 +42,22 @@ func (f *fakes) Claim(context.Context, int) drain.Report { return drain.Report{S
 func (f *fakes) Attend()                                 {}
 func (f *fakes) Yield()                                  {}
 func (f *fakes) HandOver(int)                            {}
-func (f *fakes) RingNow(_ context.Context, lane int) error {
+func (f *fakes) EnqueueNow(_ context.Context, lane int) error {
 	f.calls = append(f.calls, fmt.Sprintf("ring %d now", lane))
 	return nil
 }
-func (f *fakes) Relieve(ctx context.Context, lane int) error { return f.RingNow(ctx, lane) }
-func (f *fakes) Seen(lane int)                               { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
-func (f *fakes) Ring(_ context.Context, lane int) error {
+func (f *fakes) EnqueueRelief(ctx context.Context, lane int) error { return f.EnqueueNow(ctx, lane) }
+func (f *fakes) MarkReceived(lane int)                             { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
+func (f *fakes) Enqueue(_ context.Context, lane int) error {
 	f.calls = append(f.calls, fmt.Sprint("ring ", lane))
 	return nil
 }
-func (f *fakes) RingAt(_ context.Context, lane int, at time.Time) error {
+func (f *fakes) EnqueueAt(_ context.Context, lane int, at time.Time) error {
 	f.calls = append(f.calls, fmt.Sprintf("ring %d at %s", lane, at.Sub(noon)))
 	return nil
 }
-func (f *fakes) AwaitsPutBack(int) bool { return false }
-func (f *fakes) PutBack(_ context.Context, lane int, about time.Duration) error {
+func (f *fakes) AwaitsRequeued(int) bool { return false }
+func (f *fakes) Requeue(_ context.Context, lane int, about time.Duration) error {
 	f.calls = append(f.calls, fmt.Sprintf("put back %d %s", lane, about))
 	return nil
 }
@@ -102,7 +102,7 @@ func TestFunction_Process(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fakes{looked: c.looked, joined: c.joined}
-			fn := &process.Function{Drainer: f, Holder: f, Bell: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+			fn := &process.Function{Drainer: f, Holder: f, Tickets: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 			in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))))
 			if err != nil {
 				t.Fatal(err)

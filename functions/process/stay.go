@@ -120,7 +120,7 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 // callRelief rings for an invocation that relieves this one. Any lane will do.
 func (f *Function) callRelief(s *stay) {
 	if drained := f.drainedLanes(s); len(drained) > 0 {
-		f.callFor(s, f.Bell.Relieve, drained[:1])
+		f.callFor(s, f.Tickets.EnqueueRelief, drained[:1])
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *Function) yieldLanes(s *stay, mine *seat) {
 		f.Holder.Yield()
 	}
 	f.mu.Unlock()
-	f.callFor(s, f.Bell.RingNow, f.drainedLanes(s))
+	f.callFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
 // handOverLanes hands all lanes over.

@@ -75,11 +75,14 @@ func (r *rung) note(format string, args ...any) {
 	r.calls = append(r.calls, fmt.Sprintf("%s ", time.Since(r.start))+fmt.Sprintf(format, args...))
 }
 
-func (r *rung) RingNow(_ context.Context, lane int) error { r.note("ring %d", lane); return nil }
-func (r *rung) Relieve(_ context.Context, lane int) error { r.note("relieve %d", lane); return nil }
-func (r *rung) Attend()                                   { r.note("attend") }
-func (r *rung) Yield()                                    { r.note("yield") }
-func (r *rung) HandOver(lane int)                         { r.note("hand over %d", lane) }
+func (r *rung) EnqueueNow(_ context.Context, lane int) error { r.note("ring %d", lane); return nil }
+func (r *rung) EnqueueRelief(_ context.Context, lane int) error {
+	r.note("relieve %d", lane)
+	return nil
+}
+func (r *rung) Attend()           { r.note("attend") }
+func (r *rung) Yield()            { r.note("yield") }
+func (r *rung) HandOver(lane int) { r.note("hand over %d", lane) }
 
 // did checks the calls other than Ring and RingAt.
 func (r *rung) did(t *testing.T, want ...string) {
@@ -91,11 +94,11 @@ func (r *rung) did(t *testing.T, want ...string) {
 	}
 }
 
-func (r *rung) Seen(int)                                              {}
-func (r *rung) Ring(_ context.Context, lane int) error                { return r.add(lane) }
-func (r *rung) RingAt(_ context.Context, lane int, _ time.Time) error { return r.add(lane) }
-func (r *rung) AwaitsPutBack(lane int) bool                           { return lane == putBack }
-func (r *rung) PutBack(_ context.Context, lane int, about time.Duration) error {
+func (r *rung) MarkReceived(int)                                         {}
+func (r *rung) Enqueue(_ context.Context, lane int) error                { return r.add(lane) }
+func (r *rung) EnqueueAt(_ context.Context, lane int, _ time.Time) error { return r.add(lane) }
+func (r *rung) AwaitsRequeued(lane int) bool                             { return lane == putBack }
+func (r *rung) Requeue(_ context.Context, lane int, about time.Duration) error {
 	r.note("put back %d after %s", lane, about)
 	return nil
 }
@@ -122,7 +125,7 @@ func newInstance(lanes int) *instance {
 	for lane := range lanes {
 		o.drains[lane] = make(chan drain.Report)
 	}
-	o.f = &process.Function{Drainer: o.drains, Holder: o.rung, Bell: o.rung, Lanes: lanes, Lease: 30 * time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o.f = &process.Function{Drainer: o.drains, Holder: o.rung, Tickets: o.rung, Lanes: lanes, Lease: 30 * time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	return o
 }
 

@@ -148,7 +148,7 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 }
 
 // file files a message in each lane each second, at one instance. Once drained, a lane is held for busyFor.
-func (w *town) file(ctx context.Context, bell *ticket.Bell, busyFor func() time.Duration) {
+func (w *town) file(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
 			w.mu.Lock()
@@ -156,7 +156,7 @@ func (w *town) file(ctx context.Context, bell *ticket.Bell, busyFor func() time.
 				l.work, l.until = time.Now(), time.Now().Add(busyFor())
 			}
 			w.mu.Unlock()
-			bell.RingSoon(number)
+			bell.EnqueueAsync(number)
 		}
 		sleep(ctx, time.Second)
 	}
@@ -234,7 +234,7 @@ func run(t *testing.T, s settings) (w *town, most int) {
 		s.bell.Queue, s.bell.Epoch = w.queue, 1
 		s.bell.Rand = newDice(n + 1).draw
 		bell := ticket.New(s.bell)
-		f := &process.Function{Drainer: drainer{w, n}, Holder: drainer{w, n}, Bell: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
+		f := &process.Function{Drainer: drainer{w, n}, Holder: drainer{w, n}, Tickets: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
 		all.Go(func() { sleep(ctx, time.Duration(n)*137*time.Millisecond); w.file(ctx, bell, s.busyFor) })
 		all.Go(func() { w.host(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
 	}

@@ -29,9 +29,9 @@ type Appender interface {
 // answer for the CPU.
 type Drain interface{ WakeOffered(lane int) }
 
-// Bell enqueues a ticket for a lane without blocking the caller. The message is durable, and the sweep
+// Tickets enqueues a ticket for a lane without blocking the caller. The message is durable, and the sweep
 // covers a ticket that cannot be enqueued.
-type Bell interface{ RingSoon(lane int) }
+type Tickets interface{ EnqueueAsync(lane int) }
 
 // Observer is called for each refused post.
 type Observer interface{ Refused(err error) }
@@ -46,7 +46,7 @@ type Intake interface {
 
 // Waiter holds an answer until a message is final; see Waits.
 type Waiter interface {
-	Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
+	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
 }
 
 // Function accepts messages. All fields are needed.
@@ -55,7 +55,7 @@ type Function struct {
 	Callbacks Callbacks
 	Log       Appender
 	Drain     Drain
-	Bell      Bell
+	Tickets   Tickets
 	Waits     Waiter
 	Observer  Observer
 	Intake    Intake
@@ -93,7 +93,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", messageURL(r, m.Public().String()))
 	if asked.wait > 0 {
 		f.wakeLane(filed)
-		st, held, final := f.Waits.Await(r.Context(), filed, asked.wait)
+		st, held, final := f.Waits.AwaitFinal(r.Context(), filed, asked.wait)
 		if held {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
 		}
@@ -123,7 +123,7 @@ func (f *Function) wakeLane(filed lane.Receipt) {
 		f.Drain.WakeOffered(filed.Message.ID.Lane)
 	}
 	if !filed.Stage.Final() {
-		f.Bell.RingSoon(filed.Message.ID.Lane)
+		f.Tickets.EnqueueAsync(filed.Message.ID.Lane)
 	}
 }
 

@@ -63,12 +63,12 @@ func (f *fake) Check(address string) error {
 	return nil
 }
 
-func (f *fake) RingSoon(int) { f.rung = true }
+func (f *fake) EnqueueAsync(int) { f.rung = true }
 
 func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
 
 func (f *fake) function() *receive.Function {
-	return &receive.Function{Contracts: f, Log: f, Drain: f, Bell: f, Waits: f.waits, Observer: f, Callbacks: f,
+	return &receive.Function{Contracts: f, Log: f, Drain: f, Tickets: f, Waits: f.waits, Observer: f, Callbacks: f,
 		Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }

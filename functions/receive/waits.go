@@ -13,7 +13,7 @@ import (
 // Finals waits for commits of this process. The channel is closed when the process has made the message
 // final, or stops; the function ends the wait.
 type Finals interface {
-	Await(id weir.ID) (<-chan struct{}, func())
+	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
 
 // States reads the states of messages and lanes.
@@ -58,9 +58,9 @@ type heldAnswer struct {
 	final  chan struct{} // closed when its message was read as final
 }
 
-// Await waits until the message is final. held reports whether it waited at all: not for a
+// AwaitFinal waits until the message is final. held reports whether it waited at all: not for a
 // message that is not due in time, and not while MaxHeld answers are held.
-func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
+func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.tryHold() {
@@ -87,7 +87,7 @@ func (w *Waits) Await(ctx context.Context, filed lane.Receipt, wait time.Duratio
 // awaitFinal waits, and reports whether the message may be final: this process made it final, a poll
 // read it as final, or the process stops.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
-	here, stop := w.Finals.Await(id)
+	here, stop := w.Finals.AwaitFinal(id)
 	defer stop()
 	one := &heldAnswer{seq: id.Seq, final: make(chan struct{})}
 	w.addWaiter(id.Lane, one)

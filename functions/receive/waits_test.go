@@ -44,7 +44,7 @@ func newWorld() *world {
 	return &world{stages: map[int64]weir.Stage{}, here: map[int64][]chan struct{}{}}
 }
 
-func (w *world) Await(id weir.ID) (<-chan struct{}, func()) {
+func (w *world) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ch := make(chan struct{})
@@ -174,7 +174,7 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		began, answers := time.Now(), make(chan answer, 3000)
 		for seq := range int64(3000) {
 			go func() {
-				_, _, final := waits.Await(t.Context(), receipt(seq), 20*time.Second)
+				_, _, final := waits.AwaitFinal(t.Context(), receipt(seq), 20*time.Second)
 				answers <- answer{seq, time.Since(began), final}
 			}()
 		}
@@ -248,11 +248,11 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 				c.happen(far)
 				began := time.Now()
 				waits := &receive.Waits{Finals: far, States: far, MaxHeld: 1}
-				st, held, final := waits.Await(t.Context(), c.filed, 30*time.Second)
+				st, held, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
 				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
 					t.Errorf("got %v, %v, %q after %s, want it final within %s", held, final, st.Stage, took, c.within)
 				}
-				if _, held, _ := waits.Await(t.Context(), receipt(99), time.Second); !held {
+				if _, held, _ := waits.AwaitFinal(t.Context(), receipt(99), time.Second); !held {
 					t.Error("its place was not given back")
 				}
 				synctest.Wait()

@@ -173,7 +173,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 				return takes(200*time.Millisecond, 200)(ctx, d)
 			})
 			p := w.start(func(c *drain.Config) { c.Backoff.Min, c.Rand = 30*time.Second, func() float64 { return 1 } })
-			w.append.Filed, w.append.Wake = p.Offer, p.WakeOffered
+			w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
 			retrying, held := w.post("a", "0"), w.post("a", "1")
 			w.post("a", "2")
 			time.Sleep(time.Second)

@@ -119,18 +119,18 @@ type bell struct {
 	now int // of them visible at once
 }
 
-func (b *bell) Ring(context.Context, int) error {
+func (b *bell) Enqueue(context.Context, int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.n++
 	return nil
 }
 
-func (b *bell) RingNow(ctx context.Context, lane int) error {
+func (b *bell) EnqueueNow(ctx context.Context, lane int) error {
 	b.mu.Lock()
 	b.now++
 	b.mu.Unlock()
-	return b.Ring(ctx, lane)
+	return b.Enqueue(ctx, lane)
 }
 
 func (b *bell) ringsNow() int {
@@ -176,7 +176,7 @@ func (w *world) start(change ...func(*drain.Config)) *process {
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
 	cfg := drain.Config{
-		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Bell: p.bell,
+		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.bell,
 		Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 5,
 		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quietLog,
 	}

@@ -20,12 +20,10 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Bell puts tickets.
-type Bell interface {
-	// Ring puts one unless one of this process's own comes anyway.
-	Ring(ctx context.Context, lane int) error
-	// RingNow puts one that is visible at once.
-	RingNow(ctx context.Context, lane int) error
+// Tickets puts tickets.
+type Tickets interface {
+	// EnqueueNow puts a ticket that is visible at once.
+	EnqueueNow(ctx context.Context, lane int) error
 }
 
 // Config is what a Drainer works with. All fields are needed, but
@@ -34,7 +32,7 @@ type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
 	Sender   Sender
-	Bell     Bell
+	Tickets  Tickets
 	Lease    time.Duration // 15 to 60 s
 	Settle   time.Duration // how long the CMS may still work on what it did not answer
 	Attempts int           // that count, until a message is dead
@@ -118,10 +116,10 @@ func (d *Drainer) Wake(number int) {
 	}
 }
 
-// Offer hands over messages that were filed in this lane just now, in the log's order and
+// OfferAppended hands over messages that were filed in this lane just now, in the log's order and
 // with their bodies. They are used if nothing is missing before them; everything else is
 // read from the log. The caller calls WakeOffered afterwards. It returns at once.
-func (d *Drainer) Offer(number int, messages []weir.Message) {
+func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.tender(number); t != nil {
 		t.offers.put(messages)
 	}

@@ -31,7 +31,7 @@ func ExampleDrainer() {
 	}
 	tickets := ticket.New(ticket.Config{Queue: account.Queue("tickets"), Epoch: store.Epoch})
 	drainer := drain.New(drain.Config{
-		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Bell: tickets,
+		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Tickets: tickets,
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: log,
 	})
@@ -44,7 +44,7 @@ func ExampleDrainer() {
 		}
 		last = r.Message.ID
 	}
-	final, forget := drainer.Await(last)
+	final, forget := drainer.AwaitFinal(last)
 	defer forget()
 	drainer.Wake(0)
 	<-final

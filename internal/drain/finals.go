@@ -19,10 +19,10 @@ type place struct {
 	seq  int64
 }
 
-// Await gives a channel that is closed once this process has committed that the message is
+// AwaitFinal gives a channel that is closed once this process has committed that the message is
 // final, or the Drainer is closed, and a function that ends the waiting. What another
 // process commits, it does not see.
-func (d *Drainer) Await(id weir.ID) (<-chan struct{}, func()) {
+func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	f, at, ch := &d.finals, place{id.Lane, id.Seq}, make(chan struct{})
 	f.mu.Lock()
 	defer f.mu.Unlock()

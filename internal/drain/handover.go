@@ -240,7 +240,7 @@ func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 			if d.attended.Load() {
 				continue
 			}
-			if err := d.Bell.RingNow(ctx, number); err != nil && ctx.Err() == nil {
+			if err := d.Tickets.EnqueueNow(ctx, number); err != nil && ctx.Err() == nil {
 				d.Log.Warn("drain: no invocation called for", "lane", number, "err", err)
 			}
 		}

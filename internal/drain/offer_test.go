@@ -19,7 +19,7 @@ import (
 // receiver is an appender that hands what it files to its process's drain.
 func (w *world) receiver(p *process) *lane.Appender {
 	a := lane.NewAppender(w.store, quietLog)
-	a.Filed, a.Wake = p.Offer, p.WakeOffered
+	a.Filed, a.Wake = p.OfferAppended, p.WakeOffered
 	return a
 }
 

@@ -119,7 +119,7 @@ func TestPause_Key(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
-				w.append.Filed, w.append.Wake = p.Offer, p.WakeOffered
+				w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
 				w.pause("a", time.Time{})
 				for i := range 10 {
 					w.post("a", fmt.Sprint(i), kind)
@@ -271,7 +271,7 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 			answers.Table = c.Store.Table
 			c.Store.Table = answers
 		})
-		w.append.Filed, w.append.Wake = p.Offer, p.WakeOffered
+		w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
 		for range 200 {
 			w.post("b", "b")
 		}

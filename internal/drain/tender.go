@@ -175,7 +175,7 @@ func (t *tender) handOn() {
 	defer cancel()
 	control, err := t.d.Store.Control(ctx, t.number)
 	if err == nil && control.Work(t.d.Now()) && !(t.d.open.Err() == nil && t.d.yieldsTo(control)) {
-		err = t.d.Bell.RingNow(ctx, t.number)
+		err = t.d.Tickets.EnqueueNow(ctx, t.number)
 	}
 	if err != nil {
 		t.d.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)

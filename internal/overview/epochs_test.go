@@ -22,7 +22,7 @@ func (w *world) relane(n int) *world {
 		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet,
 		Progress: func(string) {},
 		Drainer: func(s *lane.Store) relane.Drainer {
-			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Bell: noBell{},
+			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Tickets: noBell{},
 				Lease: 15 * time.Second, Settle: 2 * time.Second,
 				Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
 		},

@@ -111,8 +111,7 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error    { return nil }
-func (noBell) RingNow(context.Context, int) error { return nil }
+func (noBell) EnqueueNow(context.Context, int) error { return nil }
 
 // drain delivers for a span of time, and stops in an orderly way.
 func (w *world) drain(span time.Duration) {
@@ -143,7 +142,7 @@ func (w *world) drained(n int64) {
 func (w *world) while(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{
-		Store: w.store, Leases: w.leases, Sender: byKey{}, Bell: noBell{}, Lease: 15 * time.Second,
+		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: noBell{}, Lease: 15 * time.Second,
 		Settle: 2 * time.Second, Attempts: 9,
 		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
 	})

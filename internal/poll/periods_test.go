@@ -59,9 +59,8 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		Duration: w.takes}
 }
 
-// Ring does nothing: there are no triggers.
-func (w *world) Ring(context.Context, int) error    { return nil }
-func (w *world) RingNow(context.Context, int) error { return nil }
+// Enqueue does nothing: there are no triggers.
+func (w *world) EnqueueNow(context.Context, int) error { return nil }
 
 // Sweep does nothing: the handler's sweep would only run retention.
 func (w *world) Sweep(context.Context) error { return nil }
@@ -88,7 +87,7 @@ func (w *world) putDue(n int, due time.Time) {
 func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
 	store := *w.store
 	return drain.New(drain.Config{
-		Store: &store, Leases: w.account.Leases(), Sender: sender, Bell: w, Lease: 15 * time.Second,
+		Store: &store, Leases: w.account.Leases(), Sender: sender, Tickets: w, Lease: 15 * time.Second,
 		Settle: time.Second, Attempts: 5,
 		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet, NotAfter: notAfter,
 	})

@@ -42,7 +42,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 				*lane.Appender
 				*lane.Store
 			}{lane.NewAppender(lanes, quiet), lanes},
-			Contracts: contracts{}, Bell: bell{}, Now: clock.Now, Logger: quiet,
+			Contracts: contracts{}, Tickets: bell{}, Now: clock.Now, Logger: quiet,
 		})
 		t.Cleanup(func() { r.Close(context.Background()) })
 		return r

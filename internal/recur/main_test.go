@@ -64,7 +64,7 @@ func (w *world) process(actor string, ahead time.Duration) *recur.Runner {
 	r := recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
 		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
-		Contracts: contracts{}, Bell: bell{}, Now: now, Logger: quiet,
+		Contracts: contracts{}, Tickets: bell{}, Now: now, Logger: quiet,
 	})
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -101,7 +101,7 @@ func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 
 type bell struct{}
 
-func (bell) RingSoon(int) {}
+func (bell) EnqueueAsync(int) {}
 
 // contracts take <a key="…"…/>, and refuse what holds a '!'.
 type contracts struct{}

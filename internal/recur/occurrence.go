@@ -240,7 +240,7 @@ func (r *Runner) appendMessage(ctx context.Context, m weir.Message, key string) 
 		return receipt, err
 	}
 	id := receipt.Message.ID
-	r.cfg.Bell.RingSoon(id.Lane) // of a duplicate, too: the process that filed it may have died
+	r.cfg.Tickets.EnqueueAsync(id.Lane) // of a duplicate, too: the process that filed it may have died
 	if receipt.Duplicate {
 		return receipt, nil
 	}

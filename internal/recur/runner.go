@@ -32,15 +32,15 @@ type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Bell enqueues a ticket for a lane, without making the caller wait.
-type Bell interface{ RingSoon(lane int) }
+// Tickets enqueues a ticket for a lane, without making the caller wait.
+type Tickets interface{ EnqueueAsync(lane int) }
 
 // Config configures a Runner. All fields are required, except Rand.
 type Config struct {
 	Store     *Store
 	Log       Log
 	Contracts Accepter
-	Bell      Bell
+	Tickets   Tickets
 	Now       func() time.Time
 	Rand      func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Logger    *slog.Logger

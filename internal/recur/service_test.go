@@ -384,7 +384,7 @@ func TestRunner_Refused(t *testing.T) {
 		w.put(r, "s", definition("@every 1h"))
 		strict := recur.New(recur.Config{
 			Store: &recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now},
-			Log:   &log{nil, w.store(""), w, ""}, Contracts: refusing{}, Bell: bell{}, Now: time.Now, Logger: quiet,
+			Log:   &log{nil, w.store(""), w, ""}, Contracts: refusing{}, Tickets: bell{}, Now: time.Now, Logger: quiet,
 		})
 		defer strict.Close(t.Context())
 		r.Close(t.Context())

@@ -115,8 +115,7 @@ type handler struct {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error    { return nil }
-func (noBell) RingNow(context.Context, int) error { return nil }
+func (noBell) EnqueueNow(context.Context, int) error { return nil }
 
 func (w *world) store(lanes int) *lane.Store {
 	return &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}
@@ -124,7 +123,7 @@ func (w *world) store(lanes int) *lane.Store {
 
 func (w *world) drainer(store *lane.Store, leases storage.Leases) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: leases, Sender: w.cms, Bell: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+		Store: store, Leases: leases, Sender: w.cms, Tickets: noBell{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 3, Backoff: drain.Backoff{Min: time.Second, Max: 5 * time.Second}, Now: time.Now, Log: quiet,
 	})
 }
@@ -138,7 +137,7 @@ func (w *world) start(lanes int) *handler {
 	}
 	h.drainer = w.drainer(h.store, w.account.Leases())
 	h.appends = lane.NewAppender(h.store, quiet)
-	h.appends.Filed, h.appends.Wake = h.drainer.Offer, h.drainer.WakeOffered
+	h.appends.Filed, h.appends.Wake = h.drainer.OfferAppended, h.drainer.WakeOffered
 	for number := range lanes {
 		h.drainer.Wake(number)
 	}

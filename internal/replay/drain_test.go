@@ -85,8 +85,7 @@ type instance struct {
 
 type noBell struct{}
 
-func (noBell) Ring(context.Context, int) error    { return nil }
-func (noBell) RingNow(context.Context, int) error { return nil }
+func (noBell) EnqueueNow(context.Context, int) error { return nil }
 
 func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	t.Helper()
@@ -110,7 +109,7 @@ func (w *whole) start() *instance {
 	store.Table = p.faults.Table(w.account.Table())
 	leases := p.faults.Leases(w.account.Leases())
 	p.store = &store
-	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Bell: noBell{},
+	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Tickets: noBell{},
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet})
 	p.Runner = replay.New(replay.Config{Store: &store, Log: realLog{&store}, Leases: leases, Lease: 15 * time.Second,

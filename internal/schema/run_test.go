@@ -53,9 +53,9 @@ func (w *world) deliverMessages() {
 	}
 	w.must(w.store.Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
-	w.must(w.bell.Ring(w.Context(), 0))
+	w.must(w.bell.Enqueue(w.Context(), 0))
 	for number := range 9 { // an instance with tickets of many lanes puts one for all
-		w.must(w.bell.Ring(w.Context(), number))
+		w.must(w.bell.Enqueue(w.Context(), number))
 	}
 }
 

@@ -71,7 +71,7 @@ type process struct {
 	store     *lane.Store
 	appender  *lane.Appender
 	drainer   *drain.Drainer
-	bell      *ticket.Bell
+	bell      *ticket.Sender
 	sender    *notify.Sender
 	schedules *recur.Runner
 	replays   *replay.Runner
@@ -111,10 +111,10 @@ func (w *world) start(lanes int) {
 	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
 	p.drainer = p.newDrainer(p.store, counts)
 	p.appender = lane.NewAppender(p.store, quietLog)
-	p.appender.Filed, p.appender.Wake = p.drainer.Offer, p.drainer.WakeOffered
+	p.appender.Filed, p.appender.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Bell: p.bell,
+		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Tickets: p.bell,
 		Now: time.Now, Rand: half, Logger: quietLog,
 	})
 	p.replays = replay.New(replay.Config{
@@ -140,7 +140,7 @@ func (p *process) startSender() {
 
 func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Bell: p.bell,
+		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Tickets: p.bell,
 		Lease: leaseLength, Settle: settleTime, Attempts: attemptLimit,
 		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
 		Now: time.Now, Rand: half, Log: quietLog, Observer: observer, Name: "process",

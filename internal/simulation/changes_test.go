@@ -157,7 +157,7 @@ func (w *world) move(ctx context.Context, name string, s *submission, id weir.ID
 // look has a lane looked at, here and where another process holds it.
 func (p *process) look(lane int) {
 	p.drainer.Wake(lane)
-	p.bell.RingSoon(lane)
+	p.bell.EnqueueAsync(lane)
 }
 
 // patience is how long an upstream waits for an answer.

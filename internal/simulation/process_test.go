@@ -47,7 +47,7 @@ type process struct {
 	store   *lane.Store
 	appends *lane.Appender
 	drainer *drain.Drainer
-	bell    *ticket.Bell
+	bell    *ticket.Sender
 	process *tickets.Function
 	poison  *poison.Function
 	sweep   *sweep.Function
@@ -108,15 +108,15 @@ func (s *slot) start() {
 	p.store = &lane.Store{Table: p.table(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}), Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: p.leases(), Sender: client, Bell: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Store: p.store, Leases: p.leases(), Sender: client, Tickets: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
 		Hosted: true,
 	})
 	p.appends = lane.NewAppender(p.store, quietLog)
-	p.appends.Filed, p.appends.Wake = p.drainer.Offer, p.drainer.WakeOffered
+	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.runner = runnerOf(p.table(""), recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
-	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Bell: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
-	p.poison = &poison.Function{Bell: p.bell, Lanes: w.lanes, Logger: quietLog}
+	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
+	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Logger: quietLog}
 	p.notify = p.notifier()
 	p.store.Mailer = p.notify
 	p.carrier = p.bulkCarrier()

@@ -36,16 +36,16 @@ func recurringBody(due time.Time) string {
 	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
 }
 
-func runnerOf(table storage.Table, log recurringLog, bell recur.Bell, now func() time.Time, draw func() float64) *recur.Runner {
+func runnerOf(table storage.Table, log recurringLog, bell recur.Tickets, now func() time.Time, draw func() float64) *recur.Runner {
 	return recur.New(recur.Config{
 		Store: &recur.Store{Table: table, Bodies: log.Store.Bodies, Now: now}, Log: log,
-		Contracts: accepter{}, Bell: bell, Now: now, Rand: draw, Logger: quietLog,
+		Contracts: accepter{}, Tickets: bell, Now: now, Rand: draw, Logger: quietLog,
 	})
 }
 
 type noBell struct{}
 
-func (noBell) RingSoon(int) {}
+func (noBell) EnqueueAsync(int) {}
 
 // schedule puts the schedule, as a user does before anything happens.
 func (w *world) schedule(ctx context.Context) error {

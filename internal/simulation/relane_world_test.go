@@ -129,7 +129,7 @@ func (p *life) close(within time.Duration) {
 
 func (p *life) newDrainer(store *lane.Store) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Bell: silent{}, Lease: townLease, Settle: townSettle,
+		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Tickets: silent{}, Lease: townLease, Settle: townSettle,
 		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second}, Now: time.Now, Rand: p.w.dice.source(p.name + " drain"), Log: quietLog,
 	})
 }
@@ -141,8 +141,8 @@ const (
 
 type silent struct{}
 
-func (silent) Ring(context.Context, int) error    { return nil }
-func (silent) RingNow(context.Context, int) error { return nil }
+func (silent) Enqueue(context.Context, int) error    { return nil }
+func (silent) EnqueueNow(context.Context, int) error { return nil }
 
 // run is one slot's: process after process, each with the setting that is deployed, until
 // the end.
@@ -170,7 +170,7 @@ func (p *life) live(slot int) {
 	nudge := make(chan struct{}, 1)
 	p.drainer = p.newDrainer(p.store)
 	p.appends = lane.NewAppender(p.store, quietLog)
-	p.appends.Filed, p.appends.Wake = p.drainer.Offer, p.drainer.WakeOffered
+	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.appends.Sealed = func() {
 		select {
 		case nudge <- struct{}{}:

@@ -102,7 +102,7 @@ func (w *world) send(ctx context.Context, name string, s *submission) {
 			w.check.acknowledged(s, r)
 			w.trace.add("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
 			time.Sleep(w.dice.between("ring "+name, 0, 200*time.Microsecond))
-			p.bell.RingSoon(r.Message.ID.Lane)
+			p.bell.EnqueueAsync(r.Message.ID.Lane)
 			return
 		}
 		w.check.posted(s, sent, nil)

@@ -21,9 +21,9 @@ import (
 
 type silent struct{}
 
-func (silent) RingSoon(int)    {}
-func (silent) WakeOffered(int) {}
-func (silent) Refused(error)   {}
+func (silent) EnqueueAsync(int) {}
+func (silent) WakeOffered(int)  {}
+func (silent) Refused(error)    {}
 
 // BenchmarkReceive takes a message through receive into storage in memory: as it is, with
 // traces and logs for a collector of this process, and with traces that nobody samples.
@@ -78,6 +78,6 @@ func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Bell: silent{}, Drain: silent{},
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: silent{}, Drain: silent{},
 		Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

@@ -9,7 +9,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-func TestBell_Concurrent(t *testing.T) {
+func TestSender_Concurrent(t *testing.T) {
 	t.Parallel()
 	t.Run("RingsMergeToOnePerLane", func(t *testing.T) {
 		t.Parallel()
@@ -17,7 +17,7 @@ func TestBell_Concurrent(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 400 {
 			wg.Go(func() {
-				if err := s.bell.Ring(t.Context(), i%4); err != nil {
+				if err := s.bell.Enqueue(t.Context(), i%4); err != nil {
 					t.Error(err)
 				}
 			})
@@ -32,7 +32,7 @@ func TestBell_Concurrent(t *testing.T) {
 		s.faults.Once(func(storagetest.Call) bool { close(under); return true }, storagetest.Fault{Kind: storagetest.Hang})
 		ctx, cancel := context.WithCancel(t.Context())
 		hung := make(chan error)
-		go func() { hung <- s.bell.Ring(ctx, 0) }()
+		go func() { hung <- s.bell.Enqueue(ctx, 0) }()
 		<-under
 		s.ring(t, 0) // would hang here
 		s.wantPut(t, 0)
@@ -56,8 +56,8 @@ func TestBell_Concurrent(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
-				s.bell.Seen(0)
-				s.bell.Ring(t.Context(), 0)
+				s.bell.MarkReceived(0)
+				s.bell.Enqueue(t.Context(), 0)
 			})
 		}
 		wg.Wait()

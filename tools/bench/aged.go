@@ -29,7 +29,7 @@ func (r *rig) fillAged(ctx context.Context, all []message) error {
 	}
 	sender := &countingSender{done: make(chan struct{}), now: then}
 	sender.left.Store(int64(len(all)))
-	d := drain.New(drain.Config{Store: store, Leases: r.account.Leases(), Sender: sender, Bell: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
+	d := drain.New(drain.Config{Store: store, Leases: r.account.Leases(), Sender: sender, Tickets: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: then, Log: slog.New(slog.DiscardHandler)})
 	for n := range r.lanes {
 		d.Wake(n)

@@ -185,7 +185,7 @@ func newFull(ctx context.Context, n int) (*full, error) {
 // drain gives the µs per message.
 func (f *full) drain(ctx context.Context) (float64, error) {
 	last := &lastSender{left: f.n, done: make(chan struct{})}
-	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Bell: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
+	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Tickets: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	began := time.Now()
 	d.Wake(0)
@@ -225,5 +225,4 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 // silent is a bell nobody hears.
 type silent struct{}
 
-func (silent) Ring(context.Context, int) error    { return nil }
-func (silent) RingNow(context.Context, int) error { return nil }
+func (silent) EnqueueNow(context.Context, int) error { return nil }

@@ -18,7 +18,7 @@ type setup struct {
 	queue  *memory.Queue
 	faults *storagetest.Faults
 	cfg    ticket.Config
-	bell   *ticket.Bell
+	bell   *ticket.Sender
 }
 
 func newSetup() *setup {
@@ -34,14 +34,14 @@ func (s *setup) pass(d time.Duration) { s.now = s.now.Add(d) }
 
 func (s *setup) ring(t *testing.T, lane int) {
 	t.Helper()
-	if err := s.bell.Ring(t.Context(), lane); err != nil {
+	if err := s.bell.Enqueue(t.Context(), lane); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (s *setup) ringAt(t *testing.T, needed time.Time) {
 	t.Helper()
-	if err := s.bell.RingAt(t.Context(), 0, needed); err != nil {
+	if err := s.bell.EnqueueAt(t.Context(), 0, needed); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func (s *setup) take(t *testing.T) []string {
 	return texts
 }
 
-func TestBell_Ring(t *testing.T) {
+func TestSender_Ring(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
 		"NamesTheLane": func(t *testing.T, s *setup) {
@@ -103,7 +103,7 @@ func TestBell_Ring(t *testing.T) {
 			}
 			s.wantPut(t, 4)
 			s.pass(10 * time.Second)
-			s.bell.Seen(2)
+			s.bell.MarkReceived(2)
 			for lane := range 4 {
 				s.ring(t, lane)
 			}
@@ -132,20 +132,20 @@ func TestBell_Ring(t *testing.T) {
 		"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
 			s.ring(t, 0)
 			s.pass(5 * time.Second)
-			s.bell.Seen(0)
+			s.bell.MarkReceived(0)
 			s.ring(t, 0)
 			s.wantPut(t, 2)
 		},
 		"AnothersTicketSeenLeavesWhatIsStillToCome": func(t *testing.T, s *setup) {
 			s.ring(t, 0)
-			s.bell.Seen(0)
+			s.bell.MarkReceived(0)
 			s.ring(t, 0)
 			s.wantPut(t, 1)
 		},
 		"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
 			s.ring(t, 0)
 			s.pass(4 * time.Second) // the queue's clock is not ours
-			s.bell.Seen(0)
+			s.bell.MarkReceived(0)
 			s.ring(t, 0)
 			s.wantPut(t, 2)
 		},
@@ -174,7 +174,7 @@ func TestBell_Ring(t *testing.T) {
 		},
 		"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
 			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Ring(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
+			if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
 				t.Fatalf("error %v", err)
 			}
 			s.wantPut(t, 0)
@@ -183,7 +183,7 @@ func TestBell_Ring(t *testing.T) {
 		},
 		"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
 			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
-			if err := s.bell.Ring(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
+			if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
 				t.Fatalf("error %v", err)
 			}
 			s.ring(t, 0)
@@ -193,7 +193,7 @@ func TestBell_Ring(t *testing.T) {
 		"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
 			s.ringAt(t, s.now.Add(time.Minute))
 			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Ring(t.Context(), 0); err == nil {
+			if err := s.bell.Enqueue(t.Context(), 0); err == nil {
 				t.Fatal("no error")
 			}
 			s.ringAt(t, s.now.Add(time.Minute))
@@ -208,7 +208,7 @@ func TestBell_Ring(t *testing.T) {
 	}
 }
 
-func TestBell_AllLanes(t *testing.T) {
+func TestSender_AllLanes(t *testing.T) {
 	t.Parallel()
 	const most = 8 // tickets of single lanes
 	tests := map[string]func(t *testing.T, s *setup){
@@ -232,7 +232,7 @@ func TestBell_AllLanes(t *testing.T) {
 		},
 		"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
 			for lane := range most + 1 {
-				if err := s.bell.PutBack(t.Context(), lane, time.Minute); err != nil {
+				if err := s.bell.Requeue(t.Context(), lane, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -248,7 +248,7 @@ func TestBell_AllLanes(t *testing.T) {
 			}
 			s.pass(10 * time.Second)
 			s.take(t)
-			s.bell.Seen(3)
+			s.bell.MarkReceived(3)
 			s.ring(t, 100)
 			s.pass(10 * time.Second)
 			if got, want := s.take(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
@@ -260,7 +260,7 @@ func TestBell_AllLanes(t *testing.T) {
 				s.ring(t, lane)
 			}
 			s.pass(10 * time.Second)
-			s.bell.Seen(ticket.AllLanes)
+			s.bell.MarkReceived(ticket.AllLanes)
 			s.ring(t, 100)
 			s.wantPut(t, most+2)
 		},
@@ -269,7 +269,7 @@ func TestBell_AllLanes(t *testing.T) {
 				s.ring(t, lane)
 			}
 			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Ring(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
+			if err := s.bell.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
 				t.Fatalf("error %v", err)
 			}
 			s.ring(t, 101)
@@ -284,10 +284,10 @@ func TestBell_AllLanes(t *testing.T) {
 	}
 }
 
-func TestBell_WithoutDelay(t *testing.T) {
+func TestSender_WithoutDelay(t *testing.T) {
 	t.Parallel()
 	s := newSetup()
-	s.cfg.NoDelay, s.cfg.Counts = true, 2*time.Second
+	s.cfg.NoDelay, s.cfg.CountsFor = true, 2*time.Second
 	s.bell = ticket.New(s.cfg)
 	s.ring(t, 0)
 	if got := s.take(t); len(got) != 1 {
@@ -305,7 +305,7 @@ func TestBell_WithoutDelay(t *testing.T) {
 	}
 }
 
-func TestBell_RingAt(t *testing.T) {
+func TestSender_RingAt(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
 		"TheSameMomentPutsOne": func(t *testing.T, s *setup) {
@@ -343,12 +343,12 @@ func TestBell_RingAt(t *testing.T) {
 	}
 }
 
-func TestBell_PutBack(t *testing.T) {
+func TestSender_PutBack(t *testing.T) {
 	t.Parallel()
 	const about = 20 * time.Second
 	putBack := func(t *testing.T, s *setup) {
 		t.Helper()
-		if err := s.bell.PutBack(t.Context(), 0, about); err != nil {
+		if err := s.bell.Requeue(t.Context(), 0, about); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -390,7 +390,7 @@ func TestBell_PutBack(t *testing.T) {
 			s.die = float64(i%11) / 10
 			s.pass(time.Second)
 			for range s.take(t) {
-				s.bell.Seen(0)
+				s.bell.MarkReceived(0)
 				putBack(t, s)
 			}
 			s.wantPut(t, 1)
@@ -398,13 +398,13 @@ func TestBell_PutBack(t *testing.T) {
 	})
 }
 
-func TestBell_RingSoon(t *testing.T) {
+func TestSender_RingSoon(t *testing.T) {
 	t.Parallel()
 	t.Run("PutsOneHoweverOften", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		for range 10 {
-			s.bell.RingSoon(0)
+			s.bell.EnqueueAsync(0)
 		}
 		s.bell.Wait(t.Context())
 		s.wantPut(t, 1)
@@ -421,11 +421,11 @@ func TestBell_RingSoon(t *testing.T) {
 			<-stuck
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		s.bell.RingSoon(0)
+		s.bell.EnqueueAsync(0)
 		close(stuck)
 		s.bell.Wait(t.Context())
 		s.faults.Set(nil)
-		s.bell.RingSoon(0) // the first was not put, so it does not count
+		s.bell.EnqueueAsync(0) // the first was not put, so it does not count
 		s.bell.Wait(t.Context())
 		s.wantPut(t, 1)
 	})
@@ -433,17 +433,17 @@ func TestBell_RingSoon(t *testing.T) {
 
 // A ticket that was taken by another instance is of no use to a lane that has to move, or to an
 // invocation that has to be relieved here.
-func TestBell_RingNowAndRelieve(t *testing.T) {
+func TestSender_RingNowAndRelieve(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		pass    time.Duration
-		ring    func(*ticket.Bell, *testing.T) error
+		ring    func(*ticket.Sender, *testing.T) error
 		tickets int64 // put so far
 	}
-	now := func(b *ticket.Bell, t *testing.T) error { return b.RingNow(t.Context(), 0) }
-	relieve := func(b *ticket.Bell, t *testing.T) error { return b.Relieve(t.Context(), 0) }
-	plain := func(b *ticket.Bell, t *testing.T) error { return b.Ring(t.Context(), 0) } // visible after 5 s
-	all := func(b *ticket.Bell, t *testing.T) error { return b.RingNow(t.Context(), ticket.AllLanes) }
+	now := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), 0) }
+	relieve := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueRelief(t.Context(), 0) }
+	plain := func(b *ticket.Sender, t *testing.T) error { return b.Enqueue(t.Context(), 0) } // visible after 5 s
+	all := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), ticket.AllLanes) }
 	for name, steps := range map[string][]step{
 		"NowDoesNotWaitForAHiddenOne":       {{0, plain, 1}, {0, now, 2}},
 		"NowDoesNotRelyOnOneThatWasVisible": {{0, plain, 1}, {7 * time.Second, now, 2}},

@@ -1,0 +1,283 @@
+package ticket
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+)
+
+const (
+	// defaultMaxDelay spreads the tickets of many instances, and keeps the wait short.
+	defaultMaxDelay = 10 * time.Second
+
+	// defaultCountsFor is how long after it became visible a ticket still counts as pending: the
+	// host polls at least once a minute.
+	defaultCountsFor = time.Minute
+
+	// takenElsewhereAfter is how long after it became visible a ticket that has not arrived here
+	// is assumed to be another instance's, if one has to arrive here.
+	takenElsewhereAfter = 10 * time.Second
+
+	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With those
+	// for all lanes and the one in the hands of the invocation that stays they are fewer than 16,
+	// the batch size by which target-based scaling divides the queue's length: more would ask for
+	// instances without work.
+	maxLaneTickets = 8
+
+	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by a clock of
+	// its own.
+	queueResolution = time.Second
+
+	// putTimeout bounds a put in the background.
+	putTimeout = 10 * time.Second
+
+	// maxQueueDelay is the longest visibility delay that the queue accepts.
+	maxQueueDelay = 7 * 24 * time.Hour
+)
+
+// Config configures a Sender.
+type Config struct {
+	Queue              storage.Queue
+	Epoch              int
+	MinDelay, MaxDelay time.Duration    // visibility delay, drawn between them; MaxDelay 0 = 10 s
+	NoDelay            bool             // overrides MinDelay and MaxDelay by 0
+	CountsFor          time.Duration    // how long a visible ticket still counts as pending; 0 = a minute
+	Now                func() time.Time // nil = time.Now
+	Rand               func() float64   // 0 to 1, called concurrently; nil = math/rand
+	Log                *slog.Logger     // nil = no logs
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxDelay == 0 {
+		c.MaxDelay = defaultMaxDelay
+	}
+	c.MaxDelay = max(c.MaxDelay, c.MinDelay)
+	if c.NoDelay {
+		c.MinDelay, c.MaxDelay = 0, 0
+	}
+	if c.CountsFor == 0 {
+		c.CountsFor = defaultCountsFor
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Sender puts tickets into the queue under the merge rule. It is safe for concurrent use.
+type Sender struct {
+	cfg Config
+
+	mu      sync.Mutex
+	pending []*pendingTicket // put here, and not known to have been received
+
+	background sync.WaitGroup // puts of EnqueueAsync
+}
+
+// pendingTicket is a ticket of this process: its lane, or AllLanes, and when it becomes visible.
+type pendingTicket struct {
+	lane       int
+	visibleAt  time.Time
+	isRequeued bool
+}
+
+// New returns a Sender without pending tickets.
+func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
+
+// Enqueue puts a ticket that becomes visible within MinDelay to MaxDelay, unless a pending one
+// becomes visible by MaxDelay. The error is storage's, wrapped; the ticket then does not count as
+// pending, so the next call puts one. The caller's own work need not fail because of it.
+func (s *Sender) Enqueue(ctx context.Context, lane int) error {
+	now := s.cfg.Now()
+	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
+}
+
+// EnqueueNow puts a ticket that is visible at once, unless it has put one for the lane within this
+// second. Older visible tickets do not count, because another instance may have taken them, and
+// the lane has to move.
+func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
+	return s.enqueueFresh(ctx, lane, queueResolution, 0)
+}
+
+// EnqueueRelief puts a ticket for another invocation that relieves this one. It puts none if a
+// pending one becomes visible within MaxDelay or ten seconds, or became visible less than
+// takenElsewhereAfter ago.
+func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
+	return s.enqueueFresh(ctx, lane, takenElsewhereAfter, min(s.cfg.MaxDelay, defaultMaxDelay))
+}
+
+// enqueueFresh puts a ticket that is visible at once, unless a pending one becomes visible within
+// latest, or became visible no longer ago than earliest.
+func (s *Sender) enqueueFresh(ctx context.Context, lane int, earliest, latest time.Duration) error {
+	now := s.cfg.Now()
+	s.mu.Lock()
+	s.dropTickets(func(t *pendingTicket) bool {
+		return (t.lane == lane || t.lane == AllLanes) && t.visibleAt.Before(now.Add(-earliest))
+	})
+	s.mu.Unlock()
+	return s.enqueue(ctx, lane, now, 0, latest)
+}
+
+// EnqueueAsync is Enqueue for a caller that must not wait for the queue: it decides at once whether
+// a ticket is needed, and puts it in the background. It logs a failure.
+func (s *Sender) EnqueueAsync(lane int) {
+	now := s.cfg.Now()
+	delay := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay))
+	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(s.cfg.MaxDelay))
+	if reserved == nil {
+		return
+	}
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), putTimeout)
+		defer cancel()
+		if err := s.putTicket(ctx, reserved, delay); err != nil {
+			s.cfg.Log.Warn("ticket: not put", "lane", lane, "err", err)
+		}
+	})
+}
+
+// Wait waits until the puts of EnqueueAsync have ended, or ctx ends.
+func (s *Sender) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { s.background.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// EnqueueAt puts a ticket that becomes visible at needed, or a second later; if needed has passed,
+// at once. It puts none if a pending one is visible by then.
+func (s *Sender) EnqueueAt(ctx context.Context, lane int, needed time.Time) error {
+	now := s.cfg.Now()
+	return s.enqueue(ctx, lane, now, needed.Sub(now), needed.Sub(now))
+}
+
+// Requeue puts a new ticket in the place of one that this process received for a lane held
+// elsewhere. It becomes visible after three quarters to five quarters of about, so that the
+// processes that wait for one lane do not meet again. It puts none if a pending one is visible by
+// then. The caller has called MarkReceived, and the host deletes the received ticket.
+func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) error {
+	now := s.cfg.Now()
+	delay := roundUpToSeconds(s.drawDelay(about*3/4, about*5/4))
+	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(about*5/4))
+	if reserved == nil {
+		return nil
+	}
+	s.mu.Lock()
+	reserved.isRequeued = true
+	s.mu.Unlock()
+	return s.putTicket(ctx, reserved, delay)
+}
+
+// AwaitsRequeued reports whether a requeued ticket of the lane is not visible yet.
+func (s *Sender) AwaitsRequeued(lane int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Now()
+	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
+		return t.lane == lane && t.isRequeued && t.visibleAt.After(now)
+	})
+}
+
+// MarkReceived is called when a ticket of the lane has arrived. It may be one of this process, so
+// those that are visible by now no longer count as pending. Call it before looking for work in the
+// lane: a message filed after that look must lead to a ticket.
+func (s *Sender) MarkReceived(lane int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by := s.cfg.Now().Add(queueResolution)
+	s.dropTickets(func(t *pendingTicket) bool { return t.lane == lane && !t.visibleAt.After(by) })
+}
+
+// enqueue puts a ticket that becomes visible after delay, unless a pending one is visible when
+// latest has passed.
+func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
+	delay = roundUpToSeconds(delay)
+	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(max(latest, 0)))
+	if reserved == nil {
+		return nil
+	}
+	return s.putTicket(ctx, reserved, delay)
+}
+
+func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
+	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
+		// Also if it may have been put: one ticket too many is cheaper than one too few.
+		s.cancelTicket(reserved)
+		return fmt.Errorf("ring lane %d: %w", reserved.lane, err)
+	}
+	s.cfg.Log.Debug("ticket: put", "lane", reserved.lane, "delay", delay)
+	return nil
+}
+
+// reserveTicket records a ticket as pending before it is put, so that concurrent calls put no other
+// and do not wait. It returns nil if a pending one is visible by the time needed. Beyond
+// maxLaneTickets the ticket is one for all lanes.
+func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pendingTicket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropTickets(func(t *pendingTicket) bool { return !t.visibleAt.After(now.Add(-s.cfg.CountsFor)) })
+	if s.isExpected(lane, needed) || s.isExpected(AllLanes, needed) {
+		return nil
+	}
+	if s.countLaneTickets() >= maxLaneTickets {
+		lane = AllLanes
+	}
+	t := &pendingTicket{lane: lane, visibleAt: visibleAt}
+	s.pending = append(s.pending, t)
+	return t
+}
+
+// isExpected reports whether a pending ticket of the lane is visible by the time needed. The
+// caller holds mu.
+func (s *Sender) isExpected(lane int, needed time.Time) bool {
+	// queueResolution, because a ticket put for this very time was itself rounded up.
+	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
+		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
+	})
+}
+
+// countLaneTickets returns the number of pending tickets of single lanes. The caller holds mu.
+func (s *Sender) countLaneTickets() (count int) {
+	for _, t := range s.pending {
+		if t.lane != AllLanes {
+			count++
+		}
+	}
+	return count
+}
+
+// cancelTicket removes a ticket that could not be put.
+func (s *Sender) cancelTicket(failed *pendingTicket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropTickets(func(t *pendingTicket) bool { return t == failed })
+}
+
+// dropTickets removes pending tickets. The caller holds mu.
+func (s *Sender) dropTickets(match func(*pendingTicket) bool) {
+	s.pending = slices.DeleteFunc(s.pending, match)
+}
+
+// roundUpToSeconds returns a delay in whole seconds, within the range that the queue accepts.
+func roundUpToSeconds(d time.Duration) time.Duration {
+	d = min(max(0, d), maxQueueDelay)
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+func (s *Sender) drawDelay(low, high time.Duration) time.Duration {
+	return low + time.Duration(s.cfg.Rand()*float64(high-low))
+}
