@@ -55,7 +55,9 @@ func (p *Program) routes(store *lane.Store, bell *ticket.Sender, drainer *drain.
 		http.MethodDelete: wrap("cancel", httpio.IgnoreDisconnect(&cancel.Function{Log: store, Caller: call, Logger: p.log})),
 		http.MethodPatch:  wrap("move", httpio.IgnoreDisconnect(&move.Function{Log: store, Caller: call, Logger: p.log})),
 	}))
-	add("health", "/api/health", &health.Function{Checks: p.checks(store)}, http.MethodGet, http.MethodHead)
+	checks := health.New(p.checks(store), time.Now)
+	add("health", "/api/health", checks, http.MethodGet, http.MethodHead)
+	op.view("/api/checks", checks.Details())
 	add("metrics", "/api/metrics", p.newLaneGauges(store).Before(metrics.New(p.metrics.Registry, p.log)), http.MethodGet)
 	addTrigger("process", (&process.Function{
 		Drainer: drainer, Holder: drainer, Tickets: bell, Lanes: s.Lanes, Lease: time.Duration(s.Lease), Now: time.Now, Logger: p.log}).Handler())

@@ -9,16 +9,37 @@ import (
 	"weir/internal/httpio"
 )
 
-// Check checks one dependency of Weir. The detail is public.
+// Check checks one dependency of Weir. Callers with the key of view can read the detail.
 type Check func(ctx context.Context) (detail string, err error)
 
-// Function runs checks.
+// Function runs checks. All callers share one report for reportAge, because GET /api/health needs no
+// key: whoever calls it often must not load storage.
 type Function struct {
-	Checks map[string]Check
+	checks map[string]Check
+	now    func() time.Time
+
+	turn chan struct{} // holds one value while a caller reads or makes the report
+	last report
 }
 
-// maxCheckTime limits all checks together, because monitors wait only a few seconds.
-const maxCheckTime = 5 * time.Second
+// New returns a Function.
+func New(checks map[string]Check, now func() time.Time) *Function {
+	return &Function{checks: checks, now: now, turn: make(chan struct{}, 1)}
+}
+
+const (
+	// maxCheckTime limits all checks together, because monitors wait only a few seconds.
+	maxCheckTime = 5 * time.Second
+	// reportAge is the age up to which a report is shared.
+	reportAge = 5 * time.Second
+)
+
+// report is the JSON form of all checks. Checks is nil for callers without a key.
+type report struct {
+	Status string                 `json:"status"`
+	Checks map[string]checkResult `json:"checks,omitempty"`
+	madeAt time.Time
+}
 
 // checkResult is the JSON form of one check.
 type checkResult struct {
@@ -26,20 +47,51 @@ type checkResult struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// ServeHTTP implements http.Handler: it answers 200 if all checks pass, else 503.
+// ServeHTTP implements http.Handler: it answers 200 if all checks pass, else 503, and names no check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), maxCheckTime)
-	defer cancel()
-	status, word, results := http.StatusOK, "ok", map[string]checkResult{}
-	for name, check := range f.Checks {
-		detail, err := check(ctx)
-		results[name] = checkResult{err == nil, detail}
-		if err != nil {
-			status, word = http.StatusServiceUnavailable, "failing"
-		}
-	}
-	if status != http.StatusOK {
+	last := f.currentReport(r.Context())
+	last.Checks = nil
+	last.write(w)
+}
+
+// Details returns the handler that answers as ServeHTTP does, and names each check.
+func (f *Function) Details() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.currentReport(r.Context()).write(w) })
+}
+
+func (r report) write(w http.ResponseWriter) {
+	status := http.StatusOK
+	if r.Status != "ok" {
+		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "10")
 	}
-	httpio.WriteJSON(w, status, map[string]any{"status": word, "checks": results})
+	httpio.WriteJSON(w, status, r)
+}
+
+// currentReport returns the shared report, or makes it; then other callers wait for it. The checks go on
+// if their caller disconnects, because others share the result.
+func (f *Function) currentReport(ctx context.Context) report {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	if age := f.now().Sub(f.last.madeAt); age >= 0 && age < reportAge {
+		return f.last
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxCheckTime)
+	defer cancel()
+	made := f.runChecks(limited)
+	made.madeAt = f.now()
+	f.last = made
+	return made
+}
+
+func (f *Function) runChecks(ctx context.Context) report {
+	r := report{Status: "ok", Checks: map[string]checkResult{}}
+	for name, check := range f.checks {
+		detail, err := check(ctx)
+		r.Checks[name] = checkResult{err == nil, detail}
+		if err != nil {
+			r.Status = "failing"
+		}
+	}
+	return r
 }

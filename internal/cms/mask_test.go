@@ -26,7 +26,8 @@ func answering(t *testing.T, query string, answer http.HandlerFunc) *cms.Client 
 func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ location, want string }{
-		"ToHTTPS":      {"https://cms.example%s", "301 Moved Permanently: redirected to https://cms.example, which is not followed"},
+		"ToHTTPS": {"https://cms.example%s",
+			"301 Moved Permanently: redirected to https://cms.example, which is not followed"},
 		"WithUserInfo": {"https://editor:pa55-w0rd@cms.example:8443%s", "redirected to https://cms.example:8443, which"},
 		"RelativePath": {"/login?return=%s", "redirected to another path of the same host, which"},
 		"NoScheme":     {"//cms.example%s", "redirected to //cms.example, which"},

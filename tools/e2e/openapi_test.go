@@ -215,6 +215,7 @@ func (s *system) askSchedules() {
 func (s *system) askService() {
 	s.asks(200, "GET", "/api/health", "")
 	s.asks(200, "HEAD", "/api/health", "")
+	s.asks(200, "GET", "/api/checks", "")
 	s.asks(200, "GET", "/api/metrics", "")
 	s.asks(200, "GET", "/api/dashboard", "")
 	s.asks(200, "GET", "/api/dashboard/messages", "")
