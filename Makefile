@@ -5,6 +5,8 @@ APP := build/app
 ARCH := amd64
 # handler version tells the commit where git can be asked for it, and nothing fails where not.
 STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+# The program, and the tools with dependencies of their own. No package of the program imports a tool.
+MODULES := . tools
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
@@ -25,7 +27,10 @@ demo: azurite build tools ## 300 messages straight to the CMS, then through Weir
 	@build/tools/demo
 
 test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
-	go test -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./...
+	@status=0; for module in $(MODULES); do \
+	  echo "go test -C $$module ./..."; \
+	  go test -C $$module -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./... || status=1; \
+	done; exit $$status
 
 SEEDS ?= 10000
 FROM ?= 1
@@ -40,15 +45,22 @@ else
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
 
-lint: build/lint/revive ## formatting, vet, staticcheck, revive, gocritic, errorlint, long lines since LINT_BASE
+lint: build/lint/revive build/lint/staticcheck ## formatting, vet, staticcheck, revive, gocritic, errorlint, long lines since LINT_BASE
 	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
-	go vet ./...
-	go tool staticcheck ./...
+	@for module in $(MODULES); do \
+	  echo "go vet and staticcheck in $$module"; \
+	  go vet -C $$module ./... && (cd $$module && $(CURDIR)/build/lint/staticcheck ./...) || exit 1; \
+	done
 	tools/lint/lint.sh
 
 build/lint/revive: tools/lint/go.mod tools/lint/go.sum
 	@mkdir -p build/lint
 	go build -C tools/lint -o $(CURDIR)/build/lint/ tool
+	@touch $@
+
+build/lint/staticcheck: tools/go.mod tools/go.sum
+	@mkdir -p build/lint
+	go build -C tools -o $(CURDIR)/build/lint/ tool
 	@touch $@
 
 build: ## stage the app in build/app, as Azure Functions wants it
@@ -68,7 +80,8 @@ release: ## zips of the app for linux/amd64 and arm64, of the commands for macOS
 	  CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} go build $(STAMP) -trimpath -ldflags='-s -w' \
 	    -o $(RELEASE)/stage/$$target/handler$$extension ./handler || exit 1; \
 	done
-	@go run ./tools/release -out $(RELEASE) -add LICENSE=LICENSE \
+	@go build -C tools -o $(CURDIR)/build/tools/ ./release
+	@build/tools/release -out $(RELEASE) -add LICENSE=LICENSE \
 	  -app linux-amd64=$(RELEASE)/stage/linux-amd64 -app linux-arm64=$(RELEASE)/stage/linux-arm64 \
 	  $(foreach target,$(CLI),-cli cli-$(target)=$(RELEASE)/stage/$(target)/handler$(if $(findstring windows,$(target)),.exe))
 	@rm -rf $(RELEASE)/stage
@@ -79,7 +92,7 @@ infra: ## check infra/, deploy/container-apps and azure.yaml by the checker in t
 
 tools:
 	@mkdir -p build/tools
-	go build -o build/tools/ ./tools/...
+	go build -C tools -o $(CURDIR)/build/tools/ ./...
 
 DELAY ?= 0s,10ms
 
@@ -94,6 +107,7 @@ profile: azurite build tools ## where the handler's CPU goes: scenario cpu with 
 
 microbench: ## the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./internal/...
+	go test -C tools -run '^$$' -bench . -benchmem ./collector
 
 azurite: $(AZURITE) ## install the storage emulator if it is missing
 

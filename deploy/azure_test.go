@@ -1,3 +1,4 @@
+// Package deploy_test holds the templates, scripts and pipelines of a deployment against the program.
 package deploy_test
 
 import (
@@ -57,39 +58,6 @@ func goSource(t *testing.T) string {
 		}
 	}
 	return all.String()
-}
-
-func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
-	t.Parallel()
-	known := families(t)
-	text := string(read(t, "../infra/modules/prometheus.bicep"))
-	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(text, -1)
-	if len(found) < 5 {
-		t.Errorf("only %d expressions", len(found))
-	}
-	for _, m := range found {
-		if err := check(known, m[1]); err != nil {
-			t.Errorf("%s: %v", m[1], err)
-		}
-	}
-}
-
-func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
-	t.Parallel()
-	runbook, seen := anchors(t), 0
-	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
-		text := string(read(t, "../infra/modules/"+name))
-		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`)
-		for _, m := range sections.FindAllStringSubmatch(text, -1) {
-			seen++
-			if !runbook[m[1]] {
-				t.Errorf("%s: the runbook has no section %q", name, m[1])
-			}
-		}
-	}
-	if seen < 15 {
-		t.Errorf("only %d sections are named", seen)
-	}
 }
 
 // TestAzure_NoKeyInSettings looks for the settings by which handler/account.go signs in.
@@ -306,4 +274,13 @@ func TestPipelines_CallWhatThereIs(t *testing.T) {
 			t.Errorf("%s calls only %d of our programs", path, found)
 		}
 	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

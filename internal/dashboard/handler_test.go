@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/dashboard"
+	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
 )
 
@@ -32,8 +33,8 @@ func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 
 func TestDashboard_Headers(t *testing.T) {
 	t.Parallel()
-	d := newDashboard(newBusy())
-	for name, path := range pages {
+	d := dashboardtest.NewBusy().Dashboard()
+	for name, path := range dashboardtest.Pages() {
 		w := get(d, path)
 		want := http.StatusOK
 		if name == "missing" {
@@ -61,7 +62,7 @@ func TestDashboard_Headers(t *testing.T) {
 
 func TestDashboard_Assets(t *testing.T) {
 	t.Parallel()
-	d := newDashboard(newEmpty())
+	d := dashboardtest.NewEmpty().Dashboard()
 	page := get(d, "").Body.String()
 	for _, asset := range []struct {
 		address,
@@ -91,10 +92,10 @@ func TestDashboard_Assets(t *testing.T) {
 
 func TestDashboard_WrongParameters(t *testing.T) {
 	t.Parallel()
-	d := newDashboard(newBusy())
+	d := dashboardtest.NewBusy().Dashboard()
 	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400,
 		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404,
-		"/messages/" + id(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
+		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -105,10 +106,10 @@ func TestDashboard_WrongParameters(t *testing.T) {
 // much; what is left for queued is at most so much.
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
-	f := newEmpty()
-	f.report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
+	f := dashboardtest.NewEmpty()
+	f.Data.Report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
 		Queued: 15}}
-	body := get(newDashboard(f), "").Body.String()
+	body := get(f.Dashboard(), "").Body.String()
 	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
 		if !strings.Contains(body, `<td data-name="`+name+`" class="n">`+want+`</td>`) {
 			t.Errorf("%s is not shown as %s", name, want)
@@ -119,7 +120,7 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 // TestDashboard_ResumeSaysWhatStays: the API's "all" is all lanes, and no key.
 func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 	t.Parallel()
-	body := get(newDashboard(newBusy()), "/pauses").Body.String()
+	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
 	if strings.Contains(body, "everything") ||
 		!strings.Contains(body, "Keys that were paused by themselves stay paused") {
 		t.Error("to resume all lanes is told as more than it is")
@@ -127,7 +128,7 @@ func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 }
 
 // faulty is a source with a defect in it.
-type faulty struct{ *fake }
+type faulty struct{ *dashboardtest.Source }
 
 func (faulty) Lanes(context.Context) (dashboard.Report, error)     { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no body") }
@@ -137,10 +138,10 @@ func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no b
 func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	f := faulty{newBusy()}
-	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Now: f.now,
+	f := faulty{dashboardtest.NewBusy()}
+	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Now: f.Now,
 		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
-	for path, unread := range map[string]string{"/pauses": "the lanes", "/messages/" + id(1): "the body"} {
+	for path, unread := range map[string]string{"/pauses": "the lanes", "/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
 			t.Errorf("%s: %d, %s is not said to be unread", path, w.Code, unread)
 		}
@@ -154,7 +155,7 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 
 // slow is a source whose lanes take their time, and that counts who asks.
 type slow struct {
-	*fake
+	*dashboardtest.Source
 	asked atomic.Int32
 	ends  chan struct{}
 }
@@ -163,14 +164,14 @@ func (s *slow) Lanes(ctx context.Context) (dashboard.Report, error) {
 	s.asked.Add(1)
 	select {
 	case <-s.ends:
-		return s.fake.Lanes(ctx)
+		return s.Source.Lanes(ctx)
 	case <-ctx.Done():
 		return dashboard.Report{}, ctx.Err()
 	}
 }
 
 func (s *slow) dashboard() *dashboard.Dashboard {
-	cfg := newDashboard(s.fake).Config
+	cfg := s.Source.Dashboard().Config
 	cfg.Lanes = s
 	return dashboard.New(cfg)
 }
@@ -178,7 +179,7 @@ func (s *slow) dashboard() *dashboard.Dashboard {
 func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{fake: newBusy(), ends: make(chan struct{})}
+		s := &slow{Source: dashboardtest.NewBusy(), ends: make(chan struct{})}
 		began := time.Now()
 		w := get(s.dashboard(), "")
 		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
@@ -200,7 +201,7 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 func TestDashboard_ReadsOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{fake: newBusy(), ends: make(chan struct{})}
+		s := &slow{Source: dashboardtest.NewBusy(), ends: make(chan struct{})}
 		d := s.dashboard()
 		for range 20 {
 			go func() {
@@ -216,13 +217,13 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 			t.Errorf("asked %d times for 20 readers", n)
 		}
 		get(d, "")
-		s.pass(time.Second)
+		s.PassTime(time.Second)
 		get(d, "")
 		get(d, "", "Cache-Control", "no-cache")
 		if n := s.asked.Load(); n != 2 {
 			t.Errorf("asked %d times, with one who wants nothing old", n)
 		}
-		s.pass(5 * time.Second)
+		s.PassTime(5 * time.Second)
 		if get(d, ""); s.asked.Load() != 3 {
 			t.Error("what is five seconds old is shown")
 		}
@@ -231,10 +232,10 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 
 func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 	t.Parallel()
-	d := newDashboard(newBusy())
+	d := dashboardtest.NewBusy().Dashboard()
 	for path, bodies := range map[string]bool{
-		"/messages/" + id(1): true, "/messages/" + id(1) + "?known=accepted": false,
-		"/messages/" + id(40) + "?known=accepted": true,
+		"/messages/" + dashboardtest.MessageID(1): true, "/messages/" + dashboardtest.MessageID(1) + "?known=accepted": false,
+		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
 			t.Errorf("%s: %v", path, got)

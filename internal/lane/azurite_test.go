@@ -8,7 +8,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 func TestMain(m *testing.M) { azurite.Main(m) }

@@ -10,8 +10,8 @@ import (
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/storage/azure"
+	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
-	"weir/tools/azurite"
 )
 
 // The other tests run on memory storage; this one repeats them on Azurite.

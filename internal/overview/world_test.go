@@ -15,8 +15,8 @@ import (
 	"weir/internal/overview"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
+	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
-	"weir/tools/azurite"
 )
 
 func TestMain(m *testing.M) { azurite.Main(m) }

@@ -13,8 +13,8 @@ import (
 	"weir/internal/recur"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
+	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
-	"weir/tools/azurite"
 )
 
 // TestRunner_OnAzurite shows on real storage what the other tests show in memory: rows,

@@ -16,8 +16,8 @@ import (
 	"weir/internal/recur"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
-	"weir/tools/azurite"
 )
 
 func TestMain(m *testing.M) { azurite.Main(m) }

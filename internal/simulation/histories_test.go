@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/testkit/linear"
 	"weir/internal/weir"
-	"weir/tools/linear"
 )
 
-// The history of each key as it is seen from outside, for tools/linear, whose checker others
+// The history of each key as it is seen from outside, for internal/testkit/linear, whose checker others
 // wrote.
 
 // written is one request as the history has it.

@@ -16,7 +16,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/storage/memory"
-	"weir/tools/linear"
+	"weir/internal/testkit/linear"
 )
 
 // settings are what one seed runs.

@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 	"weir/tools/delay"
 )
 

@@ -21,7 +21,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
 	"weir/internal/storage/storagetest"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 	"weir/tools/delay"
 )
 

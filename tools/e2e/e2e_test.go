@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 func TestTwoInstances_EverythingInOrderOnce(t *testing.T) {

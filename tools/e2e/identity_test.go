@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 // TestIdentity_WithoutKeys runs the handler where storage takes no key: it asks the

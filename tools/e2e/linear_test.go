@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"weir/tools/linear"
+	"weir/internal/testkit/linear"
 )
 
 // What the tests' clients and the CMS saw of each key is recorded, and held against a model

@@ -27,11 +27,11 @@ import (
 
 	"weir/internal/openapi"
 	"weir/internal/openapi/openapitest"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
+	"weir/internal/testkit/linear"
 	"weir/tools/cms/server"
 	"weir/tools/freeport"
 	"weir/tools/funchost/host"
-	"weir/tools/linear"
 )
 
 // built is where TestMain puts the programs.
@@ -65,12 +65,12 @@ func TestMain(m *testing.M) {
 
 // build makes the programs and stages the app, as make build does.
 func build(dir string) error {
-	root := filepath.Join("..", "..")
-	for _, pkg := range []string{"handler", "tools/funchost", "tools/cms"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg)
-		cmd.Dir = root
+	tools, root := "..", filepath.Join("..", "..")
+	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"}, {tools, "cms"}} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program.name), "./"+program.name)
+		cmd.Dir = program.module
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+			return fmt.Errorf("build %s: %w\n%s", program.name, err, out)
 		}
 	}
 	return nil

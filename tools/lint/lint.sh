@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Runs the linters whose versions go.mod pins, in build/lint. Called by `make lint`.
+# Runs the linters whose versions go.mod pins, in build/lint, on both modules. Called by `make lint`.
 # Lines of Go over 120 columns are refused in what was changed since LINT_BASE (default: main).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-packages=(./functions/... ./handler/... ./internal/... ./tools/...)
 
-build/lint/revive -config tools/lint/revive.toml -formatter default "${packages[@]}"
-# A main that ends by os.Exit needs no deferred calls.
-build/lint/gocritic check -disable=exitAfterDefer "${packages[@]}"
+root=$PWD
+for module in . tools; do
+  cd "$root/$module"
+  "$root/build/lint/revive" -config "$root/tools/lint/revive.toml" -formatter default -exclude ./tools/... ./...
+  # A main that ends by os.Exit needs no deferred calls.
+  "$root/build/lint/gocritic" check -disable=exitAfterDefer ./...
+done
+cd "$root"
 # Tests compare an error with the one they expect; the program must look through wrapped errors.
 build/lint/go-errorlint -test=false ./functions/... ./handler/... ./internal/...
 

@@ -150,7 +150,7 @@ func verifyBill(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	const linked = "github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	out, err := exec.Command("go", "list", "-m", "-json", linked).Output()
+	out, err := exec.Command("go", "list", "-C", "../..", "-m", "-json", linked).Output() // of the program's module
 	var module struct{ Path, Version string }
 	if err == nil {
 		err = json.Unmarshal(out, &module)

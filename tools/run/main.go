@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 // The ports a developer knows by heart: Azurite's own, func's, and the demo CMS's next to it.

@@ -11,7 +11,7 @@ import (
 
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 func TestOpen_Prefix(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"weir/internal/storage/azure"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 func TestMain(m *testing.M) { azurite.Main(m) }

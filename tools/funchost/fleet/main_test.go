@@ -21,7 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 	"weir/tools/funchost/fleet"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 	"weir/tools/funchost/host"
 )
 

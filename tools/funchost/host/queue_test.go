@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"weir/internal/invoke"
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 	"weir/tools/funchost/host"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/tools/azurite"
+	"weir/internal/testkit/azurite"
 )
 
 func TestMain(m *testing.M) { azurite.Main(m) }
@@ -82,11 +82,7 @@ func TestStart_PortTaken(t *testing.T) {
 }
 
 func TestStart_NotInstalled(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module other\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(dir)
+	t.Chdir(t.TempDir())
 	_, err := azurite.Start(t.Context(), azurite.Options{})
 	if err == nil || !strings.Contains(err.Error(), "make azurite") {
 		t.Errorf("err = %v, want one that says what to run", err)

@@ -1,4 +1,4 @@
-package dashboard_test
+package pages_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"weir/internal/dashboard"
+	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
 	"weir/tools/browser"
 )
@@ -100,10 +101,10 @@ func (a *api) last() string {
 }
 
 // desk is a browser before a busy system that wants keys.
-func desk(t *testing.T) (*browser.Tab, *api, *fake) {
+func desk(t *testing.T) (*browser.Tab, *api, *dashboardtest.Source) {
 	t.Helper()
-	f := newBusy()
-	a := &api{pages: newDashboard(f), view: viewKey, answers: map[string]answer{}}
+	f := dashboardtest.NewBusy()
+	a := &api{pages: f.Dashboard(), view: viewKey, answers: map[string]answer{}}
 	return open(t, a), a, f
 }
 
@@ -141,16 +142,17 @@ func sent(b *browser.Tab, a *api, want string) {
 func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
 	b, a, f := desk(t)
-	path := "/api/messages/" + id(1) + "/replay"
+	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
 	a.answer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
-		f.change(func() {
-			i := slices.IndexFunc(f.messages, func(m dashboard.Message) bool { return m.ID == id(1) })
-			messages := slices.Clone(f.messages)
-			messages[i].Stage = weir.Queued
-			f.messages = messages
+		f.Change(func(d *dashboardtest.Data) {
+			i := slices.IndexFunc(d.Messages, func(m dashboard.Message) bool {
+				return m.ID == dashboardtest.MessageID(1)
+			})
+			d.Messages = slices.Clone(d.Messages)
+			d.Messages[i].Stage = weir.Queued
 		})
 	})
-	at(b, "/messages/"+id(1))
+	at(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, "wrong")
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
@@ -175,7 +177,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	at(b, "/messages/"+id(1))
+	at(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	b.Do(chromedp.KeyEvent(kb.Escape))
@@ -190,10 +192,10 @@ func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	path := "/api/messages/" + id(1) + "/edit"
+	path := "/api/messages/" + dashboardtest.MessageID(1) + "/edit"
 	a.answer("POST "+path, 422,
 		`{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title","rule":"max=200","message":"is too long"}]}`, nil)
-	at(b, "/messages/"+id(1))
+	at(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")
 	b.Do(chromedp.SetValue(chromedp.CSS("#edited"), "<article>ü</article>"))
@@ -217,7 +219,7 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b, a, _ := desk(t)
 	a.answer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`,
 		nil)
-	at(b, "/errors/"+titleError)
+	at(b, "/errors/"+dashboardtest.TitleError)
 	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
 		t.Error("it can be replayed without having been counted")
 	}
@@ -227,13 +229,13 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys match.') && "+text("output")+
 		".includes('4 of them would be refused') && "+text("output")+
 		".includes('To replay 383 messages takes about 3 min.')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
 	a.answer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
 	b.Click("[data-after-dry]")
 	b.Until("its progress is shown",
 		"location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+titleError+
+	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
 	a.answer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
 	b.Click("#main .danger")
@@ -267,9 +269,9 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 func TestActions_CancelAndItsRefusal(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	path := "/api/messages/" + id(3) + "/cancel"
+	path := "/api/messages/" + dashboardtest.MessageID(3) + "/cancel"
 	a.answer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
-	at(b, "/messages/"+id(3))
+	at(b, "/messages/"+dashboardtest.MessageID(3))
 	b.Click("#cancel button")
 	b.Until("it is asked whether it is meant",
 		"document.getElementById('ask').open && document.activeElement.textContent === 'No'")
@@ -300,8 +302,8 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 func TestActions_WithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	b, a, _ := desk(t)
-	a.answer("POST /api/messages/"+id(1)+"/replay", 0, "", func() { panic(http.ErrAbortHandler) })
-	at(b, "/messages/"+id(1))
+	a.answer("POST /api/messages/"+dashboardtest.MessageID(1)+"/replay", 0, "", func() { panic(http.ErrAbortHandler) })
+	at(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, writeKey)
 	b.Until("it says that it does not know",

@@ -62,7 +62,7 @@ type Process struct {
 func Start(ctx context.Context, o Options) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	script, err := script()
+	script, err := findScript()
 	if err != nil {
 		return nil, err
 	}
@@ -135,23 +135,21 @@ func (p *Process) Stop() error {
 	}
 }
 
-// script finds the emulator below the repository's root, going up from the working directory.
-func script() (string, error) {
+// findScript returns the path of the emulator's script, from the installation in the working
+// directory or in the nearest directory above it that has one.
+func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
+	for {
+		path := filepath.Join(dir, "tools", "azurite", "node_modules", "azurite", "dist", "src", "azurite.js")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("find azurite: no go.mod above the working directory")
+			return "", ErrNotInstalled
 		}
+		dir = filepath.Dir(dir)
 	}
-	path := filepath.Join(dir, "tools", "azurite", "node_modules", "azurite", "dist", "src", "azurite.js")
-	if _, err := os.Stat(path); err != nil {
-		return "", ErrNotInstalled
-	}
-	return path, nil
 }

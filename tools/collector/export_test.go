@@ -1,4 +1,4 @@
-package telemetry_test
+package collector_test
 
 import (
 	"bytes"
@@ -325,10 +325,16 @@ func TestExport_Logs(t *testing.T) {
 	}
 }
 
+// noCalls counts no call of storage.
+type noCalls struct{}
+
+func (noCalls) Snapshot() map[string]int64 { return nil }
+func (noCalls) Failures() map[string]int64 { return nil }
+
 func TestExport_Metrics(t *testing.T) {
 	c := newCollector(t)
 	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
-	m, _ := setup()
+	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: noCalls{}, Now: time.Now})
 	e.Metrics(t.Context(), m.Registry)
 	m.Filed([]weir.Message{{Contract: "article"}})
 	end()

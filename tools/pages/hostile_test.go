@@ -1,4 +1,4 @@
-package dashboard_test
+package pages_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/dashboard"
+	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
 	"weir/tools/browser"
 )
@@ -20,41 +21,41 @@ var attacks = []string{
 }
 
 // newHostile is busy with what was written to do harm, in every field others can write.
-func newHostile() *fake {
-	f := newBusy()
+func newHostile() *dashboardtest.Source {
+	f := dashboardtest.NewBusy()
 	var everything strings.Builder
 	for _, a := range attacks {
 		everything.WriteString(a)
 	}
 	all := everything.String()
 	huge := strings.Repeat(all, 1+(1<<20)/len(all))
-	f.messages = nil
+	f.Data.Messages = nil
 	for n, a := range attacks {
-		m := busyMessage(4*n + 1)
+		m := dashboardtest.BusyMessage(4*n + 1)
 		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
 			a, a, a, a
-		m.EditedAt = noon
-		m.Attempts = []weir.Attempt{{Number: 1, At: noon, Outcome: weir.Outcome(a), Reason: huge, Body: huge}}
+		m.EditedAt = dashboardtest.Noon
+		m.Attempts = []weir.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge, Body: huge}}
 		if n%2 == 0 {
-			m.Stage, m.FinishedAt = weir.Superseded, noon
+			m.Stage, m.FinishedAt = weir.Superseded, dashboardtest.Noon
 		}
-		f.messages = append(f.messages, m)
-		f.bodies[m.ID], f.edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge, "-"+a+"\n+"+huge
+		f.Data.Messages = append(f.Data.Messages, m)
+		f.Data.Bodies[m.ID], f.Data.Edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge, "-"+a+"\n+"+huge
 	}
 	for i, a := range attacks {
-		f.clusters.Clusters = append(f.clusters.Clusters,
+		f.Data.Clusters.Clusters = append(f.Data.Clusters.Clusters,
 			dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1,
-				FirstAt: noon, LastAt: noon, SampleID: id(1), SampleKey: a, SampleText: a})
-		f.jobs = append(f.jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a,
-			Key: a, Contract: a, Fingerprint: a, StartedAt: noon})
-		f.report.Lanes[0].Pauses = append(f.report.Lanes[0].Pauses,
-			dashboard.Pause{Key: a, Reason: a, Since: noon, Until: noon.Add(time.Hour)})
+				FirstAt: dashboardtest.Noon, LastAt: dashboardtest.Noon, SampleID: dashboardtest.MessageID(1), SampleKey: a, SampleText: a})
+		f.Data.Jobs = append(f.Data.Jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a,
+			Key: a, Contract: a, Fingerprint: a, StartedAt: dashboardtest.Noon})
+		f.Data.Report.Lanes[0].Pauses = append(f.Data.Report.Lanes[0].Pauses,
+			dashboard.Pause{Key: a, Reason: a, Since: dashboardtest.Noon, Until: dashboardtest.Noon.Add(time.Hour)})
 	}
-	l := &f.report.Lanes[0]
-	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", noon
-	f.report.Lanes[1].PausedBy, f.report.Lanes[1].PauseReason = "operator", all
-	f.report.Calendar.Closed, f.report.Calendar.Reason = true, all
-	f.schedules[0].Cron, f.schedules[0].TimeZone, f.schedules[0].Refusal = all, all, all
+	l := &f.Data.Report.Lanes[0]
+	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", dashboardtest.Noon
+	f.Data.Report.Lanes[1].PausedBy, f.Data.Report.Lanes[1].PauseReason = "operator", all
+	f.Data.Report.Calendar.Closed, f.Data.Report.Calendar.Reason = true, all
+	f.Data.Schedules[0].Cron, f.Data.Schedules[0].TimeZone, f.Data.Schedules[0].Refusal = all, all, all
 	return f
 }
 
@@ -62,12 +63,12 @@ func newHostile() *fake {
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()
-	b := open(t, newDashboard(f))
+	b := open(t, f.Dashboard())
 	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays",
 		"/replays/j", "/replays/jjj", "/pauses",
 		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E",
 		"/pauses?key=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&lane=%22x", "/%3Cscript%3Ealert(1)%3C/script%3E"}
-	for _, m := range f.messages {
+	for _, m := range f.Data.Messages {
 		paths = append(paths, "/messages/"+m.ID)
 	}
 	b.Size(375, 800)

@@ -1,7 +1,8 @@
-package dashboard_test
+package pages_test
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +12,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"weir/internal/dashboard"
+	"weir/internal/dashboard/dashboardtest"
 	"weir/tools/browser"
 )
 
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
-	b := open(t, newDashboard(newBusy()))
+	b := open(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	b.Do(chromedp.KeyEvent(kb.Tab))
 	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
@@ -35,7 +37,7 @@ func TestKeyboard(t *testing.T) {
 	b.Until("the search has the focus", "document.activeElement.id === 'find'")
 	b.Do(chromedp.KeyEvent("a/b" + kb.Enter))
 	b.Until("it was searched for", "location.search.includes('q=a%2Fb')")
-	for name, path := range pages {
+	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		unreachable := browser.Eval[int](b,
 			"[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
@@ -56,8 +58,8 @@ func TestKeyboard(t *testing.T) {
 // TestState holds that the address keeps what is looked at.
 func TestState(t *testing.T) {
 	t.Parallel()
-	f := newBusy()
-	b := open(t, newDashboard(f))
+	f := dashboardtest.NewBusy()
+	b := open(t, f.Dashboard())
 	b.Visit("/api/dashboard/messages?theme=dark&code=k%26ey")
 	b.Do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"),
 		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
@@ -85,7 +87,7 @@ func TestState(t *testing.T) {
 
 func TestThemes(t *testing.T) {
 	t.Parallel()
-	b := open(t, newDashboard(newBusy()))
+	b := open(t, dashboardtest.NewBusy().Dashboard())
 	background := func() string {
 		return browser.Eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")
 	}
@@ -109,7 +111,7 @@ func TestThemes(t *testing.T) {
 	}
 	for _, theme := range []string{"light", "dark"} {
 		for _, page := range []string{"overview", "story", "edited", "pauses"} {
-			b.Visit("/api/dashboard" + pages[page] + "?theme=" + theme)
+			b.Visit("/api/dashboard" + dashboardtest.Pages()[page] + "?theme=" + theme)
 			if low := browser.Eval[[]string](b, lowContrast); len(low) > 0 {
 				t.Errorf("%s, %s: contrast is too low: %v", page, theme, low)
 			}
@@ -138,19 +140,20 @@ const lowContrast = `(() => {
 // what the reader does.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
-	f := newBusy()
-	d := newDashboard(f)
+	f := dashboardtest.NewBusy()
+	d := f.Dashboard()
 	b := open(t, d)
 	b.Visit("/api/dashboard")
 	// Looking at the page again updates it, without waiting for five seconds to pass.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
 	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
-	report, _ := told(f, &f.report)
-	report.Lanes = append([]dashboard.Lane(nil), report.Lanes...)
-	report.Lanes[2].Waiting, report.Lanes[2].Accepted = 77_777, report.Lanes[2].Accepted+77_777-report.Lanes[2].Waiting
-	report.Lanes = append(report.Lanes, dashboard.Lane{Number: 9, Exact: true})
-	f.change(func() { f.report = report })
+	f.Change(func(d *dashboardtest.Data) {
+		d.Report.Lanes = append(slices.Clone(d.Report.Lanes), dashboard.Lane{Number: 9, Exact: true})
+		busy := &d.Report.Lanes[2]
+		busy.Accepted += 77_777 - busy.Waiting
+		busy.Waiting = 77_777
+	})
 	browser.Eval[bool](b, update)
 	b.Until("the lane is new",
 		"document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
@@ -166,14 +169,14 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 // TestUpdate_AnErrorThatIsGone: what was replayed meanwhile does not stand there as dead.
 func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	t.Parallel()
-	f := newBusy()
-	b := open(t, newDashboard(f))
-	b.Visit("/api/dashboard/errors/" + titleError)
+	f := dashboardtest.NewBusy()
+	b := open(t, f.Dashboard())
+	b.Visit("/api/dashboard/errors/" + dashboardtest.TitleError)
 	if !browser.Eval[bool](b, text("#error")+
 		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
 		t.Error("the error is not shown")
 	}
-	f.change(func() { f.clusters = dashboard.Clusters{Complete: true} })
+	f.Change(func(d *dashboardtest.Data) { d.Clusters = dashboard.Clusters{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
 	b.Until("it is gone, and its messages",
 		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages tbody')")
@@ -193,9 +196,9 @@ func TestUpdate_SaysWhyNot(t *testing.T) {
 
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
-	b := open(t, newDashboard(newBusy()))
+	b := open(t, dashboardtest.NewBusy().Dashboard())
 	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	for name, path := range pages {
+	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		if shown := browser.Eval[string](b,
 			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
@@ -216,7 +219,7 @@ func TestWithoutScript(t *testing.T) {
 // timer back, and goes on when it is looked at again.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
-	b := open(t, newDashboard(newBusy()))
+	b := open(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	browser.Eval[bool](b, `const set = setTimeout, clear = clearTimeout, ask = fetch; window.waiting = new Set(); window.asked = 0; let hidden = false;
 		window.setTimeout = (f, ms) => { // what is five seconds ahead never comes, however slow this test is

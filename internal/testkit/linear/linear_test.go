@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/tools/linear"
+	"weir/internal/testkit/linear"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

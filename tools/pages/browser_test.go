@@ -1,25 +1,16 @@
-package dashboard_test
+// Package pages_test holds the operator's page against a real browser: layout, keyboard, themes,
+// updates, actions and hostile content.
+package pages_test
 
 import (
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"weir/internal/dashboard"
 	"weir/tools/browser"
 )
-
-// newDashboard makes the pages of a fake, at noon.
-func newDashboard(f *fake) *dashboard.Dashboard {
-	return dashboard.New(dashboard.Config{
-		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Contracts: []string{"article", "delete"},
-		Now: f.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-}
 
 // open starts a browser on the pages of a handler.
 func open(t *testing.T, h http.Handler) *browser.Tab {

@@ -1,12 +1,13 @@
-// Package deploy_test holds the alert rules and the dashboard against the metrics that the
-// program really has.
-package deploy_test
+// Package monitoring_test holds the alert rules and the Grafana dashboard of deploy/ and infra/
+// against the metrics that the program has, with Prometheus's own parser.
+package monitoring_test
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var r rules
-	if err := yaml.UnmarshalWithOptions(read(t, "alerts.yaml"), &r, yaml.Strict()); err != nil {
+	if err := yaml.UnmarshalWithOptions(read(t, "deploy/alerts.yaml"), &r, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
 	known, runbook, seen := families(t), anchors(t), map[string]bool{}
@@ -182,7 +183,7 @@ func annotations(t *testing.T, a rule) {
 func anchors(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "../docs/operations.md")), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "docs/operations.md")), -1) {
 		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		found[strings.ReplaceAll(name, " ", "-")] = true
 	}
@@ -201,7 +202,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(read(t, "grafana.json"), &d); err != nil {
+	if err := json.Unmarshal(read(t, "deploy/grafana.json"), &d); err != nil {
 		t.Fatal(err)
 	}
 	known, ids, exprs := families(t), map[int]bool{}, []string{}
@@ -228,9 +229,43 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := families(t)
+	text := string(read(t, "infra/modules/prometheus.bicep"))
+	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(text, -1)
+	if len(found) < 5 {
+		t.Errorf("only %d expressions", len(found))
+	}
+	for _, m := range found {
+		if err := check(known, m[1]); err != nil {
+			t.Errorf("%s: %v", m[1], err)
+		}
+	}
+}
+
+func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	runbook, seen := anchors(t), 0
+	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
+		text := string(read(t, "infra/modules/"+name))
+		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`)
+		for _, m := range sections.FindAllStringSubmatch(text, -1) {
+			seen++
+			if !runbook[m[1]] {
+				t.Errorf("%s: the runbook has no section %q", name, m[1])
+			}
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d sections are named", seen)
+	}
+}
+
+// read returns a file, by its path in the repository.
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join("..", "..", path))
 	if err != nil {
 		t.Fatal(err)
 	}
