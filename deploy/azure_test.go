@@ -60,7 +60,7 @@ func goSource(t *testing.T) string {
 	return all.String()
 }
 
-// TestAzure_NoKeyInSettings looks for the settings by which handler/account.go signs in.
+// TestAzure_NoKeyInSettings looks for the settings by which internal/app/settings_storage.go signs in.
 func TestAzure_NoKeyInSettings(t *testing.T) {
 	t.Parallel()
 	settings := []string{

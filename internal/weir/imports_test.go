@@ -8,7 +8,7 @@ import (
 )
 
 // may says which of our packages a package may import: the arrows of the architecture.
-// The handler and the functions are not listed. Tools are a module of their own, which the
+// Only package app and the functions are not listed. Tools are a module of their own, which the
 // program does not require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
@@ -45,13 +45,20 @@ var may = map[string][]string{
 	"weir/internal/hostwatch":           {},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 	"weir/internal/dashboard":           {"weir/internal/weir", "weir/internal/httpio"},
+	"weir/internal/cli": {"weir/internal/app", "weir/internal/clock", "weir/internal/contract", "weir/internal/lane",
+		"weir/internal/poll", "weir/internal/relane", "weir/internal/remote", "weir/internal/storage",
+		"weir/internal/weir"},
+	"weir/handler": {"weir/internal/cli"},
 	// Helpers of tests, and of tools.
 	"weir/internal/dashboard/dashboardtest": {"weir/internal/dashboard", "weir/internal/weir"},
 	"weir/internal/testkit/azurite":         {},
 	"weir/internal/testkit/linear":          {},
 }
 
-// adapters are for the handler to wire; functions and the core do not know them.
+// wiring is the package that may import every package of the program, and that only commands import.
+const wiring = "weir/internal/app"
+
+// adapters are for wiring to choose; functions and the core do not know them.
 var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease"}
 
@@ -86,19 +93,21 @@ func forbidden(pkg, imported string) string {
 	}
 	allowed, listed := may[pkg]
 	switch {
-	case imported == "weir/handler":
-		return "nobody imports the handler"
+	case imported == "weir/handler" || imported == "weir/internal/cli" && pkg != "weir/handler":
+		return "the commands are on top: only the binary imports them"
+	case imported == wiring && pkg != "weir/internal/cli":
+		return "only the commands start the wiring"
 	case strings.HasPrefix(imported, "weir/tools/"):
 		return "tools are not part of the program"
 	case strings.HasPrefix(imported, "weir/internal/testkit/"):
 		return "a helper of tests is not part of the program"
-	case strings.HasPrefix(imported, "weir/functions/") && pkg != "weir/handler":
-		return "functions are for the handler to wire, and do not know each other"
+	case strings.HasPrefix(imported, "weir/functions/") && pkg != wiring:
+		return "functions are for the wiring, and do not know each other"
 	case isFunction && slices.Contains(adapters, imported):
-		return "a function declares what it needs, and gets an adapter from the handler"
+		return "a function declares what it needs, and gets an adapter from the wiring"
 	case listed && !slices.Contains(allowed, imported):
 		return "not among what it may import"
-	case !listed && strings.HasPrefix(pkg, "weir/internal/"):
+	case !listed && pkg != wiring && strings.HasPrefix(pkg, "weir/internal/"):
 		return "a new package: say here what it may import"
 	}
 	return ""

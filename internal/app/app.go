@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/calendar"
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/poll"
+	"weir/internal/storage/azure"
+	"weir/internal/telemetry"
+)
+
+// App has the parts of the process that need no connection.
+type App struct {
+	settings    Settings
+	log         *slog.Logger
+	budgets     budgets
+	contracts   *contract.Set
+	cms         *cms.Client
+	account     *azure.Account
+	calendar    *calendar.Calendar
+	instruments *instruments
+	instance    string // the platform's id of this instance; "" = not on a platform
+
+	running atomic.Pointer[running] // set once, when storage is open
+}
+
+// New returns the App of the settings. The error has a line for each problem.
+func New(env func(string) string, log *slog.Logger) (*App, error) {
+	a, found := prepareApp(env, log)
+	return a, errors.Join(found.settings, found.contracts, found.storage, found.cms)
+}
+
+// problems has what is wrong with the settings, by the part that they belong to.
+type problems struct{ settings, contracts, storage, cms error }
+
+// prepareApp makes an App as far as the settings allow, so that `handler check` can report all problems.
+func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
+	settings, err := loadSettings(env)
+	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID")}
+	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has reported the error
+	storageCalls := &azure.Counter{}
+	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
+	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
+	if len(settings.Contracts) > 0 || err == nil {
+		a.contracts, found.contracts = contract.New(settings.Contracts,
+			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
+	}
+	if settings.Storage != "" || !settings.Identity.IsZero() {
+		a.account, found.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage),
+			Identity: settings.Identity, Prefix: settings.Prefix, Counter: storageCalls})
+	}
+	if settings.Delivery.URL != "" {
+		a.cms, found.cms = cms.New(a.cmsConfig())
+	}
+	return a, found
+}
+
+func (a *App) cmsConfig() cms.Config {
+	d := a.settings.Delivery
+	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
+		Timeout: time.Duration(d.Timeout), Now: time.Now}
+	if a.contracts != nil {
+		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
+	}
+	return cfg
+}
+
+// NewForCommand returns the App of a command. Its logs go to local. The caller must Close it.
+func NewForCommand(ctx context.Context, env func(string) string, local slog.Handler) (*App, error) {
+	setGCPercent(env)
+	limitMemory(env, os.DirFS("/"))
+	export := telemetry.Open(ctx, env, telemetryBuild(), local)
+	a, err := New(env, slog.New(export.Log(local)))
+	if err != nil {
+		flushExport(ctx, export)
+		return nil, err
+	}
+	a.instruments.startExport(ctx, export)
+	return a, nil
+}
+
+// Close sends the last spans, metrics and log records.
+func (a *App) Close(ctx context.Context) { flushExport(ctx, a.instruments.export) }
+
+// PollConfig returns the settings of handler poll.
+func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }
+
+// DefaultPollConfig returns the settings of handler poll if weir.yaml has none.
+func DefaultPollConfig() poll.Config {
+	s := defaultSettings()
+	return s.pollConfig()
+}
+
+// Lanes returns the setting lanes.
+func (a *App) Lanes() int { return a.settings.Lanes }
+
+// ClosedUntil reports whether the calendar is closed now, with the reason and the end.
+func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {
+	return a.calendar.At(time.Now())
+}
+
+// processName names this process for people: the platform's instance, or the machine, with the number of the
+// process.
+func (a *App) processName() string {
+	name := a.instance
+	if name == "" {
+		name, _ = os.Hostname() // without a name the number must do
+	}
+	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
+}
+
+// countWaitingEvents returns the number of events that wait for their receivers, as far as this process
+// knows.
+func (a *App) countWaitingEvents() int {
+	if r := a.running.Load(); r != nil {
+		return r.notifier.Waiting()
+	}
+	return 0
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"time"
+	_ "time/tzdata" // the platform's time zones may be missing
+
+	"weir/functions/sweep"
+	"weir/internal/history"
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/recur"
+	"weir/internal/replay"
+	"weir/internal/telemetry"
+	"weir/internal/weir"
+)
+
+// newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
+func (a *App) newNotifier(store *lane.Store) *notify.Sender {
+	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked them, and the callbacks
+	callbacks, _ := a.settings.callbackRules()
+	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
+		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
+	store.Mailer = sender
+	return sender
+}
+
+// startNotifier returns the notifier of a process that stays, which also delivers events that were left in
+// earlier epochs.
+func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
+	sender := a.newNotifier(store)
+	go func() {
+		if err := sender.ScanEarlierEpochs(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("notify: earlier outboxes not looked at", "err", err)
+		}
+	}()
+	return sender
+}
+
+// closeNotifier lets the notifier send the events that are due, and closes it.
+func closeNotifier(ctx context.Context, sender *notify.Sender) error {
+	limited, cancel := context.WithTimeout(ctx, stopTimeout/2)
+	defer cancel()
+	sender.WaitIdle(limited)
+	return sender.Close(ctx)
+}
+
+// deadReceivers knows the receivers of the event that a message is dead, and leaves the sending to other
+// processes.
+type deadReceivers struct{ *notify.Sender }
+
+// Nudge implements lane.Mailer.
+func (deadReceivers) Nudge(int) {}
+
+// newSchedules returns the runner of recurring messages. It appends them as a receiver does.
+func (a *App) newSchedules(p *pipeline) *recur.Runner {
+	return recur.New(recur.Config{
+		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
+		Log:       tracedLog{p.appender, p.store, a.instruments.export},
+		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Logger: a.log,
+	})
+}
+
+// tracedLog is the log for recurring messages: each appended message begins a trace.
+type tracedLog struct {
+	*lane.Appender
+	*lane.Store
+	export *telemetry.Export
+}
+
+// Append implements recur.Log.
+func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey string) (filed lane.Receipt, err error) {
+	err = l.export.File(ctx, &m, func(ctx context.Context) error {
+		filed, err = l.Appender.Append(ctx, m, idempotencyKey)
+		return err
+	})
+	return filed, err
+}
+
+// newReplays returns the runner of bulk replays.
+func (a *App) newReplays(p *pipeline) *replay.Runner {
+	finished := func(j replay.Job) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*storageRetry)
+		defer cancel()
+		return p.notifier.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
+	}
+	return replay.New(replay.Config{
+		Store: p.store, Log: replayLog{p.store}, Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease),
+		Wake: p.waker.Call, Finished: finished, Interval: time.Duration(a.settings.Delivery.Rate), Now: time.Now,
+		Logger: a.log,
+	})
+}
+
+// replayLog is the log for bulk replays.
+type replayLog struct{ *lane.Store }
+
+// Replay implements replay.Log.
+func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
+	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
+	return err
+}
+
+// startHistory writes the counters of this process from now on.
+func (a *App) startHistory(store *lane.Store) *history.Keeper {
+	return history.NewKeeper(history.Config{Table: store.Table, Recorder: a.instruments.recorder,
+		Between: time.Duration(a.settings.Delivery.Rate), Now: time.Now, Log: a.log})
+}
+
+// retentionShare is the time that retention spends on one lane before the next lane has its turn.
+const retentionShare = 5 * time.Second
+
+// newCleaner returns the cleaner, which removes old messages and bodies, and if keeper is not nil, old rows of
+// the history.
+func (a *App) newCleaner(store *lane.Store, keeper *history.Keeper) *sweep.Cleaner {
+	s := &a.settings
+	retention := &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention),
+		Share: retentionShare, Log: a.log, Count: a.instruments.metrics.Removed}
+	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: a.log, Retention: retentionJob{retention, keeper}}
+}
+
+// retentionJob is the retention of messages, and once an hour of the history.
+type retentionJob struct {
+	*lane.Retention
+	history *history.Keeper // nil = this process keeps no history
+}
+
+// Forgotten implements sweep.Retention.
+func (j retentionJob) Forgotten(ctx context.Context) (time.Time, error) {
+	if j.history != nil {
+		j.history.RequestCleanup()
+	}
+	return j.Retention.Forgotten(ctx)
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"weir/internal/telemetry"
+)
+
+// Build describes how the binary was made.
+type Build struct{ Version, Commit string }
+
+// ReadBuild returns the build of this binary.
+func ReadBuild() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return describeBuild(info)
+}
+
+// describeBuild reads the stamp of the go command, which a binary has if it was built inside a checkout.
+func describeBuild(info *debug.BuildInfo) Build {
+	b := Build{Version: info.Main.Version, Commit: "unknown"}
+	if b.Version == "" {
+		b.Version = "unknown"
+	}
+	var at, changed string
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Commit = setting.Value
+		case "vcs.time":
+			at = " of " + setting.Value
+		case "vcs.modified":
+			if setting.Value == "true" {
+				changed = ", changed since"
+			}
+		}
+	}
+	b.Commit += at + changed
+	return b
+}
+
+func telemetryBuild() telemetry.Build {
+	b := ReadBuild()
+	return telemetry.Build{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}
+}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// diagnoseCMS opens a connection to the CMS, and sends nothing over it.
+func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
+	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or what it is taken from"}
+	if a.cms == nil {
+		if wrong == nil {
+			f.Wrong = errors.New("no address")
+		}
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	through, target, err := resolveProxy(a.settings.Delivery.URL)
+	if err == nil {
+		err = testConnection(ctx, through, target)
+	}
+	if err != nil {
+		f.Wrong = firstLine(err)
+		f.Todo = "see whether delivery.url is right, the CMS runs, and this machine may reach it"
+		return f
+	}
+	f.Detail = "accepts connections at " + through.Host
+	return f
+}
+
+// resolveProxy returns the address to connect to for requests to target: the target itself, or the proxy that
+// the environment names for it.
+func resolveProxy(address string) (through, target *url.URL, err error) {
+	// Placeholders for values of a message stand only in path and query, which do not matter here.
+	address, _, _ = strings.Cut(address, "{")
+	if target, err = url.Parse(address); err != nil {
+		return nil, nil, err
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target})
+	if err != nil || proxy != nil {
+		return proxy, target, err
+	}
+	return target, target, nil
+}
+
+// testConnection opens a connection and closes it. It checks the CMS's certificate if there is no proxy.
+func testConnection(ctx context.Context, through, target *url.URL) error {
+	port := through.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[through.Scheme]
+	}
+	if port == "" {
+		port = "80"
+	}
+	address := net.JoinHostPort(through.Hostname(), port)
+	var dialer interface {
+		DialContext(ctx context.Context, network, address string) (net.Conn, error)
+	} = &net.Dialer{}
+	if through == target && target.Scheme == "https" {
+		dialer = &tls.Dialer{}
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

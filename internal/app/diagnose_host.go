@@ -1,0 +1,93 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"weir/internal/hostwatch"
+)
+
+// planNames has the hosting plans by WEBSITE_SKU, each with a remark on settings that cannot be read here.
+var planNames = map[string]string{
+	"FlexConsumption": "plan Flex Consumption: read how to deliver there in docs/hosting.md",
+	"ElasticPremium":  "plan Premium",
+	"Dynamic":         "plan Consumption, which is not supported on Linux: use Flex Consumption",
+}
+
+// describePlan returns the hosting plan, by the variables that the platform sets.
+func describePlan(env func(string) string) string {
+	sku := env("WEBSITE_SKU")
+	if plan, known := planNames[sku]; known {
+		return plan
+	}
+	switch {
+	case sku != "":
+		return "plan Dedicated (" + sku + "): Always On must be on, which cannot be seen from here"
+	case env("WEBSITE_SITE_NAME") != "":
+		return "plan unknown"
+	}
+	return "no plan of Azure's"
+}
+
+// diagnoseHost checks host.json and the variables of the platform.
+func (a *App) diagnoseHost(env func(string) string) Finding {
+	f := Finding{Name: "host", Detail: describePlan(env), Todo: "see docs/hosting.md"}
+	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {
+		f.Detail += ", group " + group
+	}
+	path := filepath.Join(env("FUNCTIONS_APP_ROOT_PATH"), "host.json")
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		f.Detail += ", no host.json here"
+	case err != nil:
+		f.Wrong = err
+	default:
+		f.Wrong = checkHostFile(text)
+	}
+	if env("WEBSITE_SITE_NAME") != "" && env("WEIR_PREFIX") == "" {
+		f.Wrong = errors.Join(f.Wrong, errNoPrefix)
+	}
+	if env("WEBSITE_SKU") == "FlexConsumption" && !a.settings.deliversByTicket() {
+		f.Detail += ", every instance delivers: what outlasts a ticket moves to the group of process " +
+			"(delivery.instances)"
+	}
+	return f
+}
+
+// checkHostFile returns an error if one of two flags is not set. A host that knows neither sends HTTP
+// requests as JSON, which Weir does not read.
+func checkHostFile(text []byte) error {
+	var h struct {
+		CustomHandler map[string]any `json:"customHandler"`
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return fmt.Errorf("host.json: %w", err)
+	}
+	var missing []string
+	for _, flag := range []string{"enableForwardingHttpRequest", "enableProxyingHttpRequest"} {
+		if h.CustomHandler[flag] != true {
+			missing = append(missing, flag)
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("host.json: customHandler.%s must be true: older hosts need the one, newer ones the other",
+			strings.Join(missing, " and "))
+	}
+	return nil
+}
+
+// diagnoseHostWatch reports whether a process can notice here that its host stops.
+func diagnoseHostWatch(proc fs.FS, pid int) Finding {
+	f := Finding{Name: "stop", Detail: "a stop of the host is noticed, so that lanes are handed over"}
+	if err := hostwatch.Check(proc, pid); err != nil {
+		f.Detail = "a stop of the host cannot be noticed here (" + firstLine(err).Error() + "): " +
+			"the lanes of an instance that is stopped stand until the leases have run out"
+	}
+	return f
+}

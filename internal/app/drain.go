@@ -1,0 +1,47 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/poll"
+	"weir/internal/relane"
+)
+
+// DrainLanes delivers all due messages of all lanes once, and returns a result for each lane. The results
+// are complete even if closing fails.
+func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
+	store, err := a.openStore(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("storage could not be opened: %w", err)
+	}
+	notifier := a.newNotifier(store)
+	drainer := drain.New(a.drainConfig(store, a.newTickets(store)))
+	results := make([]poll.DrainResult, a.settings.Lanes)
+	var all sync.WaitGroup
+	for n := range results {
+		all.Go(func() { results[n] = poll.DrainLane(ctx, store, drainer, n, time.Now) })
+	}
+	all.Wait()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return results, errors.Join(drainer.Close(limited), closeNotifier(limited, notifier))
+}
+
+// NewResharder returns the change of the number of lanes. It passes sentences for the user to progress.
+func (a *App) NewResharder(progress func(string)) relane.Resharder {
+	return relane.Resharder{
+		Store:  &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Now: time.Now},
+		Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease), Settle: a.settings.settleTime(), Log: a.log,
+		Drainer: func(store *lane.Store) relane.Drainer {
+			store.Mailer = deadReceivers{a.newNotifier(store)}
+			return drain.New(a.drainConfig(store, a.newTickets(store)))
+		},
+		Progress: progress,
+	}
+}

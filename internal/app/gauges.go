@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+)
+
+const (
+	// gaugesMaxAge is how long the gauges of the lanes are good for, however often metrics are scraped.
+	gaugesMaxAge = 30 * time.Second
+	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read by then keep their values.
+	gaugesTimeout = 2 * time.Second
+)
+
+// laneGauges reads the lanes when metrics are scraped. The sweep shows the lanes, too, but the timer runs on
+// one instance at a time, and on Flex Consumption on none that answers HTTP requests.
+type laneGauges struct {
+	readLane func(ctx context.Context, number int) error
+	lanes    int
+	now      func() time.Time
+
+	mu     sync.Mutex
+	readAt time.Time
+}
+
+// newLaneGauges refreshes waiting messages, the age of the oldest one, and pauses, of all lanes.
+func (a *App) newLaneGauges(store *lane.Store) *laneGauges {
+	return &laneGauges{lanes: a.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
+		control, err := store.Control(ctx, number)
+		if err != nil {
+			return err
+		}
+		oldest, err := store.Oldest(ctx, number, control)
+		if err != nil {
+			return err
+		}
+		a.instruments.recordLane(number, control, oldest, time.Now())
+		return nil
+	}}
+}
+
+// refreshBefore refreshes the gauges before a request goes on to next.
+func (g *laneGauges) refreshBefore(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.refreshGauges(r.Context())
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refreshGauges reads all lanes, unless they were read within gaugesMaxAge. If a lane cannot be read, its
+// gauges keep their values, and the counters of storage requests show the failure.
+func (g *laneGauges) refreshGauges(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if !g.readAt.IsZero() && now.Sub(g.readAt) < gaugesMaxAge {
+		return
+	}
+	g.readAt = now
+	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
+	defer cancel()
+	_ = lane.Each(g.lanes, func(number int) error {
+		_ = g.readLane(ctx, number) // one lane's failure does not stop the others
+		return nil
+	})
+}

@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/functions/metrics"
+	"weir/internal/calendar"
+	"weir/internal/lane"
+	"weir/internal/storage/azure"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+// An instance that runs no timer shows the gauges of lanes, too, and looks twice a minute at most.
+func TestLaneGauges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := memory.New(time.Now)
+		store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 2, Now: time.Now}
+		if err := store.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a := &App{settings: defaultSettings()}
+		a.settings.Lanes = 2
+		a.calendar, _ = calendar.New(a.settings.Calendar)
+		a.instruments = newInstruments(&a.settings, a.calendar, &azure.Counter{}, a.countWaitingEvents)
+		g := a.newLaneGauges(store)
+		var looks atomic.Int64
+		readLane := g.readLane
+		g.readLane = func(ctx context.Context, number int) error { looks.Add(1); return readLane(ctx, number) }
+		h := g.refreshBefore(metrics.New(a.instruments.metrics.Registry, slog.New(slog.DiscardHandler)))
+		shown := func() string {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/metrics", nil))
+			return w.Body.String()
+		}
+		receipt, err := lane.NewAppender(store, slog.New(slog.DiscardHandler)).Append(t.Context(), weir.Message{Contract: "a", Key: "k", ContentType: "application/xml", Body: []byte("<a/>")}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if text, want := shown(), `weir_lane_waiting{lane="`+string(rune('0'+receipt.Message.ID.Lane))+`"} 1`; !strings.Contains(text, want) {
+				t.Errorf("the metrics have no %q", want)
+			}
+		}
+		if n := looks.Load(); n != 2 {
+			t.Errorf("%d looks at two lanes, want one at each", n)
+		}
+		time.Sleep(gaugesMaxAge)
+		g.readLane = func(context.Context, int) error { looks.Add(1); return errors.New("away") }
+		if text := shown(); !strings.Contains(text, "weir_lane_waiting") || looks.Load() != 4 {
+			t.Errorf("%d looks, want two more, and what was seen last", looks.Load())
+		}
+	})
+}

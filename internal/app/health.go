@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/functions/health"
+	"weir/internal/lane"
+)
+
+// maxClockSkew is the difference between the clocks of this machine and of storage at which /api/health
+// fails: the margin of leases no longer covers it.
+const maxClockSkew = 2 * time.Second
+
+// healthChecks returns the checks of /api/health.
+func (r *running) healthChecks() map[string]health.Check {
+	return map[string]health.Check{
+		"storage": r.checkTable, "lanes": r.checkLaneCount, "queue": r.checkQueue, "clock": r.checkClock,
+	}
+}
+
+func (r *running) checkTable(ctx context.Context) (string, error) {
+	if _, err := r.store.Control(ctx, 0); err != nil {
+		return "the table cannot be read", err
+	}
+	return "", nil
+}
+
+func (r *running) checkLaneCount(ctx context.Context) (string, error) {
+	meta, err := r.store.Meta(ctx)
+	switch {
+	case err != nil:
+		return "the number of lanes cannot be read", err
+	case meta.Open.Epoch != r.store.Epoch || meta.Step == lane.StepDrain || meta.Step == lane.StepRefile:
+		r.checkEpoch()
+		return "the number of lanes is being changed", lane.ErrClosed
+	}
+	return "", nil
+}
+
+func (r *running) checkQueue(ctx context.Context) (string, error) {
+	if _, err := r.account.Tickets().Length(ctx); err != nil {
+		return "the queue cannot be read", err
+	}
+	return "", nil
+}
+
+func (r *running) checkClock(ctx context.Context) (string, error) {
+	skew, err := r.account.Skew(ctx)
+	if err != nil {
+		return "storage's clock cannot be read", err
+	}
+	if skew.Abs() >= maxClockSkew {
+		return fmt.Sprintf("storage's clock differs by about %s", skew.Round(time.Second)), errors.New("clock skew")
+	}
+	return "", nil
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"weir/internal/hostwatch"
+)
+
+// hostWatcher watches the host that started this process.
+type hostWatcher interface {
+	// Stop waits until the host stops or is gone, End until it is gone.
+	Stop(ctx context.Context) (hostwatch.Event, error)
+	End(ctx context.Context) error
+}
+
+func newHostWatcher(env func(string) string, log *slog.Logger) hostWatcher {
+	proc, host := os.DirFS("/proc"), os.Getppid()
+	return &hostwatch.Watch{Proc: proc, Host: host, Parent: os.Getppid, Ports: hostwatch.Ports(proc, host, env),
+		Found: func(int) { log.Debug("handler: the host's socket found") }}
+}
+
+// hostEndsWithin is longer than a stopping host lives: it waits for its HTTP requests, which last up to 230 s
+// on the platform.
+const hostEndsWithin = 5 * time.Minute
+
+var (
+	errHostGone  = errors.New("the host is gone")
+	errHostStays = errors.New("the host closed its socket and did not end; the process ends, " +
+		"so that the host starts it again")
+)
+
+// watchHost hands all lanes over when the host stops. It ends the process when the host is gone, or still
+// runs hostEndsWithin after it closed its socket.
+func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
+	event, err := host.Stop(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		s.log.Info("handler: the host's stop cannot be noticed here", "err", err)
+	case event == hostwatch.Stops:
+		go s.leaveLanes(ctx)
+		limited, cancel := context.WithTimeout(ctx, hostEndsWithin)
+		defer cancel()
+		ctx = limited
+	}
+	if err = host.End(ctx); err == nil {
+		s.endWith(errHostGone)
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		s.endWith(errHostStays)
+	}
+}
+
+// leaveLanes hands all lanes over, in order, and takes none again. Requests are still answered: another
+// process delivers their messages.
+func (s *Server) leaveLanes(ctx context.Context) {
+	select {
+	case <-s.opened: // before that there is no drainer, and one that is made later would take lanes
+	case <-ctx.Done():
+		return
+	}
+	s.log.Info("handler: the host stops, lanes are handed over")
+	startedAt := time.Now()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := s.running.Load().drainer.Close(limited); err != nil {
+		s.log.Warn("handler: lanes not handed over", "err", err)
+		return
+	}
+	s.log.Info("handler: lanes handed over", "duration", time.Since(startedAt))
+}

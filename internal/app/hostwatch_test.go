@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/hostwatch"
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+)
+
+// fakeHost is a host that stops and ends at moments of the test.
+type fakeHost struct {
+	stops time.Duration // 0 = its stop cannot be seen
+	ends  time.Duration
+}
+
+func (h fakeHost) Stop(ctx context.Context) (hostwatch.Event, error) {
+	if h.stops == 0 {
+		return "", hostwatch.ErrBlind
+	}
+	select {
+	case <-time.After(h.stops):
+		return hostwatch.Stops, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (h fakeHost) End(ctx context.Context) error {
+	select {
+	case <-time.After(h.ends):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestServer_WatchHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		host   fakeHost
+		opens  time.Duration // when storage does
+		cancel time.Duration
+		closed time.Duration // when the drainer is
+		over   error
+		after  time.Duration
+	}{
+		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,
+			time.Minute + time.Second},
+		"StopsAndStays": {fakeHost{time.Minute, time.Hour}, 0, time.Hour, time.Minute, errHostStays, 6 * time.Minute},
+		"StopsBeforeStorageOpens": {fakeHost{time.Minute, time.Minute}, 90 * time.Second, time.Hour, 90 * time.Second,
+			errHostGone, 2 * time.Minute},
+		"CannotBeWatched": {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, errHostGone, 2 * time.Minute},
+		"WeEndFirst":      {fakeHost{time.Hour, time.Hour}, 0, time.Minute, 0, nil, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				account := memory.New(time.Now)
+				store := &lane.Store{Table: account.Table(), Lanes: 1, Now: time.Now}
+				if err := store.Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s := newServer(&App{log: slog.New(slog.DiscardHandler)}, time.Now())
+				drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Lease: 15 * time.Second,
+					Now: time.Now, Log: s.log, Hosted: true})
+				defer drainer.Close(t.Context())
+				time.AfterFunc(c.opens, func() {
+					s.running.Store(&running{pipeline: &pipeline{drainer: drainer}})
+					close(s.opened)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), c.cancel)
+				defer cancel()
+				began := time.Now()
+				if c.closed > 0 {
+					time.AfterFunc(c.closed+time.Millisecond, func() {
+						if r := drainer.Look(t.Context(), 0); !errors.Is(r.Err, drain.ErrClosed) {
+							t.Errorf("after the host stopped a look came to %+v, want %v", r, drain.ErrClosed)
+						}
+					})
+				}
+				s.watchHost(ctx, c.host)
+				var over error
+				select {
+				case over = <-s.fatal:
+				default:
+				}
+				if took := time.Since(began); over != c.over || took != c.after {
+					t.Errorf("ended with %v after %s, want %v after %s", over, took, c.over, c.after)
+				}
+			})
+		})
+	}
+}
+
+func TestDiagnoseHostWatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f    Finding
+		want string
+	}{
+		"Here":    {diagnoseHostWatch(os.DirFS("/proc"), os.Getpid()), "of the host is noticed"},
+		"Without": {diagnoseHostWatch(fstest.MapFS{}, 1), "cannot be noticed here"},
+	} {
+		if c.f.Wrong != nil || !strings.Contains(c.f.Detail, c.want) {
+			t.Errorf("%s: %q (%v), want %q and nothing wrong", name, c.f.Detail, c.f.Wrong, c.want)
+		}
+	}
+}

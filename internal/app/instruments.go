@@ -1,0 +1,92 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/calendar"
+	"weir/internal/drain"
+	"weir/internal/history"
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/storage/azure"
+	"weir/internal/telemetry"
+	"weir/internal/weir"
+)
+
+// instruments measure the process: metrics, traces, and the counters of the history.
+type instruments struct {
+	calendar *calendar.Calendar
+	metrics  *telemetry.Metrics
+	notified *notify.Metrics
+	recorder *history.Recorder
+	export   *telemetry.Export // nil = nothing is sent to a collector
+}
+
+// newInstruments returns the instruments of a process. countEvents returns the number of events that wait for
+// their receivers.
+func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
+	countEvents func() int) *instruments {
+	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
+		Contracts: s.contractNames(), Now: time.Now})
+	return &instruments{calendar: c, metrics: metrics, notified: notify.NewMetrics(metrics.Registry, countEvents),
+		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
+}
+
+// startExport sends traces and metrics from now on. Call it before the process works.
+func (i *instruments) startExport(ctx context.Context, e *telemetry.Export) {
+	i.export = e
+	e.Metrics(ctx, i.metrics.Registry)
+}
+
+// flushTimeout bounds the sending of the last spans and records. With stopTimeout it is less than the host
+// waits.
+const flushTimeout = 1500 * time.Millisecond
+
+// flushExport sends the last spans and records, whether or not ctx has ended.
+func flushExport(ctx context.Context, e *telemetry.Export) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	e.Close(limited)
+}
+
+// recordAppended counts messages that were appended to a lane.
+func (i *instruments) recordAppended(number int, messages []weir.Message) {
+	i.recorder.Accepted(number, len(messages))
+	i.metrics.Filed(messages)
+}
+
+// recordLane takes the state of a lane into the metrics.
+func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
+	_, byOperator := c.Paused(now)
+	closed, _, _ := i.calendar.At(now)
+	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(), Oldest: oldest,
+		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
+}
+
+// observer returns the observer of the drainer.
+func (i *instruments) observer() drain.Observer { return multiObserver{i.recorder, i.metrics} }
+
+// multiObserver passes each event on to several observers.
+type multiObserver []drain.Observer
+
+// Attempted implements drain.Observer.
+func (all multiObserver) Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome) {
+	for _, o := range all {
+		o.Attempted(lane, m, r, outcome)
+	}
+}
+
+// Finished implements drain.Observer.
+func (all multiObserver) Finished(lane int, f drain.Final) {
+	for _, o := range all {
+		o.Finished(lane, f)
+	}
+}
+
+// Lease implements drain.Observer.
+func (all multiObserver) Lease(lane int, event drain.LeaseEvent) {
+	for _, o := range all {
+		o.Lease(lane, event)
+	}
+}

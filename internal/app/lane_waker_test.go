@@ -1,0 +1,123 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+// If deliveries are left to the instances of process, no receiver, sweep or operator leads to a
+// look at a lane here, but a ticket does: at once, and again two seconds later, when a holder may
+// have left the lane.
+func TestLaneWaker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		instances string
+		looks     bool
+		tickets   map[string]int // by what was called, after a burst of 50 within a second
+	}{
+		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
+		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
+	} {
+		for called, want := range c.tickets {
+			t.Run(name+" "+called, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					account, looked := memory.New(time.Now), atomic.Int64{}
+					faults := storagetest.NewFaults()
+					faults.Set(func(storagetest.Call) storagetest.Fault { looked.Add(1); return storagetest.Fault{} })
+					store := &lane.Store{Table: account.Table(), Lanes: 1, Now: time.Now}
+					if err := store.Open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					store.Table = faults.Table(account.Table())
+					a := &App{settings: defaultSettings(), log: slog.New(slog.DiscardHandler)}
+					a.settings.Delivery.Instances = c.instances
+					queue := account.Queue("tickets")
+					tickets := ticket.New(a.ticketConfig(store, queue))
+					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Tickets: tickets, Lease: 15 * time.Second, Now: time.Now, Log: a.log})
+					waker := laneWaker{drainer, tickets, a.settings.deliversByTicket()}
+					for range 50 {
+						map[string]func(){
+							"call":  func() { waker.Call(0) },
+							"wake":  func() { waker.Wake(0) },
+							"offer": func() { waker.OfferAppended(0, []weir.Message{{}}); waker.WakeOffered(0) },
+						}[called]()
+						time.Sleep(20 * time.Millisecond)
+					}
+					tickets.Wait(t.Context())
+					if n, err := queue.Length(t.Context()); n != int64(want) || err != nil {
+						t.Errorf("%d tickets (%v), want %d", n, err, want)
+					}
+					if looked := looked.Load(); (looked > 0) != c.looks {
+						t.Errorf("%d looks at the lane here, want some: %v", looked, c.looks)
+					}
+					if err := drainer.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// goneTable is a table that was removed.
+type goneTable struct{}
+
+var errGone = &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: storage.ErrGone}
+
+func (goneTable) Get(context.Context, string, string) (storage.Row, error) {
+	return storage.Row{}, errGone
+}
+func (goneTable) Range(context.Context, storage.Query) (storage.Page, error) {
+	return storage.Page{}, errGone
+}
+func (goneTable) Transact(context.Context, string, []storage.Op) ([]storage.ETag, error) {
+	return nil, errGone
+}
+
+func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(storage.Table) error{
+		"Get": func(table storage.Table) error { _, err := table.Get(t.Context(), "p", "k"); return err },
+		"Range": func(table storage.Table) error {
+			_, err := table.Range(t.Context(), storage.Query{Partition: "p"})
+			return err
+		},
+		"Transact": func(table storage.Table) error { _, err := table.Transact(t.Context(), "p", nil); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(&App{}, time.Now())
+			for range 3 { // the second and third find it ending
+				if err := call(watchedTable{goneTable{}, s.endWith}); !storage.Is(err, storage.Unavailable) {
+					t.Errorf("err = %v, want unavailable", err)
+				}
+			}
+			select {
+			case err := <-s.fatal:
+				if !errors.Is(err, lane.ErrBegunAnew) {
+					t.Errorf("err = %v, want %v", err, lane.ErrBegunAnew)
+				}
+			default:
+				t.Error("the process goes on")
+			}
+		})
+	}
+	s := newServer(&App{}, time.Now())
+	if _, err := (watchedTable{memory.New(time.Now).Table(), s.endWith}).Get(t.Context(), "p", "k"); !storage.Is(err, storage.NotFound) || len(s.fatal) != 0 {
+		t.Errorf("err = %v, ends %d times, want a row that is not there to end nothing", err, len(s.fatal))
+	}
+}

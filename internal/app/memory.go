@@ -1,0 +1,125 @@
+package app
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// outsideGo is the memory that Go's limit does not count: the mapped binary, mostly.
+	outsideGo = 32 << 20
+	// leastMemory is the lowest limit: below it the collector would be at work all the time.
+	leastMemory = 64 << 20
+	// mostMemory is the most that budgets are shares of. Larger budgets do not make intake
+	// faster.
+	mostMemory = 1 << 30
+)
+
+// limitMemory sets the collector's limit, unless GOMEMLIMIT does. The host and the handler share
+// the instance, so the handler takes half of its memory.
+func limitMemory(env func(string) string, root fs.FS) {
+	if env("GOMEMLIMIT") != "" {
+		return
+	}
+	if available := availableMemory(root); available > 0 {
+		debug.SetMemoryLimit(max(available/2-outsideGo, leastMemory))
+	}
+}
+
+// availableMemory returns the memory of this instance: the lowest limit of the process's cgroups,
+// or the machine's memory; 0 = not known.
+func availableMemory(root fs.FS) int64 {
+	least := machineMemory(root)
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(groups)) {
+		// hierarchy:controllers:path; version 2 has no controllers
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		dir, file := "", ""
+		switch {
+		case fields[1] == "":
+			dir, file = "sys/fs/cgroup", "memory.max"
+		case slices.Contains(strings.Split(fields[1], ","), "memory"):
+			dir, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		if limit := lowestLimit(root, dir, fields[2], file); limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return least
+}
+
+// lowestLimit returns the lowest limit of a cgroup and of those above it. In a container the path
+// may be that of the machine, of which only the root is visible.
+func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
+	for group = path.Clean("/" + group); ; group = path.Dir(group) {
+		text, err := fs.ReadFile(root, path.Join(dir, group, file))
+		// "max" is no number; without a limit, version 1 has a number that is larger than any machine.
+		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+		if group == "/" {
+			return least
+		}
+	}
+}
+
+// machineMemory reads the first line of /proc/meminfo: MemTotal: 8123456 kB.
+func machineMemory(root fs.FS) int64 {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	first, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(first)
+	if len(fields) != 3 || fields[0] != "MemTotal:" || fields[2] != "kB" {
+		return 0
+	}
+	n, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || n > math.MaxInt64>>10 {
+		return 0
+	}
+	return n << 10
+}
+
+// budgets are shares of the memory, in bytes; the rest is for the drains and the collector.
+type budgets struct {
+	limit  int64 // of all
+	intake int64 // bodies that are received and filed
+	parse  int64 // documents
+	waits  int   // answers that are held, at a time
+}
+
+const (
+	// bodyFactor is how many times its size a body takes in memory at most: while it is received
+	// and filed, and while it is parsed.
+	bodyFactor = 8
+	// waitBytes is the memory of one held answer, with its connection.
+	waitBytes = 64 << 10
+)
+
+// currentBudgets shares out the limit of the collector.
+func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
+
+func shareMemory(limit int64) budgets {
+	shared := min(limit, mostMemory)
+	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, waits: int(shared / waitBytes)}
+}
+
+// checkMaxBody returns an error if a body of the largest size does not fit.
+func (b budgets) checkMaxBody(maxBody int64) error {
+	most := b.limit / 4 * 3 / bodyFactor
+	if maxBody <= most {
+		return nil
+	}
+	return fmt.Errorf("maxBody is %d bytes, and this instance can hold bodies of up to %d: "+
+		"a body takes %d times its size, and the memory limit is %d bytes", maxBody, most, bodyFactor, b.limit)
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/notify"
+	"weir/internal/recur"
+	"weir/internal/storage"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+// pipeline is the way of a message through this process:
+//
+//	receive, schedules ──▶ appender ──▶ lane (storage)
+//	                          │ Filed: offers the stored messages, with their bodies
+//	                          ▼
+//	                       laneWaker ──▶ drainer ──▶ CMS
+//	                          │
+//	                          └─ ticket ──▶ queue ──▶ drainer of another process
+//
+// newAppender makes the hand-over from the appender to the drainer.
+type pipeline struct {
+	store     *lane.Store
+	tickets   *ticket.Sender
+	notifier  *notify.Sender
+	drainer   *drain.Drainer
+	waker     laneWaker
+	appender  *lane.Appender
+	schedules *recur.Runner
+}
+
+// pipelineConfig has the differences between the pipelines of a server and of handler poll.
+type pipelineConfig struct {
+	sender      drain.Sender
+	notAfter    time.Time // no attempt may reach beyond it; zero = no limit
+	isHosted    bool      // a Functions host runs this process
+	ticketsOnly bool      // only tickets lead to deliveries of this process
+}
+
+// newPipeline connects the parts of a pipeline, and starts the notifier.
+func (a *App) newPipeline(ctx context.Context, store *lane.Store, cfg pipelineConfig) *pipeline {
+	p := &pipeline{store: store, tickets: a.newTickets(store), notifier: a.startNotifier(ctx, store)}
+	drainCfg := a.drainConfig(store, p.tickets)
+	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Hosted = cfg.sender, cfg.notAfter, cfg.isHosted
+	p.drainer = drain.New(drainCfg)
+	p.waker = laneWaker{p.drainer, p.tickets, cfg.ticketsOnly}
+	p.appender = a.newAppender(store, p.waker)
+	p.schedules = a.newSchedules(p)
+	return p
+}
+
+// newAppender returns the appender of this process. Each message that it has stored is handed over to the
+// drainer, so that a message is delivered without being read from storage again.
+func (a *App) newAppender(store *lane.Store, drainer interface {
+	OfferAppended(lane int, messages []weir.Message)
+	WakeOffered(lane int)
+}) *lane.Appender {
+	appender := lane.NewAppender(store, a.log)
+	appender.Filed = func(number int, messages []weir.Message) {
+		drainer.OfferAppended(number, messages)
+		a.instruments.recordAppended(number, messages)
+	}
+	appender.Wake = drainer.WakeOffered
+	return appender
+}
+
+// newTickets returns the writer of tickets.
+func (a *App) newTickets(store *lane.Store) *ticket.Sender {
+	return ticket.New(a.ticketConfig(store, a.account.Tickets()))
+}
+
+func (a *App) ticketConfig(store *lane.Store, queue storage.Queue) ticket.Config {
+	delay := a.settings.TicketDelay
+	cfg := ticket.Config{Queue: queue, Epoch: store.Epoch, MinDelay: time.Duration(delay.Min),
+		MaxDelay: time.Duration(delay.Max), NoDelay: delay.Max == 0, Now: time.Now, Log: a.log}
+	if a.settings.deliversByTicket() {
+		cfg.NoDelay, cfg.CountsFor = true, holderLingers
+	}
+	return cfg
+}
+
+func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config {
+	s := &a.settings
+	return drain.Config{
+		Store: store, Leases: a.account.Leases(), Sender: a.newSender(), Tickets: tickets,
+		Lease: time.Duration(s.Lease), Settle: s.settleTime(), Attempts: s.Delivery.Attempts,
+		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience),
+		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
+		Observer: a.instruments.observer(), Name: a.processName(), Calendar: a.calendar,
+	}
+}
+
+// newSender returns the CMS client. It makes a span of each attempt.
+func (a *App) newSender() drain.Sender {
+	return a.instruments.export.Sender(a.cms, a.settings.Delivery.Method, a.settings.Delivery.URL)
+}

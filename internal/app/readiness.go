@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+)
+
+// The server holds the host's question whether it is ready until the process is pingHold old, and requests
+// until it is requestHold old: the request that starts the app is answered 202 if storage opens within that
+// time. The host itself waits for 30 s.
+const (
+	pingHold    = 10 * time.Second
+	requestHold = 14 * time.Second
+)
+
+// newHandler returns the handler of all requests. It lets them in when storage is open. The host asks for /
+// until the handler is ready, and now and then afterwards.
+func (s *Server) newHandler() http.Handler {
+	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			s.awaitOpen(r.Context(), pingHold)
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		functions.ServeHTTP(w, r)
+	})
+}
+
+// serveFunctions serves the functions as soon as storage is open.
+func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
+	s.awaitOpen(r.Context(), requestHold)
+	if running := s.running.Load(); running != nil {
+		running.handler.ServeHTTP(w, r)
+		return
+	}
+	httpio.WriteError(w, r, s.log, &weir.Error{Kind: weir.Unavailable, Op: "start",
+		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
+}
+
+// awaitOpen waits until storage is open, until the process is as old as hold, or until ctx ends.
+func (s *Server) awaitOpen(ctx context.Context, hold time.Duration) {
+	select {
+	case <-s.opened: // nearly always: without a timer
+		return
+	default:
+	}
+	timer := time.NewTimer(time.Until(s.startedAt.Add(hold)))
+	defer timer.Stop()
+	select {
+	case <-s.opened:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newClosedServer returns a server before storage is open.
+func newClosedServer() *Server {
+	return newServer(&App{log: slog.New(slog.DiscardHandler)}, time.Now())
+}
+
+// openWith opens the server with a handler of the functions.
+func (s *Server) openWith(h http.Handler) {
+	s.running.Store(&running{handler: h})
+	close(s.opened)
+}
+
+func (s *Server) openAccepting() {
+	s.openWith(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+}
+
+// ask sends a request, and returns its status and how long it took.
+func (s *Server) ask(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
+	w, began := httptest.NewRecorder(), time.Now()
+	s.newHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, nil))
+	return w.Code, time.Since(began), w.Header().Get("Retry-After")
+}
+
+func TestServer_Readiness(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path         string
+		asked, opens time.Duration // since the process began; 0 = never
+		gaveUp       time.Duration // behind the question; 0 = never
+		status       int
+		took         time.Duration
+		retry        string
+	}{
+		"TheHostHearsOfItWhenStorageIsOpen":   {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
+		"TheHostHearsOfItAfterTenSeconds":     {path: "/", status: 200, took: 10 * time.Second},
+		"LaterTheHostIsAnsweredAtOnce":        {path: "/", opens: time.Second, asked: time.Hour, status: 200},
+		"TheHostIsNotKeptWaitingTwice":        {path: "/", asked: time.Hour, status: 200},
+		"TheFirstRequestIsHeld":               {path: "/api/messages", opens: 9 * time.Second, status: 202, took: 9 * time.Second},
+		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", asked: 10 * time.Second, status: 503, took: 4 * time.Second, retry: "4"},
+		"StorageStaysAway":                    {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
+		"StorageIsLate":                       {path: "/api/messages", opens: 15 * time.Second, status: 503, took: 14 * time.Second, retry: "4"},
+		"StorageIsAwayForLong":                {path: "/api/messages", asked: time.Minute, status: 503, retry: "4"},
+		"StorageIsOpen":                       {path: "/api/messages", opens: time.Second, asked: time.Minute, status: 202},
+		"TheCallerGivesUp":                    {path: "/api/messages", gaveUp: 2 * time.Second, status: 503, took: 2 * time.Second, retry: "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newClosedServer()
+				if c.opens > 0 {
+					time.AfterFunc(c.opens, s.openAccepting)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				time.Sleep(c.asked)
+				if c.gaveUp > 0 {
+					time.AfterFunc(c.gaveUp, cancel)
+				}
+				status, took, retry := s.ask(ctx, c.path)
+				if status != c.status || took != c.took || retry != c.retry {
+					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took, c.retry)
+				}
+				time.Sleep(c.opens)
+			})
+		})
+	}
+}
+
+// TestServer_Readiness_Boundary: the handler answers 404 to a path that could be read in two ways, and to calls of the
+// triggers that the host did not make.
+func TestServer_Readiness_Boundary(t *testing.T) {
+	t.Parallel()
+	s := newClosedServer()
+	s.openWith(newTestRunning(t).handler)
+	server := httptest.NewServer(s.newHandler())
+	t.Cleanup(server.Close)
+	const call = `{"Data":{"ticket":"\"nothing of ours\"","timer":{"IsPastDue":false}},"Metadata":{}}`
+	for name, c := range map[string]struct {
+		method, path, host string
+		status             int
+	}{
+		"AnAddress":         {"GET", "/api/openapi.yaml", "weir.example", 200},
+		"WithASlash":        {"GET", "/api/openapi.yaml/", "weir.example", 200},
+		"InCapitals":        {"GET", "/API/openapi.yaml", "weir.example", 404},
+		"AnEscape":          {"GET", "/api/%6fpenapi.yaml", "weir.example", 404},
+		"ABackslash":        {"GET", "/api/messages%5C..%5Copenapi.yaml", "weir.example", 404},
+		"Dots":              {"GET", "/api/messages/../openapi.yaml", "weir.example", 404},
+		"TwoSlashes":        {"GET", "/api//openapi.yaml", "weir.example", 404},
+		"AProbe":            {"HEAD", "/api/health", "weir.example", 503}, // there is no account
+		"SweepOfTheHost":    {"POST", "/sweep", "", 200},
+		"SweepOfAClient":    {"POST", "/sweep", "weir.example", 404},
+		"ProcessOfTheHost":  {"POST", "/process", "", 200},
+		"ProcessOfAClient":  {"POST", "/process", "weir.example", 404},
+		"PoisonOfTheHost":   {"POST", "/poison", "", 200},
+		"PoisonOfAClient":   {"POST", "/poison", "weir.example", 404},
+		"ProcessByAnEscape": {"POST", "/%70rocess", "", 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(call))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = c.host
+			resp, err := server.Client().Transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != c.status {
+				body, _ := io.ReadAll(resp.Body)
+				t.Errorf("%s %s for %q: got %d %s, want %d", c.method, c.path, c.host, resp.StatusCode, body, c.status)
+			}
+		})
+	}
+}
+
+// Close of one that hangs must not take the time of the others.
+func TestCloseTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		limited, cancel := context.WithTimeout(t.Context(), stopTimeout)
+		defer cancel()
+		bad := errors.New("bad")
+		var begun []time.Duration
+		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		err := closeTogether(limited, hangs, func(context.Context) error {
+			begun = append(begun, time.Since(began))
+			return bad
+		})
+		if !errors.Is(err, bad) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v, want both", err)
+		}
+		if len(begun) != 1 || begun[0] != 0 {
+			t.Errorf("the second began after %v, want at once", begun)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/openapi"
+	"weir/internal/openapi/openapitest"
+	"weir/internal/storage/memory"
+)
+
+// triggers are the addresses that only the host uses.
+var triggers = []string{"/process", "/poison", "/sweep"}
+
+var parameter = regexp.MustCompile(`\{[^}]*\}`)
+
+// TestOpenAPI_DescribesEveryAddress holds the addresses and their methods against the
+// document. Which methods an address takes it tells itself, when asked by another.
+func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
+	t.Parallel()
+	document, err := openapitest.Read(openapi.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described, served []string
+	for _, o := range document.Operations() {
+		described = append(described, parameter.ReplaceAllString(o, "x"))
+	}
+	r := newTestRunning(t)
+	asked := map[string]bool{}
+	for _, route := range r.routes() {
+		pattern, path := route.path, parameter.ReplaceAllString(route.path, "x")
+		if slices.Contains(triggers, pattern) || asked[path] {
+			continue
+		}
+		asked[path] = true
+		w := httptest.NewRecorder()
+		r.handler.ServeHTTP(w, httptest.NewRequest("BREW", path, nil))
+		if w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s answers %d to a method it cannot know", pattern, w.Code)
+		}
+		for method := range strings.SplitSeq(w.Header().Get("Allow"), ", ") {
+			served = append(served, method+" "+path)
+		}
+	}
+	for _, s := range served {
+		if !slices.Contains(described, s) {
+			t.Errorf("%s is not described in internal/openapi/openapi.yaml", s)
+		}
+	}
+	for _, d := range described {
+		if !slices.Contains(served, d) {
+			t.Errorf("%s is described, and not served", d)
+		}
+	}
+	if len(served) < 30 {
+		t.Errorf("only %d operations are served", len(served))
+	}
+}
+
+// newTestRunning returns the parts of a server that has storage in memory.
+func newTestRunning(t *testing.T) *running {
+	t.Helper()
+	a, err := New(env(t, minimal), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := memory.New(time.Now)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	r := a.newServerRunning(t.Context(), store, false, func() {})
+	t.Cleanup(func() {
+		if err := errors.Join(r.closeBackground(context.Background()), r.closeWork(context.Background()),
+			r.closeRecords(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}

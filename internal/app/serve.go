@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/relane"
+	"weir/internal/telemetry"
+)
+
+// Process is the environment that a process starts in.
+type Process struct {
+	Env            func(string) string
+	Stdout, Stderr io.Writer
+	StartedAt      time.Time
+}
+
+// Serve serves a Functions host until ctx ends. Only log lines of level error go to stderr: the host logs
+// each line of stderr as an error, and prints the last ones when the process ends. If the host is to start
+// the process again, the error is a RestartError. The reason of each error is logged.
+func Serve(ctx context.Context, p Process) error {
+	setGCPercent(p.Env)
+	limitMemory(p.Env, os.DirFS("/"))
+	level := &slog.LevelVar{}
+	local := newSeverityHandler(p.Stdout, p.Stderr, level)
+	export := telemetry.Open(ctx, p.Env, telemetryBuild(), local)
+	defer flushExport(ctx, export)
+	log := slog.New(export.Log(local))
+	a, err := New(p.Env, log)
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			log.Error("handler: wrong setting", "err", line)
+		}
+		return err
+	}
+	level.Set(slog.Level(a.settings.Log.Level))
+	a.instruments.startExport(ctx, export)
+	s := newServer(a, p.StartedAt)
+	if p.Env(hostPortName) != "" {
+		s.host = newHostWatcher(p.Env, log)
+		signal.Ignore(syscall.SIGPIPE) // stdout ends with the host, and the lanes must be handed over after that
+	}
+	listener, err := listenForHost(p.Env)
+	if err != nil {
+		log.Error("handler: cannot listen", "err", err)
+		return err
+	}
+	log.Info("handler: listening", "duration", time.Since(p.StartedAt))
+	return logEnd(s.Run(ctx, listener), log)
+}
+
+// logEnd logs why the server has ended, and returns the error of the process.
+func logEnd(err error, log *slog.Logger) error {
+	switch {
+	case err == nil:
+		return nil
+	case needsRestart(err):
+		log.Warn("handler: stopped", "err", err)
+		return &RestartError{err}
+	}
+	log.Error("handler: stopped", "err", err)
+	return fmt.Errorf("run: %w", err)
+}
+
+// RestartError ends a process that the host is to start again. The host must not count it as a failure.
+type RestartError struct{ Err error }
+
+func (e *RestartError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RestartError) Unwrap() error { return e.Err }
+
+// needsRestart reports whether the host is to start the process again: the lanes that it started with are
+// gone, or it handed its lanes over to let its host stop, and the host goes on. A process that finds a wrong
+// number of lanes at its start needs no restart: the next one would find the same, so the host must count
+// the failure.
+func needsRestart(err error) bool {
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrBegunAnew) || errors.Is(err, errHostStays)
+}
+
+// setGCPercent makes garbage collections rarer. The live heap is a few megabytes; a collection at each
+// doubling of it would take a tenth of the CPU time of a burst.
+func setGCPercent(env func(string) string) {
+	if env("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"weir/internal/lane"
+	"weir/internal/relane"
+)
+
+// The host is to start the process again after some ends, and counts all others as failures.
+func TestLogEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err       error // of serving
+		isRestart bool
+	}{
+		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},
+		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrBegunAnew), true},
+		"TheHostStays":      {errors.Join(errHostStays, nil), true},
+		"TheHostIsGone":     {errHostGone, false},
+		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLanes), false},
+		"Broken":            {errors.New("use of closed network connection"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := logEnd(c.err, slog.New(slog.NewTextHandler(&out, nil)))
+			var restart *RestartError
+			if got := errors.As(err, &restart); got != c.isRestart || !strings.Contains(out.String(), "handler: stopped") {
+				t.Errorf("got a restart %v and %q, want %v", got, out.String(), c.isRestart)
+			}
+		})
+	}
+	if err := logEnd(nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("got %v, want nothing of an orderly end", err)
+	}
+}

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/relane"
+)
+
+// stopTimeout bounds a graceful stop; the host's own limit is 10 s.
+const stopTimeout = 8 * time.Second
+
+// Server serves a Functions host.
+type Server struct {
+	*App
+	startedAt time.Time
+	host      hostWatcher   // nil = no Functions host runs this process
+	opened    chan struct{} // closed when storage is open and App.running is set
+
+	epochChecks chan struct{} // each asks whether the epoch is over
+	fatal       chan error    // ends the server
+}
+
+// newServer returns a server for a process that was started at a time.
+func newServer(a *App, startedAt time.Time) *Server {
+	return &Server{App: a, startedAt: startedAt, opened: make(chan struct{}), epochChecks: make(chan struct{}, 1),
+		fatal: make(chan error, 1)}
+}
+
+// Run serves on the listener until ctx ends or the server cannot go on, and then stops in order. If the host
+// kills the process first, other processes finish its work: they watch the lanes, and sweep.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	opening, stopOpening := context.WithCancel(ctx)
+	defer stopOpening()
+	go func() {
+		if err := s.open(opening); err != nil && !errors.Is(err, context.Canceled) {
+			s.endWith(err)
+		}
+	}()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	if s.host != nil {
+		go s.watchHost(watching, s.host)
+	}
+	server := &http.Server{Handler: s.newHandler(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+	case err = <-s.fatal:
+	}
+	stopOpening()
+	return errors.Join(err, s.stop(ctx, server))
+}
+
+// endWith ends the server with an error. Only the first error counts.
+func (s *Server) endWith(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+// stop stops in order: first new work and deliveries, then answers, then the records of both. Background
+// work stops at the same time.
+func (s *Server) stop(ctx context.Context, server *http.Server) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	r := s.running.Load()
+	if r == nil {
+		return server.Shutdown(limited)
+	}
+	background := make(chan error, 1)
+	go func() { background <- r.closeBackground(limited) }()
+	err := r.closeWork(limited)
+	err = errors.Join(err, server.Shutdown(limited))
+	err = errors.Join(err, r.closeRecords(limited))
+	return errors.Join(err, <-background)
+}
+
+// open opens storage, and starts all parts that need it. While storage cannot be reached, requests are held,
+// and then answered with 503; the process goes on, because the host would only start it again.
+func (s *Server) open(ctx context.Context) error {
+	store, err := s.awaitStore(ctx, s.endWith)
+	if err != nil {
+		return err
+	}
+	r := s.newServerRunning(ctx, store, s.host != nil, s.checkEpoch)
+	s.running.Store(r)
+	close(s.opened)
+	s.log.Info("handler: ready", "duration", time.Since(s.startedAt))
+	go s.watchEpoch(ctx, store)
+	go func() {
+		if err := s.PrepareStorage(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("handler: queues and containers not looked at", "err", err)
+		}
+	}()
+	if err := r.sweeper.Sweep(ctx); err != nil { // takes over the work of processes that have ended
+		s.log.Warn("handler: first sweep incomplete", "err", err)
+	}
+	return nil
+}
+
+// watchEpoch ends the server if the number of lanes changes.
+func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
+	if err := relane.Watch(ctx, store, s.epochChecks); err != nil {
+		s.endWith(err)
+	}
+}
+
+// checkEpoch asks watchEpoch to check whether the epoch is over. It returns at once.
+func (s *Server) checkEpoch() {
+	select {
+	case s.epochChecks <- struct{}{}:
+	default:
+	}
+}
+
+// hostPortName is the variable that has the port for a custom handler. Only a host sets it.
+const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
+
+// listenForHost listens on the port that the host has chosen; without a host, on any free port.
+func listenForHost(env func(string) string) (net.Listener, error) {
+	port := env(hostPortName)
+	if port == "" {
+		port = "0"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil, fmt.Errorf("listen on port %s: %w", port, err)
+	}
+	return l, nil
+}

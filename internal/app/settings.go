@@ -1,0 +1,231 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/internal/calendar"
+	"weir/internal/contract"
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/poll"
+	"weir/internal/storage/azure"
+)
+
+// Settings has all settings. Those of storage come from the environment, all others from weir.yaml;
+// README.md has the table.
+type Settings struct {
+	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
+	Identity azure.Identity `yaml:"-"` // used if Storage is empty
+	Prefix   string         `yaml:"-"` // WEIR_PREFIX
+
+	Lanes         int                   `yaml:"lanes"`
+	Lease         duration              `yaml:"lease"`
+	TicketDelay   delayRange            `yaml:"ticketDelay"`
+	MaxBody       byteSize              `yaml:"maxBody"`
+	Retention     duration              `yaml:"retention"`
+	DeadRetention duration              `yaml:"deadRetention"`
+	Delivery      deliverySettings      `yaml:"delivery"`
+	Poll          pollSettings          `yaml:"poll"`
+	Calendar      calendar.Settings     `yaml:"calendar"`
+	Notify        []receiverSettings    `yaml:"notify"`
+	Callbacks     callbackSettings      `yaml:"callbacks"`
+	Log           logSettings           `yaml:"log"`
+	Contracts     []contract.Definition `yaml:"contracts"`
+}
+
+// logSettings selects the lines that the process logs.
+type logSettings struct {
+	Level logLevel `yaml:"level"`
+}
+
+// deliverySettings describes the CMS, and how messages are delivered to it.
+type deliverySettings struct {
+	URL      string            `yaml:"url"`
+	Method   string            `yaml:"method"`
+	Headers  map[string]secret `yaml:"headers"`
+	Timeout  duration          `yaml:"timeout"`
+	Attempts int               `yaml:"attempts"`
+	Settle   duration          `yaml:"settle"` // 0 = the margin of the lease
+	Backoff  backoffSettings   `yaml:"backoff"`
+	Patience duration          `yaml:"patience"` // with a CMS that answers and accepts no message
+
+	Rate          attemptRate `yaml:"rate"`          // of this instance over all lanes
+	MaxConcurrent int         `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+
+	Instances string `yaml:"instances"` // the instances that deliver: any, or those that run the function process
+}
+
+// The values of delivery.instances.
+const (
+	anyInstance     = "any"
+	processInstance = "process"
+)
+
+// deliversByTicket reports whether only instances that get tickets of the function process drain lanes.
+func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
+
+// pollSettings configures handler poll; its flags take precedence.
+type pollSettings struct {
+	Period    duration `yaml:"period"`
+	Idle      duration `yaml:"idle"`
+	Estimate  duration `yaml:"estimate"`
+	Tolerance float64  `yaml:"tolerance"`
+}
+
+// defaultSettings returns the settings of an empty weir.yaml.
+func defaultSettings() Settings {
+	day := duration(24 * time.Hour)
+	return Settings{
+		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
+		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day,
+		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
+			Attempts: 5, Patience: day,
+			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
+		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
+			Estimate: duration(2 * time.Second), Tolerance: 5},
+	}
+}
+
+// errNoPrefix: the host finds the queues of process and poison by WEIR_PREFIX, without a default. If
+// WEIR_PREFIX is not set, the host runs without these two functions, and only the sweep delivers the
+// messages that another instance left.
+var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
+	"set the app setting WEIR_PREFIX, for example to weir")
+
+// loadSettings reads the environment and weir.yaml. The error has a line for each problem.
+func loadSettings(env func(string) string) (Settings, error) {
+	s := defaultSettings()
+	s.Prefix = cmp.Or(env("WEIR_PREFIX"), "weir")
+	var problems []error
+	if env("WEIR_PREFIX") == "" && env(hostPortName) != "" {
+		problems = append(problems, errNoPrefix)
+	}
+	if err := s.readStorage(env); err != nil {
+		problems = append(problems, err)
+	}
+	path := configPath(env)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, errors.Join(append(problems, fmt.Errorf("weir.yaml cannot be read: %w", err))...)
+	}
+	missing, err := s.decodeYAML(string(text), env)
+	for _, name := range missing {
+		problems = append(problems,
+			fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
+	}
+	if err != nil {
+		problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(path), err))
+		return s, errors.Join(problems...)
+	}
+	return s, errors.Join(append(problems, s.checkValues()...)...)
+}
+
+// configPath returns WEIR_CONFIG, or the path of weir.yaml beside host.json.
+func configPath(env func(string) string) string {
+	path := cmp.Or(env("WEIR_CONFIG"), "weir.yaml")
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(env("FUNCTIONS_APP_ROOT_PATH"), path)
+	}
+	return path
+}
+
+// checkValues returns an error for each value that is out of its limits or contradicts another one.
+func (s *Settings) checkValues() []error {
+	var problems []error
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	must(s.Lanes >= 1 && s.Lanes <= lane.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes, lane.MaxLanes)
+	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute),
+		"lease is %s and must be 15s to 60s", s.Lease)
+	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max && s.TicketDelay.Max <= duration(time.Hour),
+		"ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
+	must(s.MaxBody >= 1 && s.MaxBody <= 100<<20,
+		"maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes", s.MaxBody)
+	must(s.Retention >= duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
+	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)",
+		s.DeadRetention, s.Retention)
+	s.Delivery.checkValues(must)
+	if _, err := calendar.New(s.Calendar); err != nil {
+		problems = append(problems, prefixLines("calendar: ", err)...)
+	}
+	if err := s.pollConfig().Check(); err != nil {
+		problems = append(problems, prefixLines("poll.", err)...)
+	}
+	return append(problems, s.checkNotify()...)
+}
+
+// checkValues calls must for each rule of the delivery settings.
+func (d *deliverySettings) checkValues(must func(ok bool, format string, args ...any)) {
+	must(d.URL != "", "delivery.url is missing: the address of the CMS")
+	must(d.Method == "POST" || d.Method == "PUT" || d.Method == "PATCH",
+		"delivery.method is %q and must be POST, PUT or PATCH", d.Method)
+	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour),
+		"delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
+	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
+	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
+	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour),
+		"delivery.patience is %s and must be 1m to 90d", d.Patience)
+	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024,
+		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
+	must(d.Instances == anyInstance || d.Instances == processInstance,
+		"delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
+	if err := d.Backoff.checkValues(); err != nil {
+		must(false, "%w", err)
+	}
+}
+
+// prefixLines returns an error for each line of err.
+func prefixLines(prefix string, err error) (problems []error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		problems = append(problems, errors.New(prefix+line))
+	}
+	return problems
+}
+
+// settleTime returns how long the CMS may work on a request that it did not answer.
+func (s *Settings) settleTime() time.Duration {
+	if s.Delivery.Settle > 0 {
+		return time.Duration(s.Delivery.Settle)
+	}
+	return lease.Margin(time.Duration(s.Lease))
+}
+
+func (s *Settings) backoffConfig() drain.Backoff {
+	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min), Max: time.Duration(s.Delivery.Backoff.Max)}
+	for _, step := range s.Delivery.Backoff.steps {
+		b.Steps = append(b.Steps, time.Duration(step))
+	}
+	return b
+}
+
+func (s *Settings) pollConfig() poll.Config {
+	return poll.Config{Period: time.Duration(s.Poll.Period), Idle: time.Duration(s.Poll.Idle),
+		Estimate: time.Duration(s.Poll.Estimate), Tolerance: s.Poll.Tolerance,
+		Timeout: time.Duration(s.Delivery.Timeout)}
+}
+
+// cmsHeaders returns the headers of each request to the CMS.
+func (s *Settings) cmsHeaders() map[string]string {
+	out := map[string]string{}
+	for name, value := range s.Delivery.Headers {
+		out[name] = string(value)
+	}
+	return out
+}
+
+func (s *Settings) contractNames() (names []string) {
+	for _, c := range s.Contracts {
+		names = append(names, c.Name)
+	}
+	return names
+}

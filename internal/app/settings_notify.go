@@ -1,0 +1,76 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/notify"
+)
+
+// receiverSettings describes a receiver of events.
+type receiverSettings struct {
+	URL          string    `yaml:"url"`
+	Secret       secret    `yaml:"secret"`
+	Events       []string  `yaml:"events"`
+	Contracts    []string  `yaml:"contracts"`
+	PausedFor    *duration `yaml:"pausedFor"` // 0s = as soon as a sweep sees the pause
+	BehindBy     duration  `yaml:"behindBy"`
+	AllowPrivate bool      `yaml:"allowPrivate"`
+}
+
+// callbackSettings has the rules for the callbacks of messages.
+type callbackSettings struct {
+	AllowedHosts []string `yaml:"allowedHosts"`
+	AllowPrivate bool     `yaml:"allowPrivate"`
+	Secret       secret   `yaml:"secret"`
+}
+
+// Defaults of a receiver.
+const (
+	defaultPausedFor = duration(10 * time.Minute)
+	defaultBehindBy  = duration(15 * time.Minute)
+)
+
+// notifyReceivers returns the receivers of events, and the problems with their secrets.
+func (s *Settings) notifyReceivers() (list []notify.Receiver, problems []error) {
+	for i, r := range s.Notify {
+		key, err := notify.ParseSecret(string(r.Secret))
+		if err != nil {
+			problems = append(problems, fmt.Errorf("notify[%d].secret: %w", i, err))
+		}
+		n := notify.Receiver{URL: r.URL, Secret: key, Events: r.Events, Contracts: r.Contracts,
+			AllowPrivate: r.AllowPrivate, PausedFor: time.Duration(defaultPausedFor),
+			BehindBy: time.Duration(defaultBehindBy)}
+		if r.PausedFor != nil {
+			n.PausedFor = time.Duration(*r.PausedFor)
+		}
+		if r.BehindBy != 0 {
+			n.BehindBy = time.Duration(r.BehindBy)
+		}
+		list = append(list, n)
+	}
+	return list, problems
+}
+
+// callbackRules returns the rules for callbacks. Without a setting, no callback is allowed.
+func (s *Settings) callbackRules() (notify.Callbacks, error) {
+	c := notify.Callbacks{AllowedHosts: s.Callbacks.AllowedHosts, AllowPrivate: s.Callbacks.AllowPrivate}
+	if len(c.AllowedHosts) == 0 && s.Callbacks.Secret == "" {
+		return c, nil
+	}
+	var err error
+	if c.Secret, err = notify.ParseSecret(string(s.Callbacks.Secret)); err != nil {
+		return c, fmt.Errorf("callbacks.secret: %w", err)
+	}
+	return c, nil
+}
+
+// checkNotify returns the problems of the settings notify and callbacks.
+func (s *Settings) checkNotify() []error {
+	receivers, problems := s.notifyReceivers()
+	callbacks, err := s.callbackRules()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return append(problems, notify.Check(receivers, callbacks, s.contractNames())...)
+}

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"weir/internal/storage/azure"
+)
+
+// The variables that select the storage account. A Functions host reads the ones with two underscores, too,
+// for an account that it signs in to by identity.
+const (
+	storageName    = "AzureWebJobsStorage"
+	accountName    = storageName + "__accountName"
+	credentialName = storageName + "__credential"
+	clientIDName   = storageName + "__clientId"
+)
+
+// managedIdentity is the only credential that can be named.
+const managedIdentity = "managedidentity"
+
+// readStorage reads the connection string or the identity of the storage account.
+func (s *Settings) readStorage(env func(string) string) error {
+	s.Storage = secret(env(storageName))
+	i := azure.Identity{Account: env(accountName), BlobURL: env(storageName + "__blobServiceUri"),
+		QueueURL: env(storageName + "__queueServiceUri"), TableURL: env(storageName + "__tableServiceUri")}
+	switch {
+	case s.Storage != "":
+		return nil
+	case i.IsZero():
+		return errors.New(storageName + " is not set: it is the connection string of the storage account; or set " +
+			accountName + " to sign in by identity")
+	}
+	i.Managed, i.ClientID = strings.EqualFold(env(credentialName), managedIdentity), env(clientIDName)
+	s.Identity = i
+	switch credential := env(credentialName); {
+	case credential != "" && !i.Managed:
+		return fmt.Errorf("%s is %q and can be %s only, or nothing", credentialName, credential, managedIdentity)
+	case i.ClientID != "" && !i.Managed:
+		return fmt.Errorf("%s is set, so %s must be %s", clientIDName, credentialName, managedIdentity)
+	}
+	return nil
+}

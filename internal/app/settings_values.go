@@ -1,0 +1,158 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// logLevel is the lowest level that is logged: debug, info, warn or error.
+type logLevel slog.Level
+
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+	"error": slog.LevelError}
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (l *logLevel) UnmarshalYAML(n ast.Node) error {
+	level, known := logLevels[n.GetToken().Value]
+	if !known {
+		return newValueError(n, "a level: debug, info, warn or error")
+	}
+	*l = logLevel(level)
+	return nil
+}
+
+// attemptRate is the time between two attempts, written as a number for each second or minute: 5/s, 90/m.
+type attemptRate time.Duration
+
+var ratePattern = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (r *attemptRate) UnmarshalYAML(n ast.Node) error {
+	m := ratePattern.FindStringSubmatch(n.GetToken().Value)
+	if m == nil || strings.Trim(m[1], "0") == "" {
+		return newValueError(n, "a rate such as 5/s or 90/m")
+	}
+	count, err := strconv.Atoi(m[1])
+	if err != nil {
+		return err
+	}
+	unit := map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
+	*r = attemptRate(unit / time.Duration(count))
+	return nil
+}
+
+// backoffSettings is either {min, max}, or a list of waits.
+type backoffSettings struct {
+	delayRange
+	steps []duration
+}
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (b *backoffSettings) UnmarshalYAML(n ast.Node) error {
+	switch n.Type() {
+	case ast.SequenceType:
+		return yaml.NodeToValue(n, &b.steps, yaml.Strict())
+	case ast.MappingType, ast.MappingValueType:
+		return yaml.NodeToValue(n, &b.delayRange, yaml.Strict())
+	}
+	return newValueError(n, "{ min, max } or a list of waits such as [10s, 1m]")
+}
+
+// checkValues returns an error if a wait is out of its limits.
+func (b *backoffSettings) checkValues() error {
+	if b.steps == nil {
+		if b.Min > 0 && b.Min <= b.Max && b.Max <= duration(time.Hour) {
+			return nil
+		}
+		return errors.New("delivery.backoff must have 0s < min ≤ max ≤ 1h")
+	}
+	for _, step := range b.steps {
+		if step <= 0 || step > duration(24*time.Hour) {
+			return errors.New("delivery.backoff: each wait must be above 0s and at most 1d")
+		}
+	}
+	if len(b.steps) == 0 {
+		return errors.New("delivery.backoff: the list is empty")
+	}
+	return nil
+}
+
+// delayRange has the limits of a delay.
+type delayRange struct {
+	Min duration `yaml:"min"`
+	Max duration `yaml:"max"`
+}
+
+// secret is a string that is never printed.
+type secret string
+
+func (secret) String() string   { return "(secret)" }
+func (secret) GoString() string { return "(secret)" }
+
+// MarshalText implements encoding.TextMarshaler, for logs and JSON.
+func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// duration is a Go duration that also takes days: 7d.
+type duration time.Duration
+
+// maxDays is the largest number of days that a time.Duration can hold without an overflow.
+const maxDays = int(math.MaxInt64 / (24 * time.Hour))
+
+func (d duration) String() string { return time.Duration(d).String() }
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (d *duration) UnmarshalYAML(n ast.Node) error {
+	text := n.GetToken().Value
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if count, err := strconv.Atoi(days); err == nil {
+			if count < -maxDays || count > maxDays {
+				return newValueError(n, fmt.Sprintf("a duration of at most %dd", maxDays))
+			}
+			*d = duration(time.Duration(count) * 24 * time.Hour)
+			return nil
+		}
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return newValueError(n, "a duration such as 30s, 5m or 7d")
+	}
+	*d = duration(v)
+	return nil
+}
+
+// byteSize is a number of bytes: 1048576, 512KiB, 1MiB.
+type byteSize int64
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (s *byteSize) UnmarshalYAML(node ast.Node) error {
+	text, factor := node.GetToken().Value, int64(1)
+	for suffix, f := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, factor = strings.TrimSpace(rest), f
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<32 {
+		return newValueError(node, "a size such as 1048576, 512KiB or 1MiB")
+	}
+	*s = byteSize(n * factor)
+	return nil
+}
+
+// newValueError returns the error of a value that cannot be read. It begins with line, column and path, as
+// the errors of the parser do.
+func newValueError(n ast.Node, want string) error {
+	at := n.GetToken()
+	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,
+		strings.TrimPrefix(n.GetPath(), "$."), at.Value, want)
+}

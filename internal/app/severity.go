@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+)
+
+// severityHandler writes lines of level error to stderr and all others to stdout. The stream is the only
+// severity that a host understands: it passes on a line of stdout as Information and one of stderr as Error,
+// whatever the line says.
+type severityHandler struct{ stdout, stderr slog.Handler }
+
+func newSeverityHandler(stdout, stderr io.Writer, level slog.Leveler) severityHandler {
+	options := &slog.HandlerOptions{Level: level}
+	return severityHandler{slog.NewJSONHandler(stdout, options), slog.NewJSONHandler(stderr, options)}
+}
+
+// Enabled implements slog.Handler.
+func (h severityHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.stdout.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h severityHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		return h.stderr.Handle(ctx, r)
+	}
+	return h.stdout.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h severityHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return severityHandler{h.stdout.WithAttrs(attrs), h.stderr.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h severityHandler) WithGroup(name string) slog.Handler {
+	return severityHandler{h.stdout.WithGroup(name), h.stderr.WithGroup(name)}
+}

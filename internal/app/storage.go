@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/clock"
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+const (
+	// storageRetry is the longest pause between two attempts to open storage.
+	storageRetry = 2 * time.Second
+	// firstRetry is the first such pause; each is twice as long as the one before.
+	firstRetry = 100 * time.Millisecond
+)
+
+// awaitStore opens storage, and tries again until ctx ends. A wrong number of lanes ends it at once. lost, if
+// not nil, is called when the table disappears later.
+func (a *App) awaitStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
+	for pause := firstRetry; ; pause = min(2*pause, storageRetry) {
+		store, err := a.openStore(ctx, lost)
+		if err == nil || errors.Is(err, lane.ErrLanes) {
+			return store, err
+		}
+		a.log.Warn("handler: storage not open yet", "err", err)
+		if !clock.Sleep(ctx, pause) {
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// openStore opens storage. If storage is in use, it only reads the record of lanes. If there is no table, it
+// makes the table, the queues and the containers.
+func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
+	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
+		Now: time.Now, Settle: a.settings.settleTime()}
+	err := store.Open(ctx)
+	if errors.Is(err, storage.ErrGone) {
+		a.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")
+		if err = a.account.Ensure(ctx); err == nil {
+			err = store.Open(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if lost != nil {
+		store.Table = watchedTable{store.Table, lost}
+	}
+	return store, nil
+}
+
+// PrepareStorage makes the table, the queues and the containers that are missing.
+func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+)
+
+// watchedTable calls lost if the table is gone. All messages were in the table, and the lanes, fences and
+// numbers in the memory of this process belong to it: in a new table they would be wrong. So the process
+// must end; the host starts another one, which begins with an empty table.
+type watchedTable struct {
+	storage.Table
+	lost func(error)
+}
+
+func (t watchedTable) reportLoss(err error) {
+	if errors.Is(err, storage.ErrGone) {
+		t.lost(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrBegunAnew, err))
+	}
+}
+
+// Get implements storage.Table.
+func (t watchedTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
+	row, err := t.Table.Get(ctx, partition, key)
+	t.reportLoss(err)
+	return row, err
+}
+
+// Range implements storage.Table.
+func (t watchedTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
+	page, err := t.Table.Range(ctx, q)
+	t.reportLoss(err)
+	return page, err
+}
+
+// Transact implements storage.Table.
+func (t watchedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	etags, err := t.Table.Transact(ctx, partition, ops)
+	t.reportLoss(err)
+	return etags, err
+}

@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/openapi"
+	"weir/internal/openapi/openapitest"
+)
+
+// farWeir answers as a Weir does. What is asked and answered is held against the API's
+// description.
+type farWeir struct {
+	t        *testing.T
+	document *openapitest.Document
+	server   *httptest.Server
+	mux      *http.ServeMux
+
+	mu    sync.Mutex
+	asked []string
+	spoil func(w http.ResponseWriter, r *http.Request) bool // answers otherwise
+}
+
+// description is read once.
+var description = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(openapi.Document) })
+
+func newFarWeir(t *testing.T) *farWeir {
+	t.Helper()
+	document, err := description()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &farWeir{t: t, document: document, mux: http.NewServeMux()}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+// ServeHTTP implements http.Handler.
+func (f *farWeir) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	sent, err := io.ReadAll(r.Body)
+	if err != nil || r.Header.Get("X-Functions-Key") != "s3cret" || strings.Contains(r.URL.String(), "s3cret") {
+		f.t.Errorf("%s %v %v", r.URL, r.Header, err)
+	}
+	f.mu.Lock()
+	f.asked = append(f.asked, r.Method+" "+r.URL.String()+" "+string(sent))
+	spoil := f.spoil
+	f.mu.Unlock()
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	if spoil != nil && spoil(w, r) {
+		return
+	}
+	rec := httptest.NewRecorder()
+	f.mux.ServeHTTP(rec, r)
+	for _, text := range f.document.Check(openapitest.Exchange{Request: r, Sent: sent, Status: rec.Code, Header: rec.Header(), Received: rec.Body.Bytes()}) {
+		f.t.Errorf("%s %s: %s", r.Method, r.URL.Path, text)
+	}
+	for name, values := range rec.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(rec.Code)
+	w.Write(rec.Body.Bytes())
+}
+
+// answers has an address answered with JSON. With several texts each is for one time, the
+// last for all others.
+func (f *farWeir) answers(pattern string, status int, texts ...string) {
+	times := 0
+	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		text := texts[min(times, len(texts)-1)]
+		times++
+		f.mu.Unlock()
+		kind := "application/json"
+		if status >= 400 {
+			kind = "application/problem+json"
+			text = fmt.Sprintf(`{"type":"about:blank","title":"x","status":%d,"detail":%q}`, status, text)
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("Location", f.server.URL+"/api/x")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(status)
+		w.Write([]byte(text))
+	})
+}
+
+func (f *farWeir) requests() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.asked, "\n")
+}
+
+// shell makes a shell that finds this Weir in its environment, and nothing else.
+func (f *farWeir) shell() (s *shell, stdout, stderr *bytes.Buffer) {
+	s, stdout, stderr = shellFor(func(name string) string {
+		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
+	})
+	s.stdin, s.firstWait, s.look, s.grace = strings.NewReader(""), time.Millisecond, time.Millisecond, time.Minute
+	return s, stdout, stderr
+}
+
+// done is what came of a command.
+type done struct {
+	code        int
+	out, errors string
+}
+
+// run runs a command to its end.
+func (f *farWeir) run(args ...string) done {
+	f.t.Helper()
+	s, stdout, stderr := f.shell()
+	d := done{s.run(f.t.Context(), args), stdout.String(), stderr.String()}
+	if strings.Contains(d.out+d.errors, "s3cret") {
+		f.t.Errorf("the key was printed: %+v", d)
+	}
+	return d
+}
+
+// is checks a command's end: its exit code, and what was printed.
+func (d done) is(t *testing.T, code int, out, errors string) {
+	t.Helper()
+	if d.code != code || !strings.Contains(d.out, out) || !strings.Contains(d.errors, errors) || (out == "" && d.out != "") || (errors == "" && d.errors != "") {
+		t.Errorf("exit code %d, want %d\nstdout %q, want %q\nstderr %q, want %q", d.code, code, d.out, out, d.errors, errors)
+	}
+}
+
+// lines are the JSON lines that were printed.
+func (d done) lines(t *testing.T) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(d.out) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+const dead1 = `{"id":"AQ1","stage":"dead","contract":"article","key":"/a\u001b[2J","lane":1,"sequence":7,"version":"3","attempts":5,
+	"acceptedAt":"2026-01-08T12:00:00Z","finishedAt":"2026-01-08T12:01:00Z","lastError":"the index\nis locked","cmsStatus":500`
+
+const story1 = dead1 + `,"attemptLog":[{"number":1,"at":"2026-01-08T12:00:01Z","durationMs":120,"outcome":"retry","status":500,"reason":"locked","answer":"no\u0007\nnever"},
+	{"number":5,"at":"2026-01-08T12:00:59Z","durationMs":9,"outcome":"rejected"}]}`
+
+func TestAway_Usage(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	for name, c := range map[string]struct {
+		args string
+		says string
+	}{
+		"SendNothing":      {"send", "requires at least 1 arg"},
+		"SendDirectory":    {"send /tmp", "/tmp is a directory"},
+		"SendMissing":      {"send /none/a.xml /none/b.xml", "/none/b.xml: no such file"},
+		"SendNoMatch":      {"send /none/*.xml", "/none/*.xml matches no file"},
+		"SendTwiceStdin":   {"send - -", "- may stand once"},
+		"SendParallel":     {"send -p 0 -", "--parallel is 0"},
+		"StatusNoID":       {"status", "accepts 1 arg"},
+		"StatusWait":       {"status x --wait=soon", "invalid argument"},
+		"StatusWaitNone":   {"status x --wait=0s", "more than nothing"},
+		"TailLines":        {"tail -n 101", "0 to 100"},
+		"TailInterval":     {"tail --interval 1ms", "100ms or more"},
+		"Dead":             {"dead", "list, show or replay"},
+		"DeadUnknown":      {"dead bury x", "unknown command"},
+		"DeadFrom":         {"dead list --from yesterday", "how long ago"},
+		"DeadLimit":        {"dead list --limit 0", "1 or more"},
+		"DeadErrorsKey":    {"dead list --errors --key x", "[errors key]"},
+		"ReplayWhich":      {"dead replay", "say which"},
+		"ReplayBoth":       {"dead replay AQ1 --lane 2", "--lane does not go with IDs"},
+		"ReplayAllAndSome": {"dead replay --all --key x", "--all does not go with --key"},
+		"ReplayRate":       {"dead replay --all --rate 0", "1 to 6000"},
+		"ReplayStop":       {"dead replay --all --stop-at-error-rate 2", "0 to 1"},
+		"ReplayWithTwo":    {"dead replay a b --with x", "one ID"},
+		"ReplayWithNone":   {"dead replay a --with /none/x", "no such file"},
+		"ReplayNote":       {"dead replay a --note x", "goes with --with"},
+		"ReplayLane":       {"dead replay --lane -1", "0 or more"},
+		"PauseWhat":        {"pause --reason x", "at least one of the flags"},
+		"PauseTwo":         {"pause --all --lane 1 --reason x", "none of the others can be"},
+		"PauseNoReason":    {"pause --all", "--reason is needed"},
+		"PauseForUntil":    {"pause --all --reason x --for 1m --until x", "none of the others can be"},
+		"PauseFor":         {"pause --all --reason x --for -1m", "more than nothing"},
+		"PauseUntil":       {"pause --all --reason x --until noon", "--until"},
+		"PauseAllFalse":    {"pause --all=false --reason x", "give --all"},
+		"EmptyKey":         {"resume --key=", "--key is empty"},
+		"DeadEmptyKey":     {"dead list --key=", "--key is empty"},
+		"TailEmptyKey":     {"tail --key=", "--key is empty"},
+		"ResumeLane":       {"resume --lane -1", "give --all"},
+		"BadURL":           {"pauses --url weir.example", "must be like"},
+		"NoScheme":         {"pauses --url 127.0.0.1:7071", "must be like"},
+		"BadKey":           {"pauses --code=ä", "that no key has"},
+		"SendGiveUp":       {"send --give-up -1s -", "0s or more"},
+		"Help":             {"dead list x", "See 'handler dead list --help'."},
+		"KeyInURL":         {"pauses --url http://127.0.0.1/?code=s3cret", "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f.run(strings.Fields(c.args)...).is(t, exitUsage, "", c.says)
+		})
+	}
+	t.Run("NoAddress", func(t *testing.T) {
+		t.Parallel()
+		s, stdout, stderr := shellFor(func(string) string { return "" })
+		done{s.run(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.is(t, exitUsage, "", "--url or WEIR_URL")
+	})
+	t.Cleanup(func() {
+		if asked := f.requests(); asked != "" {
+			t.Errorf("asked all the same: %s", asked)
+		}
+	})
+}
+
+func TestAway_Help(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "cancel", "pause", "resume", "pauses"} {
+		if d := f.run(strings.Fields(command + " --help")...); d.code != exitDone || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
+			t.Errorf("%s: %+v", command, d)
+		}
+	}
+	f.run("send", "--help").is(t, exitDone, "--wait duration[=forever] ", "")
+}
+
+func TestAway_NotReached(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	f.server.Close()
+	for _, args := range []string{"status x", "tail", "dead list", "dead list --errors", "dead show x", "dead replay x", "dead replay --all", "pause --all --reason x", "resume --all", "pauses", "send --give-up 0s api_command.go"} {
+		if d := f.run(strings.Fields(args)...); d.code != exitUnavailable || !strings.Contains(d.errors, "not reached") {
+			t.Errorf("%s: %+v", args, d)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	f.answers("GET /api/messages/AQ1", 200, story1)
+	f.answers("GET /api/messages/none", 404, "there is no such message")
+	waiting := `{"id":"AQ2","stage":"retrying","contract":"article","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","nextAttemptAt":"2026-01-08T12:05:00Z","position":2,"waitsFor":"AQ1"}`
+	final := `{"id":"AQ2","stage":"delivered","contract":"article","key":"","lane":0,"sequence":1,"attempts":2,"acceptedAt":"2026-01-08T12:00:00Z","finishedAt":"2026-01-08T12:06:00Z","deliveredAt":"2026-01-08T12:06:00Z"}`
+	f.answers("GET /api/messages/AQ2", 200, waiting, waiting, final)
+
+	d := f.run("status", "AQ1")
+	d.is(t, exitDone, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
+	d.is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
+	f.answers("GET /api/messages/AQ3", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
+	f.run("status", "AQ3").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.answers("GET /api/messages/AQ4", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:03:00Z","replayRefused":"a later one"}`)
+	f.run("status", "AQ4").is(t, exitDone, "12:01:00Z  dead: the index is locked\n2026-01-08 12:03:00Z  replay asked for\nReplayed: 1 time.\nThe last replay was refused: a later one\n", "")
+	f.answers("GET /api/messages/AQ6", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z","replayForced":true}`)
+	f.run("status", "AQ6").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by force\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.answers("GET /api/messages/AQ7", 200, strings.NewReplacer(`"stage":"dead"`, `"stage":"retrying"`, `"finishedAt":`, `"nextAttemptAt":`).Replace(strings.TrimSuffix(story1, "}"))+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z"}`)
+	f.run("status", "AQ7").is(t, exitDone, "12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
+	f.answers("GET /api/messages/AQ8", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:57Z","replayForced":true,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
+	f.run("status", "AQ8").is(t, exitDone, "more\n2026-01-08 12:00:58Z  corrected, by force: title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
+	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
+	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")
+	if lines := f.run("status", "AQ2", "--wait", "--json").lines(t); len(lines) != 1 || lines[0]["stage"] != "delivered" {
+		t.Errorf("%v", lines)
+	}
+}
+
+func TestStatus_TheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	f.answers("GET /api/messages/AQ2", 200, `{"id":"AQ2","stage":"queued","contract":"a","key":"","lane":0,"sequence":1,"attempts":0,"acceptedAt":"2026-01-08T12:00:00Z"}`)
+	f.run("status", "AQ2", "--wait=1ms").is(t, exitFailed, "is queued", "the message is queued")
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	f := newFarWeir(t)
+	lane := `{"scope":"lane","lane":2,"reason":"the CMS moves","since":"2026-01-08T12:00:00Z"}`
+	key := `{"scope":"key","lane":1,"key":"/a","reason":"r","since":"2026-01-08T12:00:00Z","until":"2026-01-09T12:00:00Z"}`
+	f.answers("POST /api/pause", 200, `{"pauses":[`+lane+`,`+key+`]}`)
+	f.answers("POST /api/resume", 200, `{"pauses":[]}`)
+	f.answers("GET /api/pauses", 200, `{"pauses":[`+key+`],"calendar":{"closed":true,"until":"2026-01-10T06:00:00Z","reason":"night freeze"}}`)
+	f.run("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").is(t, exitDone, "lane 2           2026-01-08 12:00:00Z  resumed               the CMS moves\nkey /a (lane 1)", "")
+	f.run("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitDone, lane, "")
+	f.run("resume", "--all").is(t, exitDone, "Nobody has paused anything.\n", "")
+	f.run("pauses").is(t, exitDone, "The calendar is closed until 2026-01-10 06:00:00Z: night freeze.\n", "")
+	want := `POST /api/pause {"lane":2,"reason":"the CMS moves","for":"1h30m0s"}
+POST /api/pause {"key":"/a","reason":"r","until":"2026-01-31T08:00:00+01:00"}
+POST /api/resume {"all":true}
+GET /api/pauses `
+	if got := f.requests(); got != want {
+		t.Errorf("asked\n%s", got)
+	}
+}

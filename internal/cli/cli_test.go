@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/app"
+	"weir/internal/poll"
+)
+
+// shellFor makes a shell with an environment of its own.
+func shellFor(env func(string) string) (s *shell, stdout, stderr *bytes.Buffer) {
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return &shell{env: env, stdout: stdout, stderr: stderr, started: time.Now()}, stdout, stderr
+}
+
+func TestShell_ExitCodes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text string
+		args []string
+		code int
+		says string
+	}{
+		"Help":          {minimal, []string{"help"}, exitDone, ""},
+		"Version":       {minimal, []string{"version"}, exitDone, ""},
+		"WaitsForWhat":  {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
+		"SendsWhat":     {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
+		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
+		"Flag":          {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
+		"Combination":   {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
+		"LanesZero":     {minimal, []string{"lanes", "0"}, exitUsage, "must be 1 to 1024"},
+		"LanesText":     {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
+		"LanesNegative": {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
+		"LanesBoth":     {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
+		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "lanes is 0"},
+		"Serve":         {"lanes: 0\n" + minimal, nil, exitFailed, `"level":"ERROR","msg":"handler: wrong setting","err":"lanes is 0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, stdout, stderr := shellFor(env(t, c.text))
+			if code := s.run(t.Context(), append([]string{}, c.args...)); code != c.code || !strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
+				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, stdout, stderr)
+			}
+			if c.code == exitUsage && stdout.Len() > 0 {
+				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
+// TestShell_JSON: what is told of the program and of what is wrong can be read by programs.
+func TestShell_JSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"Version": {[]string{"version", "--json"}, exitDone, []string{`"version":`, `"commit":`, `"go":"go1.`}},
+		"Check":   {[]string{"check", "--json"}, exitFailed, []string{`{"name":"settings","ok":false,"wrong":["lanes is 0`, `"name":"cms","ok":`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, stdout, stderr := shellFor(env(t, "lanes: 0\n"+minimal))
+			if code := s.run(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
+				t.Errorf("exit code %d, stderr %q", code, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout.String(), want) {
+					t.Errorf("%s is not in:\n%s", want, stdout)
+				}
+			}
+			for line := range strings.Lines(stdout.String()) {
+				if !json.Valid([]byte(line)) {
+					t.Errorf("no JSON: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestPollFlags_WinOverTheFile(t *testing.T) {
+	t.Parallel()
+	a, err := app.New(env(t, minimal+"poll: { period: 2m, idle: 3s }\n"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := pollFlags{period: 5 * time.Minute, idle: time.Second, estimate: time.Second, tolerance: 2}
+	got := f.config(a.PollConfig(), func(name string) bool { return name == "period" || name == "tolerance" })
+	want := poll.Config{Period: 5 * time.Minute, Idle: 3 * time.Second, Estimate: 2 * time.Second, Tolerance: 2, Timeout: 30 * time.Second}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestPrintFinding(t *testing.T) {
+	t.Parallel()
+	s, stdout, _ := shellFor(nil)
+	s.printFinding(app.Finding{Name: "table", Detail: "2 lanes"})
+	s.printFinding(app.Finding{Name: "settings", Wrong: errors.Join(errors.New("a"), errors.New("b")), Todo: "do c"})
+	if got := stdout.String(); got != "table     ok  2 lanes\nsettings  wrong: a; do c\nsettings  wrong: b; do c\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// The host counts each exit code except 200 as a failure, and gives up after the third.
+func TestExitCode_Restart(t *testing.T) {
+	t.Parallel()
+	if got := exitCode(failed(&app.RestartError{Err: errors.New("the host stays")}, true)); got != exitRestart {
+		t.Errorf("got exit code %d of a restart, want %d", got, exitRestart)
+	}
+	if got := exitCode(failed(errors.New("the host is gone"), true)); got != exitFailed {
+		t.Errorf("got exit code %d of a failure, want %d", got, exitFailed)
+	}
+}
+
+const minimal = `
+delivery: { url: "http://127.0.0.1:7072/api/content" }
+contracts:
+  - { name: article, root: article, key: ./@path }
+`
+
+// env returns an environment with a weir.yaml of this text.
+func env(t *testing.T, text string) func(string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true", "FUNCTIONS_APP_ROOT_PATH": dir}
+	return func(name string) string { return values[name] }
+}

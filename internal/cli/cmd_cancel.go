@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
+)
+
+const cancelHelp = `Cancels messages that wait: those named, or all that meet every flag given, or --all.
+
+A scheduled message is cancelled at once. The holder of its lane cancels a message that is queued
+or retrying, unless it is sending the message already; the message's stage shows the result.
+
+The command first counts the messages that meet the flags; with --dry-run it then stops. Else
+--yes, or a yes on the terminal, cancels them. A moment is a time like 2026-01-31T08:00:00Z, or
+how long ago it was, like 24h. If the command breaks off, call it again: that does no harm.`
+
+// cancelFlags are the flags of cancel.
+type cancelFlags struct {
+	cmd                     *cobra.Command
+	all, dryRun, yes        bool
+	key, prefix, contract   string
+	stage, from, to, reason string
+	lane                    int
+}
+
+func (s *shell) cancelCommand() *cobra.Command {
+	a := &away{shell: s}
+	f := &cancelFlags{}
+	cmd := &cobra.Command{Use: "cancel [ID…]", Short: "Cancel messages that wait", Long: cancelHelp}
+	f.cmd = cmd
+	a.flags(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "all messages that wait")
+	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only messages whose ordering key begins with this")
+	cmd.Flags().StringVar(&f.contract, "contract", "", "only messages of this contract")
+	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage: scheduled, queued or retrying")
+	cmd.Flags().IntVar(&f.lane, "lane", 0, "only messages of this lane")
+	cmd.Flags().StringVar(&f.from, "from", "", "only messages accepted from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only messages accepted before this moment (default: now)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for Weir's log")
+	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
+		if err := f.check(args); err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			return a.cancelNamed(ctx, args)
+		}
+		return a.cancelMatching(ctx, f)
+	})
+	return cmd
+}
+
+// waitingFlags are the conditions that a message has to meet.
+var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
+
+// check reports flags that do not go together.
+func (f *cancelFlags) check(ids []string) error {
+	given := func(names []string) string {
+		for _, n := range names {
+			if f.cmd.Flags().Changed(n) {
+				return n
+			}
+		}
+		return ""
+	}
+	condition := given(waitingFlags)
+	switch {
+	case len(ids) > 0:
+		if name := given(append([]string{"all", "dry-run", "yes", "reason"}, waitingFlags...)); name != "" {
+			return &usage{"--" + name + " does not go with IDs"}
+		}
+	case condition == "" && !f.all:
+		return &usage{"say which: IDs, or flags, or --all"}
+	case condition != "" && f.all:
+		return &usage{"--all does not go with --" + condition}
+	case f.cmd.Flags().Changed("key") && f.cmd.Flags().Changed("key-prefix"):
+		return &usage{"give --key or --key-prefix"}
+	}
+	return nil
+}
+
+// filter reads the conditions.
+func (f *cancelFlags) filter() (remote.WaitingFilter, error) {
+	out := remote.WaitingFilter{All: f.all, KeyPrefix: f.prefix, Contract: f.contract, Stage: f.stage}
+	if f.cmd.Flags().Changed("lane") {
+		if f.lane < 0 {
+			return out, &usage{"--lane must be 0 or more"}
+		}
+		out.Lane = &f.lane
+	}
+	for name, text := range map[string]string{"key-prefix": f.prefix, "contract": f.contract, "stage": f.stage} {
+		if f.cmd.Flags().Changed(name) && text == "" {
+			return out, &usage{"--" + name + " is empty"}
+		}
+	}
+	var err error
+	if out.Key, err = keyOf(f.cmd, f.key); err != nil {
+		return out, err
+	}
+	if out.From, err = ago("from", f.from); err == nil {
+		out.To, err = ago("to", f.to)
+	}
+	return out, err
+}
+
+// cancelNamed cancels messages one by one, and returns the first error.
+func (a *away) cancelNamed(ctx context.Context, ids []string) error {
+	var first error
+	for _, id := range ids {
+		m, err := a.client.Cancel(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			fmt.Fprintf(a.stderr, "handler: %s: %s\n", plain(id), plain(err.Error()))
+			if first == nil {
+				first = err
+			}
+			if remote.KindOf(err) == remote.Unavailable {
+				return failed(first, true)
+			}
+		case a.json:
+			a.print("%s", m.JSON)
+		case m.Value.Stage == "cancelled":
+			a.print("%s is cancelled.", plain(id))
+		default:
+			a.print("%s: the cancellation is asked for.", plain(id))
+		}
+	}
+	return failed(first, true)
+}
+
+// cancelMatching counts, asks, and cancels.
+func (a *away) cancelMatching(ctx context.Context, f *cancelFlags) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	counted, err := a.cancelAll(ctx, remote.Cancellation{Filter: filter, DryRun: true})
+	if err != nil {
+		return err
+	}
+	if f.dryRun || counted.Selected == 0 {
+		return a.reportCancelled(counted, "selected", "%s would be cancelled.")
+	}
+	if !f.yes {
+		if yes, err := a.ask(ctx, fmt.Sprintf("Cancel %s?", number(counted.Selected, "message"))); err != nil || !yes {
+			return err
+		}
+	}
+	if filter.To == nil {
+		filter.To = &counted.To // messages accepted later were not counted, so no person agreed to cancel them
+	}
+	done, err := a.cancelAll(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
+	if err != nil {
+		return err
+	}
+	return a.reportCancelled(done, "cancelled", fmt.Sprintf("%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
+}
+
+// cancelAll sends a request until it is complete, and returns the sum of the answers.
+func (a *away) cancelAll(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
+	var sum remote.Cancelled
+	patience := a.patience(awayLimit)
+	for {
+		var part remote.Answer[remote.Cancelled]
+		err := patience.Do(ctx, func(ctx context.Context) (err error) {
+			part, err = a.client.CancelMany(ctx, r)
+			return err
+		})
+		if err != nil {
+			return sum, err
+		}
+		p := part.Value
+		sum.Selected, sum.Cancelled, sum.Asked, sum.TooLate = sum.Selected+p.Selected, sum.Cancelled+p.Cancelled, sum.Asked+p.Asked, sum.TooLate+p.TooLate
+		sum.To, sum.Complete = p.To, p.Complete
+		if p.Complete {
+			return sum, nil
+		}
+		if r.Continue == p.Continue {
+			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again", number(sum.Selected, "message"))
+		}
+		r.Continue = p.Continue
+	}
+}
+
+func (a *away) reportCancelled(c remote.Cancelled, name, format string) error {
+	if a.json {
+		return a.document(map[string]any{name: c})
+	}
+	a.print(format, number(c.Selected, "message"))
+	return nil
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/app"
+)
+
+const checkHelp = `Looks at settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or what
+is wrong and what to do. It changes nothing in storage and sends the CMS nothing: it only
+opens a connection to it. With --json each is a line {"name", "ok", "detail", "wrong", "todo"}.
+Ends with 1 when something is wrong.`
+
+func (s *shell) checkCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "check", Short: "Say whether settings, storage and CMS are as they should be", Long: checkHelp, Args: cobra.NoArgs}
+	addJSON(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return failed(s.check(cmd.Context(), asJSON), true) }
+	return cmd
+}
+
+// errWrong is the failure of a check that found something.
+var errWrong = errors.New("something is wrong")
+
+func (s *shell) check(ctx context.Context, asJSON bool) error {
+	var err error
+	for _, f := range app.Diagnose(ctx, s.env) {
+		if f.Wrong != nil {
+			err = errWrong
+		}
+		if asJSON {
+			err = errors.Join(err, s.document(findingToJSON(f)))
+			continue
+		}
+		s.printFinding(f)
+	}
+	return err
+}
+
+// printFinding prints a finding. Several problems are as many lines.
+func (s *shell) printFinding(f app.Finding) {
+	if f.Wrong == nil {
+		fmt.Fprintln(s.stdout, strings.TrimSpace(fmt.Sprintf("%-9s ok  %s", f.Name, f.Detail)))
+		return
+	}
+	for line := range strings.SplitSeq(f.Wrong.Error(), "\n") {
+		fmt.Fprintf(s.stdout, "%-9s wrong: %s; %s\n", f.Name, line, f.Todo)
+	}
+}
+
+// findingJSON is the JSON form of a finding.
+type findingJSON struct {
+	Name   string   `json:"name"`
+	OK     bool     `json:"ok"`
+	Detail string   `json:"detail,omitempty"`
+	Wrong  []string `json:"wrong,omitempty"`
+	Todo   string   `json:"todo,omitempty"`
+}
+
+func findingToJSON(f app.Finding) findingJSON {
+	if f.Wrong == nil {
+		return findingJSON{Name: f.Name, OK: true, Detail: f.Detail}
+	}
+	return findingJSON{Name: f.Name, Wrong: strings.Split(f.Wrong.Error(), "\n"), Todo: f.Todo}
+}

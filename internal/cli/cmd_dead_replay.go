@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/clock"
+	"weir/internal/remote"
+)
+
+const deadReplayHelp = `Has dead messages delivered again: those named, or all that match the flags, or --all.
+
+Each takes its old place among the waiting ones of its key. It is refused when a later one of
+its key was delivered, unless --force. --with delivers one with a corrected body, which must
+pass its contract and have the same key.
+
+What matches flags is counted first, and shown with how long it may take; --dry-run leaves
+it at that. Then --yes, or a yes on the terminal, begins it. It goes on without this command:
+--wait watches it to its end, and ends with 1 when it was stopped or something died again.
+
+--json prints: for messages named a line each; else the plan ({"plan"}) and the replay as
+Weir tells it.`
+
+// replayFlags are the flags of dead replay.
+type replayFlags struct {
+	deadFilter
+	all, dryRun, force, yes bool
+	rate                    int
+	stop                    float64
+	reason, with, note      string
+	wait                    bool
+}
+
+func (a *away) deadReplayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
+	f.flags(cmd, "died")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all there are")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().IntVar(&f.rate, "rate", 0, "how many a minute, 1 to 6000 (default: Weir's)")
+	cmd.Flags().Float64Var(&f.stop, "stop-at-error-rate", 0, "stop when this share dies again, 0 to 1 (default: Weir's)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; it is kept with the replay")
+	cmd.Flags().StringVar(&f.with, "with", "", "a file with the corrected body, for one ID")
+	cmd.Flags().StringVar(&f.note, "note", "", "why it was corrected; it is kept with the message")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "watch the replay to its end")
+	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
+		if err := f.check(args); err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			return a.replayNamed(ctx, args, &f)
+		}
+		return a.replayMatching(ctx, &f)
+	})
+	return cmd
+}
+
+// matchers are the flags that say which messages are meant, where none are named.
+var matchers = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
+
+// check looks whether the flags go together.
+func (f *replayFlags) check(ids []string) error {
+	given := func(names ...string) (name string) {
+		for _, n := range names {
+			if f.cmd.Flags().Changed(n) {
+				return n
+			}
+		}
+		return ""
+	}
+	if len(ids) > 0 {
+		if name := given(append(matchers, "dry-run", "rate", "stop-at-error-rate", "reason", "wait")...); name != "" {
+			return &usage{"--" + name + " does not go with IDs"}
+		}
+	}
+	switch {
+	case len(ids) == 0 && given(matchers...) == "":
+		return &usage{"say which: IDs, or flags, or --all"}
+	case f.all && given(matchers[:len(matchers)-1]...) != "":
+		return &usage{"--all does not go with --" + given(matchers[:len(matchers)-1]...)}
+	case f.with != "" && len(ids) != 1:
+		return &usage{"--with needs one ID"}
+	case f.note != "" && f.with == "":
+		return &usage{"--note goes with --with"}
+	case given("rate") != "" && (f.rate < 1 || f.rate > 6000):
+		return &usage{"--rate must be 1 to 6000"}
+	case f.stop < 0 || f.stop > 1:
+		return &usage{"--stop-at-error-rate must be 0 to 1"}
+	}
+	return nil
+}
+
+// replayNamed replays messages one by one, and gives the first error.
+func (a *away) replayNamed(ctx context.Context, ids []string, f *replayFlags) error {
+	var corrected []byte
+	if f.with != "" {
+		var err error
+		if corrected, err = readFile(f.with); err != nil {
+			return err
+		}
+	}
+	var first error
+	for _, id := range ids {
+		var m remote.Answer[remote.Message]
+		var err error
+		if f.with != "" {
+			m, err = a.client.Edit(ctx, id, corrected, f.note, f.force)
+		} else {
+			m, err = a.client.Replay(ctx, id, f.force)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			fmt.Fprintf(a.stderr, "handler: %s: %s\n", plain(id), plain(err.Error()))
+			if first == nil {
+				first = err
+			}
+			if remote.KindOf(err) == remote.Unavailable {
+				return failed(first, true)
+			}
+		case a.json:
+			a.print("%s", m.JSON)
+		default:
+			a.print("%s: the replay is asked for.", plain(id))
+		}
+	}
+	return failed(first, true)
+}
+
+// replayMatching counts, asks, and begins.
+func (a *away) replayMatching(ctx context.Context, f *replayFlags) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	r := remote.Replay{Filter: filter, RatePerMinute: f.rate, Force: f.force, Reason: f.reason}
+	if f.cmd.Flags().Changed("stop-at-error-rate") {
+		r.StopAtErrorRate = &f.stop
+	}
+	plan, err := a.client.PlanReplay(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := a.tellPlan(plan); err != nil || f.dryRun || plan.Value.Count == 0 {
+		return err
+	}
+	if !f.yes {
+		if yes, err := a.ask(ctx, fmt.Sprintf("Replay %s?", number(plan.Value.Count, "message"))); err != nil || !yes {
+			return err
+		}
+	}
+	job, err := a.client.StartReplay(ctx, r)
+	if err != nil {
+		return err
+	}
+	if !f.wait {
+		return a.tellJob(job)
+	}
+	return a.watch(ctx, job)
+}
+
+func (a *away) tellPlan(plan remote.Answer[remote.Plan]) error {
+	if a.json {
+		return a.document(map[string]any{"plan": plan.JSON})
+	}
+	p := plan.Value
+	about := "It is about"
+	if !p.Complete {
+		about = "It is about at least"
+	}
+	a.print("%s %s of %s; %d would be refused. It may take %s.", about, number(p.Count, "message"), number(p.Keys, "key"), p.Refused,
+		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
+	return nil
+}
+
+// ask asks on the terminal. Where there is none, --yes is needed.
+func (s *shell) ask(ctx context.Context, question string) (bool, error) {
+	if !isTerminal(s.stdin) {
+		return false, &usage{"nobody can be asked here: add --yes"}
+	}
+	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // an error is no yes
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case line := <-answer:
+		line = strings.ToLower(strings.TrimSpace(line))
+		return line == "y" || line == "yes", nil
+	}
+}
+
+func (a *away) tellJob(job remote.Answer[remote.Job]) error {
+	if a.json {
+		a.print("%s", job.JSON)
+		return nil
+	}
+	j := job.Value
+	skipped, otherwise := "", ""
+	if j.Skipped > 0 {
+		skipped = fmt.Sprintf(", %d not dead any more", j.Skipped)
+	}
+	if j.Otherwise > 0 {
+		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
+	}
+	a.print("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
+		plain(j.ID), plain(j.State), colon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
+	return nil
+}
+
+// watch tells how a replay goes on, to its end.
+func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
+	patience, last := a.patience(awayLimit), job.Value
+	for {
+		if job.Value.State != "running" {
+			return errors.Join(a.tellJob(job), ended(&job.Value))
+		}
+		if job.Value != last && !a.json {
+			if err := a.tellJob(job); err != nil {
+				return err
+			}
+		}
+		last = job.Value
+		if !clock.Sleep(ctx, a.look) {
+			return ctx.Err()
+		}
+		err := patience.Do(ctx, func(ctx context.Context) error {
+			var err error
+			job, err = a.client.Job(ctx, last.ID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended is what a replay's end means for the exit code.
+func ended(j *remote.Job) error {
+	switch {
+	case j.State != "done":
+		return fmt.Errorf("the replay was %s", plain(j.State))
+	case j.DeadAgain > 0:
+		return fmt.Errorf("dead again: %s", number(j.DeadAgain, "message"))
+	}
+	return nil
+}

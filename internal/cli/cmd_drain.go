@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/app"
+	"weir/internal/poll"
+)
+
+const drainHelp = `Delivers everything that is due in all lanes, once, and ends when every lane is empty or
+what is left cannot go now: it is due later, waits for a retry, or for a CMS that is away.
+Prints a line for each lane.
+
+It ends with 1 when something is left that could have gone: storage could not be reached,
+or another process holds the lane.`
+
+func (s *shell) drainCommand() *cobra.Command {
+	var verbose, asJSON bool
+	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
+	addVerbose(cmd, &verbose)
+	addJSON(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		a, err := s.openApp(cmd.Context(), verbose)
+		if err != nil {
+			return failed(err, false)
+		}
+		defer a.Close(cmd.Context())
+		return failed(s.drain(cmd.Context(), a, asJSON), false)
+	}
+	return cmd
+}
+
+// emptiedLane is what became of a lane, for programs.
+type emptiedLane struct {
+	Lane       int        `json:"lane"`
+	State      poll.State `json:"state"`
+	Delivered  int64      `json:"delivered"`
+	Dead       int64      `json:"dead"`
+	Cancelled  int64      `json:"cancelled"`
+	Superseded int64      `json:"superseded"`
+	Waiting    int64      `json:"waiting"`
+	Until      *time.Time `json:"until,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+}
+
+func (s *shell) tellEmptied(e *poll.DrainResult, asJSON bool) error {
+	if !asJSON {
+		s.print("%s", e)
+		return nil
+	}
+	l := emptiedLane{e.Lane, e.State(), e.Done.Delivered, e.Done.Dead, e.Done.Cancelled, e.Done.Superseded, e.Waiting, nil, e.Report.Reason}
+	if until := e.Until(); !until.IsZero() {
+		l.Until = &until
+	}
+	if e.Err != nil {
+		l.Reason = e.Err.Error()
+	}
+	return s.document(l)
+}
+
+// errLeft is the failure of a drain that left something.
+var errLeft = errors.New("something is left that could have gone")
+
+func (s *shell) drain(ctx context.Context, a *app.App, asJSON bool) error {
+	results, err := a.DrainLanes(ctx)
+	for _, r := range results {
+		err = errors.Join(err, s.tellEmptied(&r, asJSON))
+		if r.HasWorkLeft() {
+			err = errors.Join(err, fmt.Errorf("lane %d: %w", r.Lane, errLeft))
+		}
+	}
+	return err
+}

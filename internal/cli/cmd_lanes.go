@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/app"
+	"weir/internal/lane"
+	"weir/internal/relane"
+	"weir/internal/storage"
+)
+
+const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' plays no part in it: deploy
+that afterwards, or before.
+
+Intake answers 503 from the beginning of a change until a handler with the new setting runs.
+The lanes run empty; what is scheduled or dead moves to the new ones. A change that was
+interrupted, or killed, stays under way: run the same command again to finish it, or give it
+up with --undo as long as the new number is not in force. docs/lanes.md has the whole story.`
+
+func (s *shell) lanesCommand() *cobra.Command {
+	var undo, verbose, asJSON bool
+	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp, Args: cobra.MaximumNArgs(1)}
+	cmd.Flags().BoolVar(&undo, "undo", false, "give up a change that is under way")
+	addVerbose(cmd, &verbose)
+	addJSON(cmd, &asJSON)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; give N or --undo", err) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		n, err := lanesNumber(args, undo)
+		if err != nil {
+			return err
+		}
+		a, err := s.openApp(cmd.Context(), verbose)
+		if err != nil {
+			return failed(err, false)
+		}
+		defer a.Close(cmd.Context())
+		return failed(s.lanes(cmd.Context(), a, laneOrder{n, undo, asJSON}), false)
+	}
+	return cmd
+}
+
+// lanesNumber reads N; 0 = not given.
+func lanesNumber(args []string, undo bool) (int, error) {
+	switch {
+	case len(args) == 0:
+		return 0, nil
+	case undo:
+		return 0, errors.New("give N or --undo, not both")
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", args[0])
+	}
+	if n < 1 || n > lane.MaxLanes {
+		return 0, fmt.Errorf("%w, and not %d", relane.ErrNumber, n)
+	}
+	return n, nil
+}
+
+// laneOrder is what the command was asked for.
+type laneOrder struct {
+	n            int // 0 = show
+	undo, asJSON bool
+}
+
+func (s *shell) lanes(ctx context.Context, a *app.App, o laneOrder) error {
+	if err := a.PrepareStorage(ctx); err != nil {
+		return fmt.Errorf("storage cannot be reached: %w", err)
+	}
+	progress := s.stdout
+	if o.asJSON {
+		progress = s.stderr
+	}
+	change := a.NewResharder(func(text string) { fmt.Fprintln(progress, text) })
+	var err error
+	switch {
+	case o.undo:
+		err = change.Undo(ctx)
+	case o.n > 0:
+		if closed, reason, until := a.ClosedUntil(); closed {
+			fmt.Fprintf(progress, "The calendar is closed (%s) until %s: what waits is not sent before, and the change waits for it.\n", reason, until.Format(time.RFC3339))
+		}
+		err = change.Run(ctx, o.n)
+	case !o.asJSON:
+		return s.showLanes(ctx, change, a.Lanes())
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, or --undo: %w", err)
+	}
+	if err == nil && o.asJSON {
+		return s.lanesDocument(ctx, change, a.Lanes())
+	}
+	return err
+}
+
+// showLanes tells how things stand.
+func (s *shell) showLanes(ctx context.Context, change relane.Resharder, setting int) error {
+	meta, err := change.Meta(ctx)
+	if storage.Is(err, storage.NotFound) {
+		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stdout, "Lanes: %d (epoch %d). The setting says lanes: %d.\n", meta.Open.Lanes, meta.Open.Epoch, setting)
+	switch meta.Step {
+	case lane.StepNone:
+	case lane.StepUndo:
+		fmt.Fprintf(s.stdout, "A change to %d lanes is being undone: finish that with `handler lanes --undo`.\n", meta.Next.Lanes)
+	case lane.StepBooks:
+		fmt.Fprintf(s.stdout, "The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.\n", meta.Open.Lanes, meta.Open.Lanes)
+	default:
+		fmt.Fprintf(s.stdout, "A change to %d lanes is under way (%s): finish it with `handler lanes %d`, or give it up with `handler lanes --undo`.\n", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
+	}
+	for _, e := range meta.Earlier {
+		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Epoch, e.Lanes)
+	}
+	return nil
+}
+
+// lanesState is how the number of lanes stands, for programs. Numbers are 0 where storage
+// has not been used yet.
+type lanesState struct {
+	Lanes   int          `json:"lanes"`
+	Epoch   int          `json:"epoch"`
+	Setting int          `json:"setting"`
+	Change  *lanesChange `json:"change,omitempty"`
+	Earlier []lane.Epoch `json:"earlier,omitempty"` // that still have messages, oldest first
+}
+
+// lanesChange is one under way.
+type lanesChange struct {
+	Step  lane.Step `json:"step"`
+	Lanes int       `json:"lanes"`
+}
+
+func (s *shell) lanesDocument(ctx context.Context, change relane.Resharder, setting int) error {
+	meta, err := change.Meta(ctx)
+	if err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	state := lanesState{Lanes: meta.Open.Lanes, Epoch: meta.Open.Epoch, Setting: setting, Earlier: meta.Earlier}
+	switch meta.Step {
+	case lane.StepNone:
+	case lane.StepBooks: // the new number is in force
+		state.Change = &lanesChange{meta.Step, meta.Open.Lanes}
+	default:
+		state.Change = &lanesChange{meta.Step, meta.Next.Lanes}
+	}
+	return s.document(state)
+}

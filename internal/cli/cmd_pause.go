@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
+	"weir/internal/weir"
+)
+
+const (
+	pauseHelp = `Stops writes to the CMS: all of them, those of a lane, or those of an ordering key. Messages
+are accepted all the same. What is in flight is finished; it takes effect within about a
+second, and lasts until it is resumed, or the moment or the time given is over.`
+
+	resumeHelp = `Ends pauses. The pause of a CMS that was unavailable ends too, so that it is tried at once.
+What is still paused is listed.`
+)
+
+// target is what is paused or resumed.
+type target struct {
+	all  bool
+	lane int
+	key  string
+}
+
+func (t *target) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&t.all, "all", false, "all lanes")
+	cmd.Flags().IntVar(&t.lane, "lane", 0, "this lane")
+	cmd.Flags().StringVar(&t.key, "key", "", "this ordering key")
+	cmd.MarkFlagsOneRequired("all", "lane", "key")
+	cmd.MarkFlagsMutuallyExclusive("all", "lane", "key")
+}
+
+func (t *target) read(cmd *cobra.Command) (remote.Target, error) {
+	key, err := keyOf(cmd, t.key)
+	switch {
+	case key != nil || err != nil:
+		return remote.Target{Key: key}, err
+	case cmd.Flags().Changed("lane") && t.lane >= 0:
+		return remote.Target{Lane: &t.lane}, nil
+	case t.all:
+		return remote.Target{All: true}, nil
+	}
+	return remote.Target{}, &usage{"give --all, --lane N or --key K"}
+}
+
+func (s *shell) pauseCommand() *cobra.Command {
+	a := &away{shell: s}
+	var t target
+	var p remote.Pause
+	var length time.Duration
+	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp, Args: cobra.NoArgs}
+	a.flags(cmd)
+	t.flags(cmd)
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for everybody to read (needed)")
+	cmd.Flags().DurationVar(&length, "for", 0, "how long")
+	cmd.Flags().StringVar(&p.Until, "until", "", "until when, like 2026-01-31T08:00:00+01:00")
+	cmd.MarkFlagsMutuallyExclusive("for", "until")
+	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+		var err error
+		if p.Target, err = t.read(cmd); err != nil {
+			return err
+		}
+		switch {
+		case p.Reason == "":
+			return &usage{"--reason is needed"}
+		case cmd.Flags().Changed("for") && length <= 0:
+			return &usage{"--for must be more than nothing"}
+		case length > 0:
+			p.For = length.String()
+		case p.Until != "":
+			if _, err := weir.ParseMoment(p.Until); err != nil {
+				return &usage{"--until: " + err.Error()}
+			}
+		}
+		list, err := a.client.Pause(ctx, p)
+		return a.tellPauses(list, err)
+	})
+	return cmd
+}
+
+func (s *shell) resumeCommand() *cobra.Command {
+	a := &away{shell: s}
+	var t target
+	cmd := &cobra.Command{Use: "resume", Short: "End pauses", Long: resumeHelp, Args: cobra.NoArgs}
+	a.flags(cmd)
+	t.flags(cmd)
+	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+		what, err := t.read(cmd)
+		if err != nil {
+			return err
+		}
+		list, err := a.client.Resume(ctx, what)
+		return a.tellPauses(list, err)
+	})
+	return cmd
+}
+
+func (s *shell) pausesCommand() *cobra.Command {
+	a := &away{shell: s}
+	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says. A lane that waits for a CMS\nthat is away is none of these: the page and /api/lanes show it.", Args: cobra.NoArgs}
+	a.flags(cmd)
+	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+		list, err := a.client.Pauses(ctx)
+		return a.tellPauses(list, err)
+	})
+	return cmd
+}
+
+// tellPauses lists what is paused.
+func (a *away) tellPauses(list remote.Answer[remote.PauseList], err error) error {
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.print("%s", list.JSON)
+		return nil
+	}
+	rows := [][]string{{"PAUSED", "SINCE", "UNTIL", "REASON"}}
+	for _, p := range list.Value.Pauses {
+		what := "lane " + strconv.Itoa(p.Lane)
+		if p.Scope == "key" {
+			what = "key " + p.Key + " (lane " + strconv.Itoa(p.Lane) + ")"
+		}
+		until := "resumed"
+		if p.Until != nil {
+			until = moment(p.Until)
+		}
+		rows = append(rows, []string{what, moment(&p.Since), until, p.Reason})
+	}
+	if len(rows) > 1 {
+		a.table(rows)
+	} else {
+		a.print("Nobody has paused anything.")
+	}
+	switch c := list.Value.Calendar; {
+	case c.Closed:
+		a.print("The calendar is closed until %s%s.", moment(c.Until), colon(c.Reason))
+	case c.NextChange != nil:
+		a.print("The calendar closes at %s.", moment(c.NextChange))
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/clock"
+	"weir/internal/remote"
+	"weir/internal/weir"
+)
+
+const tailHelp = `Shows messages as they are accepted and as their stage changes, until Ctrl-C. It looks at the
+newest 100 that match: what happens to older ones does not show. With --json each line is
+the message as Weir lists it. Each look costs Weir a few reads of storage for each lane.`
+
+const (
+	tailPage  = 100 // the newest that are looked at
+	tailPages = 10  // how far back a look goes where all was new
+	tailKnown = 20000
+)
+
+// tailFlags are the flags of tail.
+type tailFlags struct {
+	stage, key string
+	lane       int
+	first      int
+	interval   time.Duration
+}
+
+func (s *shell) tailCommand() *cobra.Command {
+	a, f := &away{shell: s}, tailFlags{}
+	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change", Long: tailHelp, Args: cobra.NoArgs}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage")
+	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
+	cmd.Flags().IntVar(&f.lane, "lane", -1, "only messages of this lane")
+	cmd.Flags().IntVarP(&f.first, "lines", "n", 10, "how many to begin with, up to 100")
+	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between looks")
+	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+		switch {
+		case f.first < 0 || f.first > tailPage:
+			return &usage{"--lines must be 0 to 100"}
+		case f.interval < 100*time.Millisecond:
+			return &usage{"--interval must be 100ms or more"}
+		}
+		query, err := tailQuery(cmd, f)
+		if err != nil {
+			return err
+		}
+		return (&tail{away: a, query: query, known: map[string]weir.Stage{}}).run(ctx, f)
+	})
+	return cmd
+}
+
+func tailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
+	query := url.Values{"limit": {strconv.Itoa(tailPage)}}
+	if f.stage != "" {
+		query.Set("stage", f.stage)
+	}
+	key, err := keyOf(cmd, f.key)
+	if key != nil {
+		query.Set("key", *key)
+	}
+	if cmd.Flags().Changed("lane") {
+		query.Set("lane", strconv.Itoa(f.lane))
+	}
+	return query, err
+}
+
+// tail is one run of tail.
+type tail struct {
+	*away
+	query url.Values
+	known map[string]weir.Stage // what was shown
+}
+
+// run looks again and again. Ctrl-C is its good end; what is away is waited for.
+func (t *tail) run(ctx context.Context, f tailFlags) error {
+	for first := true; ; {
+		news, err := t.look(ctx, first)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && (first || remote.KindOf(err) != remote.Unavailable):
+			return err
+		case err != nil:
+			fmt.Fprintln(t.stderr, "handler:", plain(err.Error()))
+		case first:
+			news = news[max(0, len(news)-f.first):]
+		}
+		for _, line := range news {
+			t.show(line)
+		}
+		first = false
+		if !clock.Sleep(ctx, max(f.interval, wanted(err))) {
+			return nil
+		}
+	}
+}
+
+// wanted is how long Weir asked to be left alone.
+func wanted(err error) time.Duration {
+	var e *remote.Error
+	if errors.As(err, &e) {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// look gives what was not known, the oldest first.
+func (t *tail) look(ctx context.Context, first bool) ([]json.RawMessage, error) {
+	query, seen := t.query, map[string]weir.Stage{}
+	var news []json.RawMessage
+	for range tailPages {
+		page, err := t.client.Find(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		met := t.sift(page.Value.Messages, seen, &news)
+		if first || met || page.Value.Continue == "" {
+			break
+		}
+		next := url.Values{"continue": {page.Value.Continue}}
+		for name, value := range t.query {
+			next[name] = value
+		}
+		query = next
+	}
+	if len(t.known) > tailKnown {
+		clear(t.known)
+	}
+	for id, stage := range seen {
+		t.known[id] = stage
+	}
+	slices.Reverse(news)
+	return news, nil
+}
+
+// sift takes what is not known from a page, and says whether something was.
+func (t *tail) sift(page []json.RawMessage, seen map[string]weir.Stage, news *[]json.RawMessage) (met bool) {
+	for _, line := range page {
+		var m remote.Message
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		stage, known := t.known[m.ID]
+		met = met || known
+		if _, twice := seen[m.ID]; !twice && (!known || stage != m.Stage) {
+			*news = append(*news, line)
+		}
+		seen[m.ID] = m.Stage
+	}
+	return met
+}
+
+// show prints a message.
+func (t *tail) show(line json.RawMessage) {
+	var m remote.Message
+	if t.json || json.Unmarshal(line, &m) != nil {
+		t.print("%s", line)
+		return
+	}
+	at := &m.AcceptedAt
+	if m.FinishedAt != nil {
+		at = m.FinishedAt
+	}
+	text := ""
+	if m.Stage == weir.Dead || m.Stage == weir.Retrying {
+		text = colon(m.LastError)
+	}
+	t.print("%s  %-10s  %s  lane %d  %s%s", moment(at), m.Stage, plain(m.ID), m.Lane, plain(m.Key), text)
+}

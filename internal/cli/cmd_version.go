@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/app"
+)
+
+func (s *shell) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs}
+	addJSON(cmd, &asJSON)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		v := app.ReadBuild()
+		if asJSON {
+			return s.document(struct {
+				Version string `json:"version"`
+				Commit  string `json:"commit"`
+				Go      string `json:"go"`
+				OS      string `json:"os"`
+				Arch    string `json:"arch"`
+			}{v.Version, v.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+		}
+		fmt.Fprintf(s.stdout, "weir %s\ncommit %s\n%s %s/%s\n", v.Version, v.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return nil
+	}
+	return cmd
+}

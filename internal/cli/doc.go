@@ -1,0 +1,5 @@
+// Package cli has the commands of the handler: their flags, their output and their exit codes.
+//
+// check, drain, lanes and poll work on storage through package app. The other commands call the HTTP API of
+// a Weir through package remote (api_command.go). Without a command the handler serves a Functions host.
+package cli

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// maxFile is what the Functions host lets in.
+const maxFile = 100 << 20
+
+// filesOf resolves arguments to files, and names every argument that is wrong: nothing is
+// sent then.
+func filesOf(args []string) ([]string, error) {
+	var files, wrong []string
+	for _, arg := range args {
+		found := []string{arg}
+		if _, err := os.Lstat(arg); err != nil && arg != "-" && strings.ContainsAny(arg, "*?[") {
+			if found, err = filepath.Glob(arg); err != nil || len(found) == 0 {
+				wrong = append(wrong, arg+" matches no file")
+			}
+		}
+		for _, file := range found {
+			if file == "-" {
+				if slices.Contains(files, file) {
+					wrong = append(wrong, "- may stand once")
+				}
+			} else if info, err := os.Stat(file); err != nil {
+				wrong = append(wrong, err.Error())
+			} else if info.IsDir() {
+				wrong = append(wrong, file+" is a directory")
+			}
+			files = append(files, file)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &usage{strings.Join(wrong, "\n")}
+	}
+	return files, nil
+}
+
+// content reads a file. Standard input is not waited for when ctx ends.
+func (s *sending) content(ctx context.Context, file string) ([]byte, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readAll(f)
+	}
+	type result struct {
+		body []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		body, err := readAll(s.stdin)
+		read <- result{body, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-read:
+		return r.body, r.err
+	}
+}
+
+func readAll(in io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err == nil && len(body) > maxFile {
+		err = fmt.Errorf("is over %d bytes", maxFile)
+	}
+	return body, err
+}
+
+// plainInterval is how often progress is told where nobody sees a bar.
+const plainInterval = 10 * time.Second
+
+// progress tells how far it has come: by a bar on a terminal, else by a line now and then.
+type progress struct {
+	bar  *progressbar.ProgressBar
+	mu   sync.Mutex
+	done int
+	stop chan struct{}
+	wg   sync.WaitGroup
+}
+
+// newProgress begins to tell, on stderr.
+func (s *shell) newProgress(what string, total int) *progress {
+	p := &progress{stop: make(chan struct{})}
+	if isTerminal(s.stderr) {
+		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+		return p
+	}
+	p.wg.Go(func() {
+		ticker := time.NewTicker(plainInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-ticker.C:
+				p.mu.Lock()
+				fmt.Fprintf(s.stderr, "handler: %d of %d %s\n", p.done, total, what)
+				p.mu.Unlock()
+			}
+		}
+	})
+	return p
+}
+
+// add counts one more. A bar that cannot be drawn is no reason to stop.
+func (p *progress) add() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if p.bar != nil {
+		_ = p.bar.Add(1)
+	}
+}
+
+// aside prints something else meanwhile.
+func (p *progress) aside(print func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	print()
+}
+
+// close ends the telling.
+func (p *progress) close() {
+	close(p.stop)
+	p.wg.Wait()
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}
