@@ -25,12 +25,12 @@ const (
 	roundsTake = 150 * time.Second
 )
 
-// ages draws what happens to old messages.
-func (s *settings) ages(d *dice) {
-	s.grows = d.chance("grows old", 0.35)
-	s.refusedRow, s.refusesBody = -1, d.chance("refuses a body", 0.3)
-	if d.chance("refuses a row", 0.3) {
-		s.refusedRow = 1 + d.below("refused row", s.messages/s.lanes+1)
+// drawAges draws what happens to old messages.
+func (s *settings) drawAges(d *dice) {
+	s.grows = d.drawChance("grows old", 0.35)
+	s.refusedRow, s.refusesBody = -1, d.drawChance("refuses a body", 0.3)
+	if d.drawChance("refuses a row", 0.3) {
+		s.refusedRow = 1 + d.drawBelow("refused row", s.messages/s.lanes+1)
 	}
 }
 
@@ -45,11 +45,12 @@ func showsInDays(name string) bool {
 // newCleaner makes a process's retention, which goes its own way.
 func (p *process) newCleaner() *sweep.Cleaner {
 	store := *p.store
-	store.Table, store.Bodies = p.table("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
-	r := &lane.Retention{Store: &store, Keep: keepFor, Dead: keepDeadFor, Share: 5 * time.Second, Count: func(removed, refused int) {
-		p.w.check.count(func(c *counts) { c.Removed += removed; c.Kept += refused })
-	}}
-	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: quietLog}
+	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
+	r := &lane.Retention{Store: &store, Keep: keepFor, Dead: keepDeadFor, Share: 5 * time.Second,
+		Count: func(removed, refused int) {
+			p.w.check.addCounts(func(c *counts) { c.Removed += removed; c.Kept += refused })
+		}}
+	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: discardLog}
 }
 
 // errForGood is storage's answer to the removal of a row or body that it refuses for good.
@@ -57,11 +58,12 @@ func errForGood(op string, kind storage.Kind, index int) error {
 	return &storage.Error{Op: op, Kind: kind, Index: index, Err: errFault}
 }
 
-// keeps returns the error of a transaction that removes a message which storage refuses to
+// refusesRemoval returns the error of a transaction that removes a message which storage refuses to
 // remove.
-func (w *world) keeps(partition string, ops []storage.Op) error {
+func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	for i, op := range ops {
-		if op.Kind == storage.Delete && op.Key == "m_"+lane.Place(int64(w.refusedRow)) && strings.HasSuffix(partition, ".0") {
+		if op.Kind == storage.Delete && op.Key == "m_"+lane.Place(int64(w.refusedRow)) &&
+			strings.HasSuffix(partition, ".0") {
 			return errForGood("table transact", storage.Other, i)
 		}
 	}
@@ -73,7 +75,7 @@ func (w *world) keeps(partition string, ops []storage.Op) error {
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
-	return b.p.do(ctx, "retention blob delete", true, func() error {
+	return b.p.doOperation(ctx, "retention blob delete", true, func() error {
 		if b.p.w.refusesBody && b.p.w.check.isStuck(name) {
 			return errForGood("blob delete", storage.Conflict, -1)
 		}
@@ -91,69 +93,69 @@ func (c *checker) isStuck(name string) bool {
 	return c.stuck == name
 }
 
-// age lets days pass, and messages with them.
-func (w *world) age(ctx context.Context) {
-	if !w.grows || !w.check.ok() || !showsInDays(w.mutant) {
+// letDaysPass lets days pass, and messages with them.
+func (w *world) letDaysPass(ctx context.Context) {
+	if !w.grows || !w.check.holds() || !showsInDays(w.mutant) {
 		return
 	}
-	jumps := []time.Duration{keepFor - w.dice.between("just before", 0, time.Since(w.started)), 0, 0, 0, 0}
-	jumps[1] = w.dice.between("hours", 10*time.Second, 3*time.Hour)
+	jumps := []time.Duration{keepFor - w.dice.drawBetween("just before", 0, time.Since(w.started)), 0, 0, 0, 0}
+	jumps[1] = w.dice.drawBetween("hours", 10*time.Second, 3*time.Hour)
 	jumps[2] = 25 * time.Hour
 	jumps[3] = keepDeadFor - keepFor
 	jumps[4] = 25 * time.Hour
 	for i, jump := range jumps {
-		w.jump(jump)
+		w.jumpDays(jump)
 		w.rough.Store(time.Now().Add(time.Minute).UnixNano())
-		w.sendMore(ctx, fmt.Sprint("phase ", i), w.dice.below("more", 6))
-		w.rest(ctx)
-		w.check.aged(ctx)
+		w.sendMore(ctx, fmt.Sprint("phase ", i), w.dice.drawBelow("more", 6))
+		w.awaitRestAfterJump(ctx)
+		w.check.checkAged(ctx)
 	}
 	w.rough.Store(0)
 	for range 2 {
-		w.jump(keepDeadFor + 25*time.Hour)
-		w.rest(ctx)
-		w.check.aged(ctx)
+		w.jumpDays(keepDeadFor + 25*time.Hour)
+		w.awaitRestAfterJump(ctx)
+		w.check.checkAged(ctx)
 	}
-	w.check.emptied(ctx)
+	w.check.checkEmptied(ctx)
 }
 
-// jump kills all instances, and starts new ones some time later.
-func (w *world) jump(d time.Duration) {
+// jumpDays kills all instances, and starts new ones some time later.
+func (w *world) jumpDays(d time.Duration) {
 	for _, s := range w.slots {
-		s.now().kill()
+		s.currentProcess().killProcess()
 	}
 	time.Sleep(d)
-	w.trace.add("%s later", d)
+	w.trace.addLine("%s later", d)
 	for _, s := range w.slots {
-		s.start()
-		time.Sleep(w.dice.between("start", time.Millisecond, 2*time.Second))
+		s.startProcess()
+		time.Sleep(w.dice.drawBetween("start", time.Millisecond, 2*time.Second))
 	}
 }
 
 // sendMore lets upstreams send some more messages.
 func (w *world) sendMore(ctx context.Context, name string, n int) {
 	for range n {
-		s := w.submission(len(w.check.expected))
-		if modelled(s.message) { // the histories of such keys are concluded
+		s := w.newSubmission(len(w.check.expected))
+		if isModelled(s.message) { // the histories of such keys are concluded
 			s.key, s.message.Key, s.message.Skip = "k2", "k2", true
 		}
 		s.idem = fmt.Sprint("idem", s.number)
-		w.check.expect(s)
-		start := w.dice.between(name, 0, time.Minute)
+		w.check.expectSubmission(s)
+		start := w.dice.drawBetween(name, 0, time.Minute)
 		w.upstream.Go(func() {
 			time.Sleep(start)
-			w.send(ctx, fmt.Sprint(s.number), s)
+			w.sendUntilAccepted(ctx, fmt.Sprint(s.number), s)
 		})
 	}
 	w.upstream.Wait()
 }
 
-// rest waits until sweeps were made and everything is final.
-func (w *world) rest(ctx context.Context) {
+// awaitRestAfterJump waits until sweeps were made and everything is final.
+func (w *world) awaitRestAfterJump(ctx context.Context) {
 	time.Sleep(roundsTake)
-	for end := time.Now().Add(bound); !w.atRest(ctx) && w.check.ok(); time.Sleep(2 * time.Second) {
+	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.holds(); time.Sleep(2 * time.Second) {
 		if time.Now().After(end) {
-			w.check.fail("stuck", "work is left %s after days have passed", bound)
+			w.check.reportViolation("stuck", "work is left %s after days have passed", bound)
 			return
 		}
 	}
@@ -173,8 +175,8 @@ type removal struct {
 	st weir.Status
 }
 
-// removals reads the messages that a transaction removes.
-func (c *checker) removals(l *laneState, ops []storage.Op) (found []removal) {
+// findRemovals reads the messages that a transaction removes.
+func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal) {
 	for _, op := range ops {
 		seq, isMessage := strings.CutPrefix(op.Key, "m_")
 		if op.Kind != storage.Delete || !isMessage {
@@ -192,45 +194,48 @@ func (c *checker) removals(l *laneState, ops []storage.Op) (found []removal) {
 	return found
 }
 
-// removed holds that a removed message was final, and for long enough.
-func (c *checker) removed(p *process, l *laneState, ops []storage.Op, gone []removal) {
+// checkRemoved holds that a removed message was final, and for long enough.
+func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone []removal) {
 	for _, r := range gone {
 		switch early := r.st.FinishedAt.Add(keepOf(r.st.Stage)).Sub(p.nowAtMost()); {
 		case !r.st.Stage.Final():
-			c.failed("removed", "%s removed seq %d of lane %d, which is %s", p.name, r.f.id.Seq, r.f.id.Lane, r.st.Stage)
+			c.addViolation("removed", "%s removed seq %d of lane %d, which is %s", p.name, r.f.id.Seq, r.f.id.Lane,
+				r.st.Stage)
 		case early > 0:
-			c.failed("removed", "%s removed seq %d of lane %d %s before its time", p.name, r.f.id.Seq, r.f.id.Lane, early)
+			c.addViolation("removed", "%s removed seq %d of lane %d %s before its time", p.name, r.f.id.Seq,
+				r.f.id.Lane, early)
 		}
 		r.f.final, r.f.gone = r.st.Stage, true
 	}
 	if slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key[:2] == "d_" }) {
-		c.staysDelivered(l)
+		c.checkStaysDelivered(l)
 	}
 }
 
-// staysDelivered holds that a delivered message stays delivered until it is gone.
-func (c *checker) staysDelivered(l *laneState) {
+// checkStaysDelivered holds that a delivered message stays delivered until it is gone.
+func (c *checker) checkStaysDelivered(l *laneState) {
 	for _, f := range l.log {
 		if f.final != weir.Delivered || f.gone {
 			continue
 		}
 		if st, err := c.store.Status(context.Background(), f.id); err != nil || st.Stage != weir.Delivered {
-			c.failed("removed", "seq %d of lane %d was delivered, and is %q: %v", f.id.Seq, f.id.Lane, st.Stage, err)
+			c.addViolation("removed", "seq %d of lane %d was delivered, and is %q: %v", f.id.Seq, f.id.Lane, st.Stage,
+				err)
 		}
 	}
 }
 
-// aged holds, between two jumps, that each message left has its stage, its body and its
+// checkAged holds, between two jumps, that each message left has its stage, its body and its
 // idempotency key.
-func (c *checker) aged(ctx context.Context) {
+func (c *checker) checkAged(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range c.w.lanes {
-		l := c.lane(n)
+		l := c.laneOf(n)
 		for _, f := range l.log {
-			c.stage(f)
+			c.stageOf(f)
 		}
-		c.staysDelivered(l)
+		c.checkStaysDelivered(l)
 		for _, f := range l.log {
 			if f.gone {
 				continue
@@ -240,46 +245,47 @@ func (c *checker) aged(ctx context.Context) {
 				_, err = c.store.Load(ctx, f.id)
 			}
 			if err != nil {
-				c.failed("removed", "seq %d of lane %d cannot be read: %v", f.id.Seq, f.id.Lane, err)
+				c.addViolation("removed", "seq %d of lane %d cannot be read: %v", f.id.Seq, f.id.Lane, err)
 			}
 			if f.idem != "" && len(c.rowsOf(n, f.idem)) != 1 {
-				c.failed("removed", "seq %d of lane %d has lost its idempotency key", f.id.Seq, f.id.Lane)
+				c.addViolation("removed", "seq %d of lane %d has lost its idempotency key", f.id.Seq, f.id.Lane)
 			}
 		}
 	}
 }
 
-// emptied holds that in the end only the row and the body are left that storage refuses to
+// checkEmptied holds that in the end only the row and the body are left that storage refuses to
 // remove, and the rows that belong to them.
-func (c *checker) emptied(ctx context.Context) {
+func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := 0
 	for n := range c.w.lanes {
 		kept := 0
-		for _, f := range c.lane(n).log {
+		for _, f := range c.laneOf(n).log {
 			if f.gone {
 				continue
 			}
 			kept++
 			if stuck := c.stuck != "" && f.body == c.stuck; !stuck && (n != 0 || f.id.Seq != int64(c.w.refusedRow)) {
-				c.failed("left", "seq %d of lane %d, %s, is left after its retention", f.id.Seq, n, c.stage(f))
+				c.addViolation("left", "seq %d of lane %d, %s, is left after its retention", f.id.Seq, n, c.stageOf(f))
 			}
 		}
 		left += kept
 		for _, prefix := range []string{"m_", "i_", "d_", "x_", "o_", "b_", "r_", "s_", "w_", "n_"} {
 			if rows := c.rowsOf(n, prefix); len(rows) > kept {
-				c.failed("left", "lane %d has %d rows %s… for %d messages that storage keeps", n, len(rows), prefix, kept)
+				c.addViolation("left", "lane %d has %d rows %s… for %d messages that storage keeps", n, len(rows),
+					prefix, kept)
 			}
 		}
 	}
 	page, err := c.w.account.Blobs().List(ctx, "2", "")
 	if err != nil || len(page.Infos) > left+1 {
-		c.failed("left", "%d bodies are left of %d messages: %v", len(page.Infos), left, err)
+		c.addViolation("left", "%d bodies are left of %d messages: %v", len(page.Infos), left, err)
 	}
 	for _, info := range page.Infos {
 		if info.Name != c.stuck && left == 0 {
-			c.failed("left", "the body %s is left", info.Name)
+			c.addViolation("left", "the body %s is left", info.Name)
 		}
 	}
 }

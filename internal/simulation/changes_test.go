@@ -12,19 +12,20 @@ import (
 // What upstreams ask of messages beside filing them: a moment, to be cancelled, another
 // moment.
 
-// schedules draws how much of that a seed has.
-func (s *settings) schedules(d *dice) {
-	if d.chance("recurring", 0.25) {
-		s.every = time.Duration(3+d.below("every", 12)) * time.Second
+// drawSchedules draws how much of that a seed has.
+func (s *settings) drawSchedules(d *dice) {
+	if d.drawChance("recurring", 0.25) {
+		s.every = time.Duration(3+d.drawBelow("every", 12)) * time.Second
 	}
-	if d.chance("no due times", 0.35) {
+	if d.drawChance("no due times", 0.35) {
 		return
 	}
-	s.scheduled = []float64{0.15, 0.4, 0.4, 0.8}[d.below("scheduled", 4)]
-	s.cancels, s.moves = []float64{0, 0.1, 0.4}[d.below("cancels", 3)], []float64{0, 0.1, 0.4}[d.below("moves", 3)]
-	s.horizon = []time.Duration{20 * time.Second, time.Minute, 5 * time.Minute}[d.below("horizon", 3)]
+	s.scheduled = []float64{0.15, 0.4, 0.4, 0.8}[d.drawBelow("scheduled", 4)]
+	s.cancels, s.moves = []float64{0, 0.1, 0.4}[d.drawBelow("cancels", 3)],
+		[]float64{0, 0.1, 0.4}[d.drawBelow("moves", 3)]
+	s.horizon = []time.Duration{20 * time.Second, time.Minute, 5 * time.Minute}[d.drawBelow("horizon", 3)]
 	for i := range s.moments {
-		s.moments[i] = d.between("moment", 0, s.trouble+20*time.Second).Truncate(time.Millisecond)
+		s.moments[i] = d.drawBetween("moment", 0, s.trouble+20*time.Second).Truncate(time.Millisecond)
 	}
 }
 
@@ -32,16 +33,16 @@ func (s *settings) schedules(d *dice) {
 // at the very same nanosecond, and which of them is first is not the seed's: so the moments
 // that many share are a microsecond apart from lane to lane.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
-	if !w.dice.chance("due", w.scheduled) {
+	if !w.dice.drawChance("due", w.scheduled) {
 		return time.Time{}
 	}
 	draw := func(low, high time.Duration) time.Time {
-		return w.started.Add(start + w.dice.between("due in", low, high))
+		return w.started.Add(start + w.dice.drawBetween("due in", low, high))
 	}
 	if w.sizes.kind == together {
 		return w.started.Add(w.moments[0] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
 	}
-	switch w.dice.below("due kind", 8) {
+	switch w.dice.drawBelow("due kind", 8) {
 	case 0:
 		return draw(-10*time.Second, 0)
 	case 1:
@@ -49,9 +50,10 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	case 2:
 		return draw(150*time.Millisecond, 3*time.Second)
 	case 3, 4, 5:
-		at := w.started.Add(w.moments[w.dice.below("which moment", len(w.moments))] + time.Duration(lane.Of(s.key, w.lanes))*time.Microsecond)
-		if w.dice.chance("next to it", 0.5) {
-			at = at.Add(w.dice.between("next to it", 0, 40*time.Millisecond))
+		at := w.started.Add(w.moments[w.dice.drawBelow("which moment", len(w.moments))] + time.Duration(lane.Of(s.key,
+			w.lanes))*time.Microsecond)
+		if w.dice.drawChance("next to it", 0.5) {
+			at = at.Add(w.dice.drawBetween("next to it", 0, 40*time.Millisecond))
 		}
 		return at
 	case 6:
@@ -60,27 +62,27 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	return draw(time.Second, 20*time.Second)
 }
 
-// change cancels and moves a message that was filed, as the seed says.
-func (w *world) change(ctx context.Context, s *submission) {
+// changeMessage cancels and moves a message that was filed, as the seed says.
+func (w *world) changeMessage(ctx context.Context, s *submission) {
 	id := w.check.idOf(s)
 	if id.IsZero() {
 		return
 	}
 	name := fmt.Sprint(s.number)
-	if w.dice.chance("cancels", w.cancels) {
+	if w.dice.drawChance("cancels", w.cancels) {
 		w.upstream.Go(func() {
 			time.Sleep(w.changeIn("cancel "+name, s))
-			w.cancel(ctx, name, id)
+			w.cancelMessage(ctx, name, id)
 		})
 	}
 	for i := range 3 {
-		if s.message.DueAt.IsZero() || !w.dice.chance("moves", w.moves) {
+		if s.message.DueAt.IsZero() || !w.dice.drawChance("moves", w.moves) {
 			return
 		}
 		name := fmt.Sprint(name, ".", i)
 		w.upstream.Go(func() {
 			time.Sleep(w.changeIn("move "+name, s))
-			w.move(ctx, name, s, id)
+			w.moveMessage(ctx, name, s, id)
 		})
 	}
 }
@@ -88,53 +90,54 @@ func (w *world) change(ctx context.Context, s *submission) {
 // changeIn draws when to ask for a change: soon, some time, or about when the message is
 // released by one instance's clock.
 func (w *world) changeIn(name string, s *submission) time.Duration {
-	switch kind := w.dice.below(name+" when", 5); {
+	switch kind := w.dice.drawBelow(name+" when", 5); {
 	case kind == 0:
-		return w.dice.between(name, 0, 500*time.Millisecond)
+		return w.dice.drawBetween(name, 0, 500*time.Millisecond)
 	case kind == 1 || s.message.DueAt.IsZero():
-		return w.dice.between(name, 0, 20*time.Second)
+		return w.dice.drawBetween(name, 0, 20*time.Second)
 	}
-	clock := w.slots[w.dice.below(name+" clock", len(w.slots))]
-	moment := s.message.DueAt.Sub(clock.clock())
-	return max(0, moment+w.dice.between(name, -80*time.Millisecond, 40*time.Millisecond))
+	clock := w.slots[w.dice.drawBelow(name+" clock", len(w.slots))]
+	moment := s.message.DueAt.Sub(clock.readClock())
+	return max(0, moment+w.dice.drawBetween(name, -80*time.Millisecond, 40*time.Millisecond))
 }
 
-// cancel asks some instance until it answers.
-func (w *world) cancel(ctx context.Context, name string, id weir.ID) {
+// cancelMessage asks some instance until it answers.
+func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
-		p := w.slots[w.dice.below("cancel to "+name, len(w.slots))].now()
+		p := w.slots[w.dice.drawBelow("cancel to "+name, len(w.slots))].currentProcess()
 		asked := time.Now()
-		st, err := ask(ctx, p, "cancel "+name, func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
-		w.trace.add("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
+		st, err := askProcess(ctx, p, "cancel "+name,
+			func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
+		w.trace.addLine("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
 		if err == nil {
-			p.look(id.Lane)
+			p.lookAtLane(id.Lane)
 		}
 		if w.check.cancelAnswered(id, asked, st, err) {
 			return
 		}
-		time.Sleep(w.dice.between("cancel again "+name, 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween("cancel again "+name, 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// move gives a message another moment: earlier, later, in the past, at its very release, the
+// moveMessage gives a message another moment: earlier, later, in the past, at its very release, the
 // same.
-func (w *world) move(ctx context.Context, name string, s *submission, id weir.ID) {
-	due := time.Now().Add(w.dice.between("move in "+name, -10*time.Second, 0))
-	switch w.dice.below("move kind "+name, 6) {
+func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
+	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
+	switch w.dice.drawBelow("move kind "+name, 6) {
 	case 0, 1:
-		due = time.Now().Add(w.dice.between("move in "+name, 0, 200*time.Millisecond))
+		due = time.Now().Add(w.dice.drawBetween("move in "+name, 0, 200*time.Millisecond))
 	case 2:
-		due = time.Now().Add(w.dice.between("move in "+name, time.Second, 30*time.Second))
+		due = time.Now().Add(w.dice.drawBetween("move in "+name, time.Second, 30*time.Second))
 	case 3:
 		due = s.message.DueAt
 	case 4:
 		due = w.started.Add(w.moments[0] + time.Duration(id.Lane)*time.Microsecond)
 	}
 	for range 20 {
-		p := w.slots[w.dice.below("move to "+name, len(w.slots))].now()
-		st, err := ask(ctx, p, name, func(ctx context.Context) (weir.Status, error) {
+		p := w.slots[w.dice.drawBelow("move to "+name, len(w.slots))].currentProcess()
+		st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status, error) {
 			version := ""
-			if w.dice.chance("move version "+name, 0.5) {
+			if w.dice.drawChance("move version "+name, 0.5) {
 				st, err := p.store.Status(ctx, id)
 				if err != nil {
 					return st, err
@@ -143,19 +146,20 @@ func (w *world) move(ctx context.Context, name string, s *submission, id weir.ID
 			}
 			return p.store.Move(ctx, id, due, version)
 		})
-		w.trace.add("%s: move %s (lane %d seq %d) to %s: %s, %v", p.name, name, id.Lane, id.Seq, due.Sub(w.started), st.Stage, err)
+		w.trace.addLine("%s: move %s (lane %d seq %d) to %s: %s, %v", p.name, name, id.Lane, id.Seq, due.Sub(w.started),
+			st.Stage, err)
 		if err == nil {
-			p.look(id.Lane)
+			p.lookAtLane(id.Lane)
 		}
 		if w.check.moveAnswered(id, due, err) {
 			return
 		}
-		time.Sleep(w.dice.between("move again "+name, 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween("move again "+name, 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// look has a lane looked at, here and where another process holds it.
-func (p *process) look(lane int) {
+// lookAtLane has a lane looked at, here and where another process holds it.
+func (p *process) lookAtLane(lane int) {
 	p.drainer.Wake(lane)
 	p.bell.EnqueueAsync(lane)
 }
@@ -163,13 +167,15 @@ func (p *process) look(lane int) {
 // patience is how long an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
-// ask is one HTTP request of an upstream.
-func ask[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T, error) {
-	return askFor(ctx, p, name, patience, handle)
+// askProcess is one HTTP request of an upstream.
+func askProcess[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T,
+	error) {
+	return askWithin(ctx, p, name, patience, handle)
 }
 
-// askFor is one with a patience of its own.
-func askFor[T any](ctx context.Context, p *process, name string, patience time.Duration, handle func(context.Context) (T, error)) (T, error) {
+// askWithin is one with a patience of its own.
+func askWithin[T any](ctx context.Context, p *process, name string, patience time.Duration,
+	handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		t   T
 		err error
@@ -184,12 +190,12 @@ func askFor[T any](ctx context.Context, p *process, name string, patience time.D
 	p.invocations.Add(1)
 	p.w.loose.Go(func() {
 		defer p.invocations.Add(-1)
-		if !p.opens(ctx, name) {
+		if !p.awaitReady(ctx, name) {
 			got <- answer{err: errStarting}
 			return
 		}
 		t, err := handle(ctx)
-		if p.running("answer " + name) {
+		if p.awaitRunning("answer " + name) {
 			got <- answer{t, err}
 		}
 	})

@@ -11,171 +11,185 @@ import (
 
 // What the checker holds of the requests that reach the CMS.
 
-// begin sees a request reach the CMS.
-func (c *checker) begin(r *request) {
+// beginRequest sees a request reach the CMS.
+func (c *checker) beginRequest(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.lane(r.id.Lane)
-	c.w.trace.add("%s sends seq %d of lane %d, key %s, fence %d, attempt %d (%d)", r.p.name, r.id.Seq, r.id.Lane, r.key, r.fence, r.attempt, r.status)
+	l := c.laneOf(r.id.Lane)
+	c.w.trace.addLine("%s sends seq %d of lane %d, key %s, fence %d, attempt %d (%d)", r.p.name, r.id.Seq, r.id.Lane,
+		r.key, r.fence, r.attempt, r.status)
 	c.counts.Requests++
-	until, stood := r.p.trusts(c.store.LeaseName(r.id.Lane))
+	until, stood := r.p.trustedUntil(c.store.LeaseName(r.id.Lane))
 	if !r.sent.Before(until) && !stood {
-		c.failed("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still", r.p.name, r.sent.Sub(until))
+		c.addViolation("untrusted", "%s sent under a lease that it could trust until %s ago, and did not stand still",
+			r.p.name, r.sent.Sub(until))
 	}
-	c.writeBegan(r, r.fence < l.fence)
-	c.overlap(l, r)
+	c.recordWrite(r, r.fence < l.fence)
+	c.checkOverlap(l, r)
 	l.active = append(l.active, r)
 	if r.id.Seq > int64(len(l.log)) || l.log[r.id.Seq-1].id != r.id {
-		c.failed("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
+		c.addViolation("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
 		return
 	}
-	c.moved(l, l.log[r.id.Seq-1], r)
-	c.due(l, l.log[r.id.Seq-1], r)
-	c.paused(l, l.log[r.id.Seq-1], r)
+	c.checkMoved(l, l.log[r.id.Seq-1], r)
+	c.checkDue(l, l.log[r.id.Seq-1], r)
+	c.checkPaused(l, l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // it stood still, or the lines above have failed
 		c.counts.LateWriters++
 		return
 	}
-	c.order(l, l.log[r.id.Seq-1], r)
-	c.early(l, l.log[r.id.Seq-1], r)
+	c.checkOrder(l, l.log[r.id.Seq-1], r)
+	c.checkNotEarly(l, l.log[r.id.Seq-1], r)
 }
 
-// early holds that nothing is sent before the time that was set for it, by the sender's
+// checkNotEarly holds that nothing is sent before the time that was set for it, by the sender's
 // own clock.
-func (c *checker) early(l *laneState, f *filed, r *request) {
+func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	if until := l.last.Tail.PausedUntil; until.After(now) {
-		c.failed("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane, until.Sub(now))
+		c.addViolation("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane,
+			until.Sub(now))
 	}
-	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying && st.NextAttemptAt.After(now) {
-		c.failed("early", "%s sent seq %d of lane %d, which was to wait for another %s", r.p.name, f.id.Seq, f.id.Lane, st.NextAttemptAt.Sub(now))
+	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
+		st.NextAttemptAt.After(now) {
+		c.addViolation("early", "%s sent seq %d of lane %d, which was to wait for another %s", r.p.name, f.id.Seq,
+			f.id.Lane, st.NextAttemptAt.Sub(now))
 	}
 }
 
-// handedOver looks at what the last holder left. Whoever closed tail has committed all it
+// checkHandedOver looks at what the last holder left. Whoever closed tail has committed all it
 // knew; and nobody leaves more uncommitted than a crash may repeat.
-func (c *checker) handedOver(l *laneState, number int) {
+func (c *checker) checkHandedOver(l *laneState, number int) {
 	left := 0
 	for _, f := range l.log {
-		if f.taken && f.under == l.fence && !c.stage(f).Final() {
+		if f.taken && f.under == l.fence && !c.stageOf(f).Final() {
 			left++
 		}
 	}
 	if left > 64 || (left > 0 && !l.last.Tail.Open) {
-		c.failed("repeat", "the holder of lane %d under fence %d left %d deliveries uncommitted (open: %v)", number, l.fence, left, l.last.Tail.Open)
+		c.addViolation("repeat", "the holder of lane %d under fence %d left %d deliveries uncommitted (open: %v)",
+			number, l.fence, left, l.last.Tail.Open)
 	}
 }
 
-// overlap holds that two requests of a lane are in the CMS at once only where the earlier
+// checkOverlap holds that two requests of a lane are in the CMS at once only where the earlier
 // holder stood still past the end of its trust; the tail's rules then refuse its commit. A holder
 // whose clock jumped may end its own settle time too early here. The program measures that time by
 // the monotonic clock, which does not jump, and a simulated moment has none of its own.
-func (c *checker) overlap(l *laneState, r *request) {
+func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
 		if former.fence > later.fence {
 			former, later = r, o
 		}
 		if former.p == later.p && former.p.slot.jumpedSince(former.sent) {
-			c.write(former).late = true
+			c.findWrite(former).late = true
 			continue
 		}
-		until, stood := former.p.trusts(c.store.LeaseName(r.id.Lane))
+		until, stood := former.p.trustedUntil(c.store.LeaseName(r.id.Lane))
 		if former.fence == later.fence || !stood || time.Now().Before(until) {
-			c.failed("overlap", "seq %d of %s (fence %d) and seq %d of %s (fence %d) are in the CMS at once", former.id.Seq, former.p.name, former.fence, later.id.Seq, later.p.name, later.fence)
+			c.addViolation("overlap", "seq %d of %s (fence %d) and seq %d of %s (fence %d) are in the CMS at once",
+				former.id.Seq, former.p.name, former.fence, later.id.Seq, later.p.name, later.fence)
 		}
-		c.write(former).late = true
+		c.findWrite(former).late = true
 	}
 }
 
-// order holds the order of a key, and that only what is not committed is repeated.
-func (c *checker) order(l *laneState, f *filed, r *request) {
-	if stage := c.stage(f); stage.Final() {
-		c.failed("repeat", "%s sent seq %d of lane %d, which is %s", r.p.name, f.id.Seq, f.id.Lane, stage)
+// checkOrder holds the order of a key, and that only what is not committed is repeated.
+func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
+	if stage := c.stageOf(f); stage.Final() {
+		c.addViolation("repeat", "%s sent seq %d of lane %d, which is %s", r.p.name, f.id.Seq, f.id.Lane, stage)
 	}
 	if f.taken {
 		c.counts.Repeats++
 	}
 	if f.taken && f.under == r.fence {
-		c.failed("repeat", "%s sent seq %d of lane %d again, which it knew to be delivered", r.p.name, f.id.Seq, f.id.Lane)
+		c.addViolation("repeat", "%s sent seq %d of lane %d again, which it knew to be delivered", r.p.name, f.id.Seq,
+			f.id.Lane)
 	}
-	c.content(f, r)
+	c.checkContent(f, r)
 	if r.attempt-f.base > c.w.attempts {
-		c.failed("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
+		c.addViolation("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
 		if o.key != f.key || o == f || o.waits {
 			continue
 		}
-		earlier := o.place() < f.place()
+		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
 		case f.edit && o.edit:
 			// What was replayed goes before what a crash left uncommitted.
-			if s := c.stage(o); o.taken && o.version.Newer(f.version) && s != weir.Dead && s != weir.Cancelled && (f.replays == 0 || s == weir.Delivered) {
-				c.failed("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key, o.id.Seq)
+			if s := c.stageOf(o); o.taken && o.version.Newer(f.version) && s != weir.Dead && s != weir.Cancelled &&
+				(f.replays == 0 || s == weir.Delivered) {
+				c.addViolation("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key,
+					o.id.Seq)
 			}
 		case f.skip:
 			// Retrying: it was refused a connection, which the CMS does not see.
-			if s := c.stage(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
-				c.failed("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
+			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
+				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
-		case earlier && !c.stage(o).Final() && !c.outdated(l, o):
-			c.failed("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
+		case earlier && !c.stageOf(o).Final() && !c.isOutdated(l, o):
+			c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 		case !earlier && o.begun && f.replays == 0:
-			c.failed("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
+			c.addViolation("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
 	}
-	c.punctual(l, f, r)
-	c.crowded(l, f, r)
+	c.checkPunctual(l, f, r)
+	c.checkCrowd(l, f, r)
 	f.begun = true
 }
 
-// end sees the CMS finish with a request.
-func (c *checker) end(r *request) {
+// endRequest sees the CMS finish with a request.
+func (c *checker) endRequest(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.lane(r.id.Lane)
+	l := c.laneOf(r.id.Lane)
 	l.busy = time.Now()
-	c.write(r).ended = l.busy
+	c.findWrite(r).ended = l.busy
 	for i, o := range l.active {
 		if o == r {
 			l.active = append(l.active[:i], l.active[i+1:]...)
 			break
 		}
 	}
-	c.w.trace.add("the CMS is done with seq %d of lane %d for %s", r.id.Seq, r.id.Lane, r.p.name)
+	c.w.trace.addLine("the CMS is done with seq %d of lane %d for %s", r.id.Seq, r.id.Lane, r.p.name)
 }
 
-// answered sees a process get its answer.
-func (c *checker) answered(r *request, whole bool) {
+// noteAnswered sees a process get its answer.
+func (c *checker) noteAnswered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.status == 200 {
-		f := c.lane(r.id.Lane).log[r.id.Seq-1]
+		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
-		c.write(r).whole, c.write(r).torn = whole, !whole
+		c.findWrite(r).whole, c.findWrite(r).torn = whole, !whole
 		if whole { // else it is the client's own affair whether it believes it
 			f.under = max(f.under, r.fence)
 		}
 	}
 }
 
-// content holds that what is sent is what was submitted.
-func (c *checker) content(f *filed, r *request) {
+// checkContent holds that what is sent is what was submitted.
+func (c *checker) checkContent(f *filed, r *request) {
 	if f.key == recurringKey {
-		if !slices.Contains(c.w.occurrences(), r.body) {
-			c.failed("content", "%s sent seq %d of lane %d for no occurrence: %.60q", r.p.name, f.id.Seq, f.id.Lane, r.body)
+		if !slices.Contains(c.w.listOccurrences(), r.body) {
+			c.addViolation("content", "%s sent seq %d of lane %d for no occurrence: %.60q", r.p.name, f.id.Seq,
+				f.id.Lane, r.body)
 		}
 		return
 	}
 	n, err := numberOf(r.body)
 	switch {
 	case r.edition != f.editions:
-		c.failed("content", "%s sent seq %d of lane %d under the name of edition %d, which is %d", r.p.name, f.id.Seq, f.id.Lane, r.edition, f.editions)
+		c.addViolation("content", "%s sent seq %d of lane %d under the name of edition %d, which is %d", r.p.name,
+			f.id.Seq, f.id.Lane, r.edition, f.editions)
 	case err != nil || n >= len(c.expected) || r.body != cmp.Or(f.edited, string(c.expected[n].message.Body)):
-		c.failed("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q", r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
+		c.addViolation("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q",
+			r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
 	case c.expected[n].key != f.key || c.expected[n].key != r.key, f.number >= 0 && f.number != n:
-		c.failed("content", "%s sent submission %d as seq %d of lane %d, which is %d", r.p.name, n, f.id.Seq, f.id.Lane, f.number)
+		c.addViolation("content", "%s sent submission %d as seq %d of lane %d, which is %d", r.p.name, n, f.id.Seq,
+			f.id.Lane, f.number)
 	}
 	f.number = n
 }

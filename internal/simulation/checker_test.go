@@ -19,20 +19,27 @@ type violation struct{ kind, text string }
 
 // counts are what runs went through.
 type counts struct {
-	Messages, Requests, Repeats, Delivered, Dead, Superseded                                                                int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced, LateWriters                                                    int
-	Traps, Blobs, Packed                                                                                                    int
-	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled, CancelledAtOnce                                      int
-	Replayed, Refused, Edited, Stopped, Resumed                                                                             int
-	Bulks, BulkReplayed                                                                                                     int
-	Crowded, Turned, Removed, Kept                                                                                          int
-	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits, MostTickets int
-	LongestSweep                                                                                                            time.Duration // of large worlds, where storage answers
-	LongestStand                                                                                                            time.Duration // of a lane while it moved
-	Longest                                                                                                                 time.Duration // from the end of faults to rest
+	Messages, Requests, Repeats, Delivered, Dead,
+	Superseded int
+	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced,
+	LateWriters int
+	Traps, Blobs, Packed int
+	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
+	CancelledAtOnce int
+	Replayed, Refused, Edited, Stopped, Resumed int
+	Bulks, BulkReplayed                         int
+	Crowded, Turned, Removed, Kept              int
+	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
+	MostTickets int
+	// of large worlds, where storage answers
+	LongestSweep time.Duration
+	// of a lane while it moved
+	LongestStand time.Duration
+	// from the end of faults to rest
+	Longest time.Duration
 }
 
-func (c *counts) add(o counts) {
+func (c *counts) addAll(o counts) {
 	c.Messages += o.Messages
 	c.Removed += o.Removed
 	c.Kept += o.Kept
@@ -140,62 +147,62 @@ func newChecker(w *world) *checker {
 	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}}
 }
 
-// fail notes the first violation; the rest follows from it.
-func (c *checker) fail(kind, format string, args ...any) {
+// reportViolation notes the first violation; the rest follows from it.
+func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed(kind, format, args...)
+	c.addViolation(kind, format, args...)
 }
 
-func (c *checker) failed(kind, format string, args ...any) {
+func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	c.w.trace.add("VIOLATION %s: %s", kind, text)
+	c.w.trace.addLine("VIOLATION %s: %s", kind, text)
 	if c.first == nil {
 		c.first = &violation{kind, text}
 	}
 }
 
-func (c *checker) ok() bool {
+func (c *checker) holds() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.first == nil
 }
 
-func (c *checker) count(f func(*counts)) {
+func (c *checker) addCounts(f func(*counts)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(&c.counts)
 }
 
-func (c *checker) disturb() {
+func (c *checker) noteDisturbance() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbed = time.Now()
 }
 
-func (c *checker) expect(s *submission) {
+func (c *checker) expectSubmission(s *submission) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expected = append(c.expected, s)
 }
 
-func (c *checker) acknowledged(s *submission, r lane.Receipt) {
+func (c *checker) noteAcknowledged(s *submission, r lane.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := r.Message.ID
-	if l := c.lane(id.Lane); id.Seq < 1 || id.Seq > int64(len(l.log)) || l.log[id.Seq-1].id != id {
-		c.failed("lost", "submission %d was answered with %+v, which is not in the log", s.number, id)
+	if l := c.laneOf(id.Lane); id.Seq < 1 || id.Seq > int64(len(l.log)) || l.log[id.Seq-1].id != id {
+		c.addViolation("lost", "submission %d was answered with %+v, which is not in the log", s.number, id)
 	}
 	if !s.id.IsZero() && s.id != id {
-		c.failed("twice", "submission %d was answered with %+v and with %+v", s.number, s.id, id)
+		c.addViolation("twice", "submission %d was answered with %+v and with %+v", s.number, s.id, id)
 	}
 	s.id = id
 }
 
-func (c *checker) lane(n int) *laneState {
+func (c *checker) laneOf(n int) *laneState {
 	l := c.lanes[n]
 	if l == nil {
 		l = &laneState{}
@@ -204,45 +211,46 @@ func (c *checker) lane(n int) *laneState {
 	return l
 }
 
-// transact lets a transaction take effect, and looks at what it did.
-func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
+// applyTransaction lets a transaction take effect, and looks at what it did.
+func (c *checker) applyTransaction(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var epoch, number int
 	_, scanErr := fmt.Sscanf(partition, "%d.%d", &epoch, &number)
 	var gone []removal
 	if scanErr == nil && ops[0].Kind == storage.Delete {
-		gone = c.removals(c.lane(number), ops)
+		gone = c.findRemovals(c.laneOf(number), ops)
 	}
 	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
 	if scanErr != nil {
-		c.w.trace.add("%s writes %s of %s: %v", p.name, seeded(ops[0].Key), partition, err)
+		c.w.trace.addLine("%s writes %s of %s: %v", p.name, withoutRandom(ops[0].Key), partition, err)
 		return etags, err
 	}
-	c.w.trace.add("%s writes %s of lane %d with %d rows: %v", p.name, seeded(ops[0].Key), number, len(ops)-1, err)
+	c.w.trace.addLine("%s writes %s of lane %d with %d rows: %v", p.name, withoutRandom(ops[0].Key), number, len(ops)-1,
+		err)
 	if err != nil {
 		if ops[0].Key == "!tail" && storage.Is(err, storage.Precondition) {
 			c.counts.Fenced++
 		}
 		return etags, err
 	}
-	l := c.lane(number)
-	l.written(ops)
+	l := c.laneOf(number)
+	l.forgetStages(ops)
 	if ops[0].Kind == storage.Delete {
-		c.removed(p, l, ops, gone)
+		c.checkRemoved(p, l, ops, gone)
 	}
 	switch ops[0].Key {
 	case "!head":
 		if _, ok := ops[0].Values["Touched"]; ok {
-			c.touched(l, ops)
-			c.pausing(l, ops)
+			c.noteRequests(l, ops)
+			c.notePauses(l, ops)
 		} else {
-			c.appended(l, number, ops)
+			c.noteAppended(l, number, ops)
 		}
 	case "!tail":
-		c.committed(p, l, number, ops[0].Values)
-		l.back = c.granted(p, l, ops)
-		c.settledBy(p, l, ops)
+		c.checkCommitted(p, l, number, ops[0].Values)
+		l.back = c.checkGranted(p, l, ops)
+		c.noteSettled(p, l, ops)
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
@@ -250,13 +258,13 @@ func (c *checker) transact(p *process, partition string, ops []storage.Op) ([]st
 		}
 	}
 	before := l.last.Tail.Counts
-	c.books(l, number)
-	c.transacted(p, number, ops, ended(before), ended(l.last.Tail.Counts))
+	c.checkBooks(l, number)
+	c.countTransaction(p, number, ops, countEnded(before), countEnded(l.last.Tail.Counts))
 	return etags, nil
 }
 
-// appended notes the messages of an append.
-func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
+// noteAppended notes the messages of an append.
+func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Key[:2] != "m_" {
 			continue
@@ -266,7 +274,8 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 		skip, _ := v["Skip"].(bool)
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
-		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")}, key: text("Key"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
+		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")},
+			key: text("Key"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
 		if blob := text("Blob"); blob != "" {
 			f.body = blob
 			c.counts.Blobs++
@@ -281,36 +290,37 @@ func (c *checker) appended(l *laneState, number int, ops []storage.Op) {
 			c.counts.Scheduled++
 		}
 		if op.Key != "m_"+lane.Place(f.id.Seq) {
-			c.failed("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
+			c.addViolation("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
 		}
 		l.log = append(l.log, f)
 	}
 }
 
-// committed holds that only the newest holder writes tail, each commit once.
-func (c *checker) committed(p *process, l *laneState, number int, v map[string]any) {
+// checkCommitted holds that only the newest holder writes tail, each commit once.
+func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[string]any) {
 	fence, _ := v["Fence"].(int64)
 	commit, _ := v["Commit"].(int64)
 	nonce, _ := v["Nonce"].(string)
 	switch {
 	case nonce == "":
-		c.failed("outsider", "%s wrote tail of lane %d without holding it", p.name, number)
+		c.addViolation("outsider", "%s wrote tail of lane %d without holding it", p.name, number)
 	case fence == l.fence+1 && commit == 0:
 		l.nonce = nonce
 		c.counts.Takeovers++
-		c.handedOver(l, number)
+		c.checkHandedOver(l, number)
 	case fence == l.fence && nonce == l.nonce && commit > l.commit: // one that was refused leaves a gap
 	default:
-		c.failed("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit, fence, number, l.commit, l.fence)
+		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
+			fence, number, l.commit, l.fence)
 	}
 	l.fence, l.commit = fence, commit
 }
 
-// books holds that every state balances and nothing counts backwards.
-func (c *checker) books(l *laneState, number int) {
+// checkBooks holds that every state balances and nothing counts backwards.
+func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.Control(context.Background(), number)
 	if err != nil {
-		c.failed("books", "%v", err)
+		c.addViolation("books", "%v", err)
 		return
 	}
 	before, n := l.last, now.Tail.Counts
@@ -318,23 +328,24 @@ func (c *checker) books(l *laneState, number int) {
 	b := before.Tail.Counts
 	switch {
 	case now.Head.Next-1 != int64(len(l.log)):
-		c.failed("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
+		c.addViolation("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
 	case now.Waiting() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
-		c.failed("books", "lane %d: %+v after %+v", number, now, before)
-	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled || n.Superseded < b.Superseded:
-		c.failed("books", "lane %d: counters %+v after %+v", number, n, b)
+		c.addViolation("books", "lane %d: %+v after %+v", number, now, before)
+	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled ||
+		n.Superseded < b.Superseded:
+		c.addViolation("books", "lane %d: counters %+v after %+v", number, n, b)
 	}
 	l.back = 0
 	if c.snapshots++; c.snapshots%16 == 0 {
-		c.recount(l, number, now)
+		c.recountLane(l, number, now)
 	}
 }
 
-// recount counts the rows of a lane and compares them with tail.
-func (c *checker) recount(l *laneState, number int, now lane.Control) {
+// recountLane counts the rows of a lane and compares them with tail.
+func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 	var n lane.Counts
 	for _, f := range l.log {
-		switch c.stage(f) {
+		switch c.stageOf(f) {
 		case weir.Delivered:
 			n.Delivered++
 		case weir.Dead:
@@ -345,20 +356,20 @@ func (c *checker) recount(l *laneState, number int, now lane.Control) {
 			n.Cancelled++
 		}
 	}
-	n.Cancelled -= c.rows(l, number, now)
+	n.Cancelled -= c.checkRows(l, number, now)
 	if n != now.Tail.Counts {
-		c.failed("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
+		c.addViolation("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
 	}
 }
 
-// stage is a message's stage as storage has it now.
-func (c *checker) stage(f *filed) weir.Stage {
+// stageOf is a message's stage as storage has it now.
+func (c *checker) stageOf(f *filed) weir.Stage {
 	if stage := cmp.Or(f.final, f.now); stage != "" {
 		return stage
 	}
 	st, err := c.store.Status(context.Background(), f.id)
 	if err != nil {
-		c.failed("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
+		c.addViolation("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""
 	}
 	if st.Stage.Final() && st.Stage != weir.Dead { // the dead can come back
@@ -368,9 +379,9 @@ func (c *checker) stage(f *filed) weir.Stage {
 	return st.Stage
 }
 
-// written forgets the stages of messages whose rows a transaction has written. A row of first
+// forgetStages forgets the stages of messages whose rows a transaction has written. A row of first
 // deliveries stands for the rows of many.
-func (l *laneState) written(ops []storage.Op) {
+func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {
 			for _, f := range l.log {

@@ -35,7 +35,7 @@ type request struct {
 	done    chan struct{}
 }
 
-func (c *fakeCMS) transport(p *process) http.RoundTripper { return &wire{c, p} }
+func (c *fakeCMS) newTransport(p *process) http.RoundTripper { return &wire{c, p} }
 
 // wire is one process's connection.
 type wire struct {
@@ -56,12 +56,13 @@ type plan struct {
 	header http.Header
 }
 
-// plan draws it. Some minutes the CMS is down as a whole.
-func (c *fakeCMS) plan(id weir.ID, body string) plan {
+// planAnswer draws it. Some minutes the CMS is down as a whole.
+func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
-	p := plan{takes: w.dice.between(name, 5*time.Millisecond, 60*time.Millisecond), status: 200, header: http.Header{}}
+	p := plan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), status: 200,
+		header: http.Header{}}
 	if w.leaving.kind != "" {
-		p.takes = w.dice.between(name, 60*time.Millisecond, 120*time.Millisecond)
+		p.takes = w.dice.drawBetween(name, 60*time.Millisecond, 120*time.Millisecond)
 		return p
 	}
 	if w.swift {
@@ -70,37 +71,38 @@ func (c *fakeCMS) plan(id weir.ID, body string) plan {
 	if n, err := numberOf(body); err == nil && (n == w.bad[0] || n == w.bad[1]) {
 		p.status = []int{500, 422, 403}[n%3]
 		return p
-	} else if err == nil && w.refuses(n) {
+	} else if err == nil && w.isRefused(n) {
 		p.status = w.refusal
 		return p
 	}
-	if w.calm() {
+	if w.isCalm() {
 		return p
 	}
-	if phase := int(time.Since(w.started) / (10 * time.Second)); newDice(w.dice.seed+uint64(phase)).chance("down", 0.1) {
-		p.refuse = w.dice.chance(name+" down", 0.5)
+	if phase := int(time.Since(w.started) / (10 * time.Second)); newDice(w.dice.seed+uint64(phase)).drawChance("down",
+		0.1) {
+		p.refuse = w.dice.drawChance(name+" down", 0.5)
 		p.status = 503
 		return p
 	}
-	if w.dice.chance(name+" rejected", w.rejects) {
+	if w.dice.drawChance(name+" rejected", w.rejects) {
 		p.status = 422
 		return p
 	}
-	if w.dice.chance(name+" fault", w.cmsFaults) {
-		c.spoil(&p, name)
+	if w.dice.drawChance(name+" fault", w.cmsFaults) {
+		c.spoilPlan(&p, name)
 	}
 	return p
 }
 
-// spoil makes a plan go wrong.
-func (c *fakeCMS) spoil(p *plan, name string) {
+// spoilPlan makes a plan go wrong.
+func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	d := c.w.dice
-	pick := func(of ...int) int { return of[d.below(name+" pick", len(of))] }
-	switch d.below(name+" what", 12) {
+	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
+	switch d.drawBelow(name+" what", 12) {
 	case 0, 1:
-		p.takes = d.between(name+" slow", 500*time.Millisecond, 8*time.Second)
+		p.takes = d.drawBetween(name+" slow", 500*time.Millisecond, 8*time.Second)
 	case 2:
-		p.lose, p.takes = true, d.between(name+" lost", 5*time.Millisecond, 3*time.Second)
+		p.lose, p.takes = true, d.drawBetween(name+" lost", 5*time.Millisecond, 3*time.Second)
 	case 3:
 		p.refuse = true
 	case 4:
@@ -127,26 +129,27 @@ func (c *fakeCMS) spoil(p *plan, name string) {
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
 	name := "send " + r.Header.Get("Weir-Key")
-	if !p.running(name) {
+	if !p.awaitRunning(name) {
 		return nil, errLost
 	}
 	id, _, err := idempotencyKey(r)
 	if err != nil || r.URL.Path != "/content" {
-		w.check.fail("redirect", "%s sent a request to %s", p.name, r.URL)
+		w.check.reportViolation("redirect", "%s sent a request to %s", p.name, r.URL)
 		return nil, errRefused
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
-	plan := c.cms.plan(id, string(body))
+	plan := c.cms.planAnswer(id, string(body))
 	if plan.refuse {
-		p.wait(r.Context(), w.dice.between(fmt.Sprint("refused ", id.Lane, " ", id.Seq), 50*time.Microsecond, 2*time.Millisecond))
-		p.running(name)
+		p.waitFor(r.Context(), w.dice.drawBetween(fmt.Sprint("refused ", id.Lane, " ", id.Seq), 50*time.Microsecond,
+			2*time.Millisecond))
+		p.awaitRunning(name)
 		return nil, errRefused
 	}
-	p.spring("send", early)
-	if !p.running(name) {
+	p.springTrap("send", early)
+	if !p.awaitRunning(name) {
 		return nil, errLost
 	}
 	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
@@ -156,9 +159,9 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		t.WroteHeaders()
 	}
-	p.enter(1)
-	defer p.enter(-1)
-	return c.exchange(r, id, string(body), plan)
+	p.countRequest(1)
+	defer p.countRequest(-1)
+	return c.exchangeRequest(r, id, string(body), plan)
 }
 
 // idempotencyKey reads whose request it is.
@@ -173,73 +176,76 @@ func idempotencyKey(r *http.Request) (id weir.ID, edition int, err error) {
 	return id, edition, err
 }
 
-// enter counts the requests that are under way.
-func (p *process) enter(n int) {
+// countRequest counts the requests that are under way.
+func (p *process) countRequest(n int) {
 	p.mu.Lock()
 	p.requests += n
 	requests, atOnce := p.requests, p.w.atOnce
 	p.mu.Unlock()
 	if atOnce > 0 && requests > atOnce {
-		p.w.check.fail("limit", "%s has %d requests under way where %d are allowed", p.name, requests, atOnce)
+		p.w.check.reportViolation("limit", "%s has %d requests under way where %d are allowed", p.name, requests,
+			atOnce)
 	}
 }
 
-func (c *wire) exchange(r *http.Request, id weir.ID, body string, plan plan) (*http.Response, error) {
+func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan plan) (*http.Response, error) {
 	p, w := c.p, c.p.w
-	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, sent: time.Now(), status: plan.status, cut: make(chan struct{}), done: make(chan struct{})}
+	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, sent: time.Now(), status: plan.status,
+		cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	_, req.edition, _ = idempotencyKey(r)
 	name := fmt.Sprint("trip ", id.Lane, " ", id.Seq)
 	stood := r.Context().Err() != nil // it stood still before it could send; the rest takes no time
-	if trip := w.dice.between(name, 50*time.Microsecond, 2*time.Millisecond); !stood && !p.wait(r.Context(), trip) {
-		if w.dice.chance(name+" arrives", 0.5) {
+	if trip := w.dice.drawBetween(name, 50*time.Microsecond, 2*time.Millisecond); !stood &&
+		!p.waitFor(r.Context(), trip) {
+		if w.dice.drawChance(name+" arrives", 0.5) {
 			close(req.cut)
-			c.cms.work(req, plan)
+			c.cms.handleRequest(req, plan)
 		}
-		p.running(name)
+		p.awaitRunning(name)
 		return nil, errLost
 	}
-	c.cms.work(req, plan)
-	p.spring("send", afterwards)
+	c.cms.handleRequest(req, plan)
+	p.springTrap("send", afterwards)
 	select {
 	case <-req.done:
-		if !p.running(name) {
+		if !p.awaitRunning(name) {
 			return nil, errLost
 		}
 		if plan.lose {
-			return c.lost(r, id, body)
+			return c.loseAnswer(r, id, body)
 		}
-		w.check.answered(req, !plan.torn)
-		return answer(r, plan), nil
+		w.check.noteAnswered(req, !plan.torn)
+		return newAnswer(r, plan), nil
 	case <-r.Context().Done():
-		if !p.running(name) {
+		if !p.awaitRunning(name) {
 			return nil, errLost
 		}
 		close(req.cut)
 		return nil, context.Cause(r.Context())
 	case <-p.killed:
 		close(req.cut)
-		p.running(name)
+		p.awaitRunning(name)
 		return nil, errLost
 	}
 }
 
-// lost is a connection that broke. Where requests are sent again by themselves, they are.
-func (c *wire) lost(r *http.Request, id weir.ID, body string) (*http.Response, error) {
+// loseAnswer is a connection that broke. Where requests are sent again by themselves, they are.
+func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
-		return c.exchange(r, id, body, c.cms.plan(id, body))
+		return c.exchangeRequest(r, id, body, c.cms.planAnswer(id, body))
 	}
 	return nil, errLost
 }
 
-// work takes a request in. Of what is cut off the CMS may still do for most of settle; a
+// handleRequest takes a request in. Of what is cut off the CMS may still do for most of settle; a
 // connection that is lost is such a cut too, and so is whoever gives up on the way (408,
 // 504).
-func (c *fakeCMS) work(req *request, plan plan) {
+func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()
-	c.w.check.begin(req)
+	c.w.check.beginRequest(req)
 	c.w.loose.Go(func() {
 		timer := time.NewTimer(plan.takes)
 		defer timer.Stop()
@@ -247,23 +253,24 @@ func (c *fakeCMS) work(req *request, plan plan) {
 		case <-timer.C:
 			if plan.lose || plan.status == 504 || plan.status == 408 {
 				close(req.done)
-				time.Sleep(c.w.dice.between(fmt.Sprint("after ", req.id.Lane, " ", req.id.Seq), 0, settle))
-				c.w.check.end(req)
+				time.Sleep(c.w.dice.drawBetween(fmt.Sprint("after ", req.id.Lane, " ", req.id.Seq), 0, settle))
+				c.w.check.endRequest(req)
 				return
 			}
 		case <-req.cut:
 			left := time.Until(req.began.Add(plan.takes))
 			time.Sleep(min(left, settle))
 		}
-		c.w.check.end(req)
+		c.w.check.endRequest(req)
 		close(req.done)
 	})
 }
 
-func answer(r *http.Request, plan plan) *http.Response {
+func newAnswer(r *http.Request, plan plan) *http.Response {
 	body := io.Reader(strings.NewReader("done"))
 	if plan.torn {
 		body = io.MultiReader(strings.NewReader("do"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
-	return &http.Response{StatusCode: plan.status, ProtoMajor: 1, ProtoMinor: 1, Header: plan.header, Body: io.NopCloser(body), Request: r}
+	return &http.Response{StatusCode: plan.status, ProtoMajor: 1, ProtoMinor: 1, Header: plan.header,
+		Body: io.NopCloser(body), Request: r}
 }

@@ -13,13 +13,14 @@ import (
 // Many messages that fall due at one moment, long after the faults, with storage as slow as an
 // account is: what is held of them is pace, and that others do not wait for them.
 
-// crowds draws them, for some seeds.
-func (s *settings) crowds(d *dice) {
-	if d.below("crowd", 100) != 0 {
+// drawCrowd draws them, for some seeds.
+func (s *settings) drawCrowd(d *dice) {
+	if d.drawBelow("crowd", 100) != 0 {
 		return
 	}
-	s.crowd, s.lanes, s.messages, s.trouble = 150+d.below("crowd of", 250), 1+d.below("lanes of a crowd", 2), 15, 20*time.Second
-	s.storage = d.between("storage", 2*time.Millisecond, 12*time.Millisecond)
+	s.crowd, s.lanes, s.messages, s.trouble = 150+d.drawBelow("crowd of", 250), 1+d.drawBelow("lanes of a crowd", 2),
+		15, 20*time.Second
+	s.storage = d.drawBetween("storage", 2*time.Millisecond, 12*time.Millisecond)
 	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.stopped, s.every, s.scheduled = 0, 0, false, 0, 0, 0, 0, 0
 }
 
@@ -35,35 +36,38 @@ func (w *world) crowdAt(number int) time.Time {
 // moment, one for each key.
 func (w *world) sendCrowd(ctx context.Context) {
 	file := func(i int, key string, at time.Time, due bool) {
-		s := w.submission(i)
+		s := w.newSubmission(i)
 		s.key, s.idem = key, fmt.Sprint("idem", i)
-		s.message.Key, s.message.Contract, s.message.Supersede, s.message.Version, s.message.Skip = key, "article", false, "", false
+		s.message.Key, s.message.Contract, s.message.Supersede, s.message.Version, s.message.Skip = key, "article",
+			false, "", false
 		if due {
 			s.message.DueAt = w.crowdAt(lane.Of(key, w.lanes))
 		}
-		w.check.expect(s)
+		w.check.expectSubmission(s)
 		w.upstream.Go(func() {
 			time.Sleep(time.Until(at))
-			w.send(ctx, fmt.Sprint(i), s)
-			w.change(ctx, s)
+			w.sendUntilAccepted(ctx, fmt.Sprint(i), s)
+			w.changeMessage(ctx, s)
 		})
 	}
 	moment := w.crowdAt(0)
 	for i := range w.crowd {
-		file(w.messages+i, fmt.Sprint("c", w.dice.below("crowd key", w.crowd)), moment.Add(-2*time.Minute+w.dice.between("crowd filed", 0, 20*time.Second)), true)
+		file(w.messages+i, fmt.Sprint("c", w.dice.drawBelow("crowd key", w.crowd)),
+			moment.Add(-2*time.Minute+w.dice.drawBetween("crowd filed", 0, 20*time.Second)), true)
 	}
-	for i := range w.plain() {
-		file(w.messages+w.crowd+i, fmt.Sprint("plain", i), moment.Add(w.dice.between("plain filed", -time.Second, 5*time.Second)), false)
+	for i := range w.countPlain() {
+		file(w.messages+w.crowd+i, fmt.Sprint("plain", i),
+			moment.Add(w.dice.drawBetween("plain filed", -time.Second, 5*time.Second)), false)
 	}
 }
 
-// plain is how many are filed about the moment of a crowd without a due time.
-func (w *world) plain() int { return min(w.crowd, 50) }
+// countPlain is how many are filed about the moment of a crowd without a due time.
+func (w *world) countPlain() int { return min(w.crowd, 50) }
 
-// slowly draws how long one way to storage and back takes, where it is slow: log-normal, as
+// drawSlowTrip draws how long one way to storage and back takes, where it is slow: log-normal, as
 // measured of accounts.
-func (w *world) slowly(name string) time.Duration {
-	normal := math.Sqrt(-2*math.Log(1-w.dice.float(name+" far"))) * math.Cos(2*math.Pi*w.dice.float(name+" turn"))
+func (w *world) drawSlowTrip(name string) time.Duration {
+	normal := math.Sqrt(-2*math.Log(1-w.dice.drawFloat(name+" far"))) * math.Cos(2*math.Pi*w.dice.drawFloat(name+" turn"))
 	return time.Duration(float64(w.storage) / 2 * math.Exp(0.45*normal))
 }
 
@@ -85,9 +89,9 @@ type crowding struct {
 	idle, gap time.Duration // without a request, up to the crowd's last and since
 }
 
-// crowded holds that a crowd is sent from its moment on as fast as the CMS takes it, and that
+// checkCrowd holds that a crowd is sent from its moment on as fast as the CMS takes it, and that
 // nothing else waits for that.
-func (c *checker) crowded(l *laneState, f *filed, r *request) {
+func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 	at := c.w.crowdAt(f.id.Lane)
 	if at.IsZero() || f.begun || c.disturbed.Add(recovered).After(at) {
 		return
@@ -96,21 +100,23 @@ func (c *checker) crowded(l *laneState, f *filed, r *request) {
 		l.crowd.gap += time.Since(l.busy)
 	}
 	switch {
-	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0: // to grant wishes takes the time of a few requests to storage
+	// to grant wishes takes the time of a few requests to storage
+	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0:
 		if l.crowd.sent++; l.crowd.sent == 1 {
 			l.crowd.first = time.Now()
 			if late := r.p.now().Sub(at); late > crowdLate {
-				c.failed("late", "the first of many in lane %d was sent %s after they were due", f.id.Lane, late)
+				c.addViolation("late", "the first of many in lane %d was sent %s after they were due", f.id.Lane, late)
 			}
 		}
 		l.crowd.idle, l.crowd.gap = l.crowd.idle+l.crowd.gap, 0
 		if took := time.Since(l.crowd.first); l.crowd.sent%50 == 0 && float64(l.crowd.idle) > crowdIdle*float64(took) {
-			c.failed("slow", "lane %d sent %d that were due at one moment in %s, and nothing for %s of it", f.id.Lane, l.crowd.sent, took, l.crowd.idle)
+			c.addViolation("slow", "lane %d sent %d that were due at one moment in %s, and nothing for %s of it",
+				f.id.Lane, l.crowd.sent, took, l.crowd.idle)
 		}
 		c.counts.Crowded++
 	case strings.HasPrefix(f.key, "plain"):
 		if lag := time.Since(f.filed); lag > plainLag {
-			c.failed("slow", "seq %d of lane %d waited %s beside what was due", f.id.Seq, f.id.Lane, lag)
+			c.addViolation("slow", "seq %d of lane %d waited %s beside what was due", f.id.Seq, f.id.Lane, lag)
 		}
 	}
 }

@@ -17,22 +17,22 @@ type dice struct {
 
 func newDice(seed uint64) *dice { return &dice{seed: seed, n: map[string]uint64{}} }
 
-func (d *dice) roll(name string) uint64 {
+func (d *dice) drawNext(name string) uint64 {
 	d.mu.Lock()
 	d.n[name]++
 	n := d.n[name]
 	d.mu.Unlock()
-	return d.draw(name, n)
+	return d.drawNth(name, n)
 }
 
-func (d *dice) draw(name string, n uint64) uint64 {
+func (d *dice) drawNth(name string, n uint64) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return mix(h.Sum64() ^ mix(d.seed*0x9E3779B97F4A7C15+n))
+	return mixBits(h.Sum64() ^ mixBits(d.seed*0x9E3779B97F4A7C15+n))
 }
 
-// mix is the finalizer of splitmix64.
-func mix(x uint64) uint64 {
+// mixBits is the finalizer of splitmix64.
+func mixBits(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xBF58476D1CE4E5B9
 	x ^= x >> 27
@@ -40,24 +40,24 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// float draws from 0 up to 1.
-func (d *dice) float(name string) float64 { return float64(d.roll(name)>>11) / (1 << 53) }
+// drawFloat draws from 0 up to 1.
+func (d *dice) drawFloat(name string) float64 { return float64(d.drawNext(name)>>11) / (1 << 53) }
 
-// chance is true with probability p.
-func (d *dice) chance(name string, p float64) bool { return d.float(name) < p }
+// drawChance is true with probability p.
+func (d *dice) drawChance(name string, p float64) bool { return d.drawFloat(name) < p }
 
-// below draws from 0 to n-1.
-func (d *dice) below(name string, n int) int { return int(d.float(name) * float64(n)) }
+// drawBelow draws from 0 to n-1.
+func (d *dice) drawBelow(name string, n int) int { return int(d.drawFloat(name) * float64(n)) }
 
-// between draws a time, to the nanosecond: hardly two of a run are equal.
-func (d *dice) between(name string, low, high time.Duration) time.Duration {
-	return low + time.Duration(d.float(name)*float64(high-low))
+// drawBetween draws a time, to the nanosecond: hardly two of a run are equal.
+func (d *dice) drawBetween(name string, low, high time.Duration) time.Duration {
+	return low + time.Duration(d.drawFloat(name)*float64(high-low))
 }
 
-// source gives chances to a part that several goroutines use: what is drawn depends on the
+// newSource gives chances to a part that several goroutines use: what is drawn depends on the
 // moment and not on who comes first.
-func (d *dice) source(name string) func() float64 {
+func (d *dice) newSource(name string) func() float64 {
 	return func() float64 {
-		return float64(d.draw(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)
+		return float64(d.drawNth(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)
 	}
 }

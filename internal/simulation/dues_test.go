@@ -29,8 +29,8 @@ type scheduling struct {
 	answered  bool      // and somebody was told so, or that it is cancelled
 }
 
-// place is a message's position among all of its key.
-func (f *filed) place() string {
+// placeInOrder is a message's position among all of its key.
+func (f *filed) placeInOrder() string {
 	if f.placed != "" {
 		return f.placed
 	}
@@ -62,8 +62,8 @@ func seqOf(key string) int64 {
 	return seq
 }
 
-// touched notes what somebody asked for in a transaction on head.
-func (c *checker) touched(l *laneState, ops []storage.Op) {
+// noteRequests notes what somebody asked for in a transaction on head.
+func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
 			seq, ok := op.Values["Seq"].(int64)
@@ -71,7 +71,7 @@ func (c *checker) touched(l *laneState, ops []storage.Op) {
 			case ok && strings.HasPrefix(op.Key, "w_cancel_"):
 				l.log[seq-1].asked = true
 			case ok && strings.HasPrefix(op.Key, "w_replay_"):
-				c.wishedReplay(l.log[seq-1], op)
+				c.noteReplayRequest(l.log[seq-1], op)
 				c.history.Exclude(l.log[seq-1].key, "replays")
 			}
 			continue
@@ -89,82 +89,89 @@ func (c *checker) touched(l *laneState, ops []storage.Op) {
 			c.counts.CancelledAtOnce++
 		}
 		if f.begun {
-			c.failed("unreleased", "seq %d of lane %d was changed as scheduled, and had been sent", f.id.Seq, f.id.Lane)
+			c.addViolation("unreleased", "seq %d of lane %d was changed as scheduled, and had been sent", f.id.Seq,
+				f.id.Lane)
 		}
 	}
 }
 
-// settledBy notes what a holder's commit does to messages.
-func (c *checker) settledBy(p *process, l *laneState, ops []storage.Op) {
+// noteSettled notes what a holder's commit does to messages.
+func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if op.Key[:2] != "m_" {
 			continue
 		}
 		f := l.log[seqOf(op.Key)-1]
 		if place, ok := op.Values["Place"].(string); ok {
-			c.released(p, l, f, place)
+			c.checkReleased(p, l, f, place)
 		}
 		if op.Values["Stage"] == string(weir.Dead) {
 			f.died = time.Now()
 		}
 		if op.Values["Stage"] == string(weir.Cancelled) && f.taken && f.under == l.fence {
-			c.failed("cancelled", "%s cancelled seq %d of lane %d, which it knew to be delivered", p.name, f.id.Seq, f.id.Lane)
+			c.addViolation("cancelled", "%s cancelled seq %d of lane %d, which it knew to be delivered", p.name,
+				f.id.Seq, f.id.Lane)
 		}
 	}
 }
 
-// released holds that a message takes its place behind all of its key that was sent, and
+// checkReleased holds that a message takes its place behind all of its key that was sent, and
 // not before its time.
-func (c *checker) released(p *process, l *laneState, f *filed, place string) {
+func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string) {
 	if !f.waits {
-		c.failed("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq, f.id.Lane)
+		c.addViolation("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq,
+			f.id.Lane)
 	}
 	f.waits, f.placed = false, place
 	c.counts.Released++
 	for _, o := range l.log {
-		if o.key == f.key && o.begun && !o.edit && o.place() > place {
-			c.failed("order", "seq %d of key %s was put before seq %d, which had been sent", f.id.Seq, f.key, o.id.Seq)
+		if o.key == f.key && o.begun && !o.edit && o.placeInOrder() > place {
+			c.addViolation("order", "seq %d of key %s was put before seq %d, which had been sent", f.id.Seq, f.key,
+				o.id.Seq)
 		}
 	}
-	c.inTime(l, f, place)
+	c.checkInTime(l, f, place)
 }
 
-// inTime holds that a message goes before what was accepted of its key after its moment,
+// checkInTime holds that a message goes before what was accepted of its key after its moment,
 // however late it was released; but for what had been sent by then, or may have been. Who
 // accepts and who releases may differ by two seconds in their clocks.
-func (c *checker) inTime(l *laneState, f *filed, place string) {
+func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	known := l.last.Tail.Taken
 	for _, o := range slices.Backward(l.log) {
 		switch {
 		case known == 0, o.id.Seq < max(known, f.id.Seq), o.begun, !o.accepted.After(f.due.Add(2 * time.Second)):
 			return
-		case o.key == f.key && o.dues == nil && o.place() < place:
-			c.failed("order", "seq %d of key %s, due at %s, was put behind seq %d, accepted at %s", f.id.Seq, f.key, f.due, o.id.Seq, o.accepted)
+		case o.key == f.key && o.dues == nil && o.placeInOrder() < place:
+			c.addViolation("order", "seq %d of key %s, due at %s, was put behind seq %d, accepted at %s", f.id.Seq,
+				f.key, f.due, o.id.Seq, o.accepted)
 		}
 		c.counts.InTime++
 	}
 }
 
-// due holds that nothing is sent before its moment, by the sender's own clock, nor while
+// checkDue holds that nothing is sent before its moment, by the sender's own clock, nor while
 // storage says that it is scheduled or cancelled.
-func (c *checker) due(l *laneState, f *filed, r *request) {
+func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	switch {
 	case f.cancelled:
-		c.failed("cancelled", "%s sent seq %d of lane %d after it was cancelled", r.p.name, f.id.Seq, f.id.Lane)
+		c.addViolation("cancelled", "%s sent seq %d of lane %d after it was cancelled", r.p.name, f.id.Seq, f.id.Lane)
 	case f.waits:
-		c.failed("unreleased", "%s sent seq %d of lane %d, which is scheduled in storage", r.p.name, f.id.Seq, f.id.Lane)
+		c.addViolation("unreleased", "%s sent seq %d of lane %d, which is scheduled in storage", r.p.name, f.id.Seq,
+			f.id.Lane)
 	case f.due.After(now):
-		c.failed("early", "%s sent seq %d of lane %d %s before it is due", r.p.name, f.id.Seq, f.id.Lane, f.due.Sub(now))
+		c.addViolation("early", "%s sent seq %d of lane %d %s before it is due", r.p.name, f.id.Seq, f.id.Lane,
+			f.due.Sub(now))
 	}
 }
 
-// known gives a message that somebody was told of; nil when it is lost.
-func (c *checker) known(id weir.ID) *filed {
-	if l := c.lane(id.Lane); id.Seq <= int64(len(l.log)) {
+// findFiled gives a message that somebody was told of; nil when it is lost.
+func (c *checker) findFiled(id weir.ID) *filed {
+	if l := c.laneOf(id.Lane); id.Seq <= int64(len(l.log)) {
 		return l.log[id.Seq-1]
 	}
-	c.failed("lost", "seq %d of lane %d is not in the log", id.Seq, id.Lane)
+	c.addViolation("lost", "seq %d of lane %d is not in the log", id.Seq, id.Lane)
 	return nil
 }
 
@@ -173,17 +180,19 @@ func (c *checker) known(id weir.ID) *filed {
 func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.known(id)
+	f := c.findFiled(id)
 	if f == nil {
 		return true
 	}
-	switch stage := c.stage(f); {
+	switch stage := c.stageOf(f); {
 	case err == nil && st.Stage == weir.Cancelled && stage != weir.Cancelled:
-		c.failed("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
+		c.addViolation("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
 	case err == nil && !f.asked:
-		c.failed("cancelled", "to cancel seq %d of lane %d was answered with %s, and nothing was asked in storage", id.Seq, id.Lane, st.Stage)
+		c.addViolation("cancelled",
+			"to cancel seq %d of lane %d was answered with %s, and nothing was asked in storage", id.Seq, id.Lane,
+			st.Stage)
 	case weir.KindOf(err) == weir.Conflict && !stage.Final() && f.revived.Before(asked):
-		c.failed("cancelled", "seq %d of lane %d was too late to be cancelled, and is %s", id.Seq, id.Lane, stage)
+		c.addViolation("cancelled", "seq %d of lane %d was too late to be cancelled, and is %s", id.Seq, id.Lane, stage)
 	}
 	f.answered = f.answered || err == nil
 	return err == nil || weir.KindOf(err) == weir.Conflict
@@ -193,7 +202,7 @@ func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, er
 func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.known(id)
+	f := c.findFiled(id)
 	if f == nil {
 		return true
 	}
@@ -203,18 +212,19 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	}
 	switch {
 	case err == nil && !had:
-		c.failed("moved", "seq %d of lane %d was answered to be due at %s, and never was in storage", id.Seq, id.Lane, due)
+		c.addViolation("moved", "seq %d of lane %d was answered to be due at %s, and never was in storage", id.Seq,
+			id.Lane, due)
 	case weir.KindOf(err) == weir.Conflict && f.waits:
-		c.failed("moved", "seq %d of lane %d was too late to be moved, and is scheduled", id.Seq, id.Lane)
+		c.addViolation("moved", "seq %d of lane %d was too late to be moved, and is scheduled", id.Seq, id.Lane)
 	}
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// rows holds that a lane's rows belong together: a scheduled message has one row under its
+// checkRows holds that a lane's rows belong together: a scheduled message has one row under its
 // moment, a held one stands once in its key's line at its place, wishes were asked for, and
 // tail knows when the next of them is due. It gives the number of messages that are
 // cancelled and not counted yet.
-func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted int64) {
+func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncounted int64) {
 	next := time.Time{}
 	sooner := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
@@ -226,7 +236,7 @@ func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted in
 		var micros, seq int64
 		_, err := fmt.Sscanf(r.Key, "s_%d_%d", &micros, &seq)
 		if err != nil || seq > int64(len(l.log)) || !l.log[seq-1].waits || l.log[seq-1].due.UnixMicro() != micros {
-			c.failed("rows", "lane %d: %s belongs to nothing (%v)", number, r.Key, err)
+			c.addViolation("rows", "lane %d: %s belongs to nothing (%v)", number, r.Key, err)
 			return 0
 		}
 		scheduled[seq] = true
@@ -238,15 +248,16 @@ func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted in
 	for _, r := range c.rowsOf(number, "r_") {
 		block, place, _ := strings.Cut(r.Key[2:], "_")
 		seq, _ := r.Values["Seq"].(int64)
-		if f := l.log[seq-1]; held[seq] || f.place() != place || c.stage(f).Final() {
-			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
+		if f := l.log[seq-1]; held[seq] || f.placeInOrder() != place || c.stageOf(f).Final() {
+			c.addViolation("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		held[seq] = true
 		lines[block]++
 	}
 	for _, r := range c.rowsOf(number, "b_") {
 		if n, _ := r.Values["Held"].(int64); n != lines[r.Key[2:]] {
-			c.failed("rows", "lane %d: %s counts %d messages, its line has %d", number, r.Key, n, lines[r.Key[2:]])
+			c.addViolation("rows", "lane %d: %s counts %d messages, its line has %d", number, r.Key, n,
+				lines[r.Key[2:]])
 		}
 		delete(lines, r.Key[2:])
 		at, _ := r.Values["Next"].(time.Time)
@@ -257,21 +268,22 @@ func (c *checker) rows(l *laneState, number int, now lane.Control) (uncounted in
 		sooner(at)
 	}
 	if len(lines) > 0 {
-		c.failed("rows", "lane %d: %d lines without a block", number, len(lines))
+		c.addViolation("rows", "lane %d: %d lines without a block", number, len(lines))
 	}
 	for _, f := range l.log {
 		switch below := f.id.Seq < now.Tail.Cursor; {
 		case f.waits != scheduled[f.id.Seq]:
-			c.failed("rows", "lane %d: seq %d is scheduled (%v) and has a row (%v)", number, f.id.Seq, f.waits, scheduled[f.id.Seq])
-		case below && !f.waits && !held[f.id.Seq] && !c.stage(f).Final():
-			c.failed("lost", "lane %d: seq %d is below the cursor, and nothing says so", number, f.id.Seq)
+			c.addViolation("rows", "lane %d: seq %d is scheduled (%v) and has a row (%v)", number, f.id.Seq, f.waits,
+				scheduled[f.id.Seq])
+		case below && !f.waits && !held[f.id.Seq] && !c.stageOf(f).Final():
+			c.addViolation("lost", "lane %d: seq %d is below the cursor, and nothing says so", number, f.id.Seq)
 		}
 	}
-	return c.wishes(l, number, now, next)
+	return c.checkRequests(l, number, now, next)
 }
 
-// wishes does so for wishes and for tail's next due time.
-func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
+// checkRequests does so for wishes and for tail's next due time.
+func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
 	wishes := c.rowsOf(number, "w_")
 	for _, r := range wishes {
 		if r.Key == "w_resume" {
@@ -280,8 +292,8 @@ func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.T
 		seq, _ := r.Values["Seq"].(int64)
 		done, _ := r.Values["Done"].(bool)
 		f, replay := l.log[seq-1], strings.HasPrefix(r.Key, "w_replay_")
-		if replay && !f.wished() || !replay && (!f.asked || done != f.cancelled) {
-			c.failed("rows", "lane %d: %s belongs to nothing", number, r.Key)
+		if replay && !f.isRequested() || !replay && (!f.asked || done != f.cancelled) {
+			c.addViolation("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		if done {
 			uncounted++
@@ -293,12 +305,12 @@ func (c *checker) wishes(l *laneState, number int, now lane.Control, next time.T
 	}
 	switch at := now.Tail.NextDue; {
 	case now.Tail.TouchedSeen > now.Head.Touched:
-		c.failed("rows", "lane %d: touched %d, and seen %d", number, now.Head.Touched, now.Tail.TouchedSeen)
+		c.addViolation("rows", "lane %d: touched %d, and seen %d", number, now.Head.Touched, now.Tail.TouchedSeen)
 	case now.Touched():
 	case len(wishes) > 0:
-		c.failed("rows", "lane %d: %d wishes, and nothing says so", number, len(wishes))
+		c.addViolation("rows", "lane %d: %d wishes, and nothing says so", number, len(wishes))
 	case !next.IsZero() && (at.IsZero() || at.After(next.Add(time.Microsecond))):
-		c.failed("rows", "lane %d: something is due at %s, tail says %s", number, next, at)
+		c.addViolation("rows", "lane %d: something is due at %s, tail says %s", number, next, at)
 	}
 	return uncounted
 }
@@ -308,7 +320,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	for {
 		page, err := c.w.account.Table().Range(context.Background(), q)
 		if err != nil {
-			c.failed("books", "%v", err)
+			c.addViolation("books", "%v", err)
 		}
 		rows = append(rows, page.Rows...)
 		if !page.More {
@@ -318,10 +330,10 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	}
 }
 
-// outdated says that a message can only become superseded any more.
-func (c *checker) outdated(l *laneState, f *filed) bool {
+// isOutdated says that a message can only become superseded any more.
+func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
-		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stage(o) == weir.Delivered {
+		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stageOf(o) == weir.Delivered {
 			return true
 		}
 	}
@@ -339,9 +351,9 @@ const heard = 65 * time.Second
 // before it. Where messages supersede there may be a read and a commit more, of up to 6 ms each.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
-// punctual holds that what falls due long after the faults is sent at its moment, by the
+// checkPunctual holds that what falls due long after the faults is sent at its moment, by the
 // clock of whoever sends it, where its lane has nothing else to do.
-func (c *checker) punctual(l *laneState, f *filed, r *request) {
+func (c *checker) checkPunctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
 	if after := c.disturbed.Add(recovered); after.After(quiet) {
 		quiet = after
@@ -355,6 +367,6 @@ func (c *checker) punctual(l *laneState, f *filed, r *request) {
 		most = superseding
 	}
 	if late := r.p.now().Sub(f.due); late > most {
-		c.failed("late", "%s sent seq %d of lane %d %s after it was due", r.p.name, f.id.Seq, f.id.Lane, late)
+		c.addViolation("late", "%s sent seq %d of lane %d %s after it was due", r.p.name, f.id.Seq, f.id.Lane, late)
 	}
 }

@@ -24,8 +24,8 @@ func newPosts() *posts {
 	return &posts{begun: map[string]int{}, sent: map[string]bool{}, givenUp: map[string]time.Time{}}
 }
 
-// begin names a request. The name goes into the row as the message's trace state.
-func (p *posts) begin(message string) string {
+// beginPost names a request. The name goes into the row as the message's trace state.
+func (p *posts) beginPost(message string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun[message]++
@@ -39,9 +39,9 @@ func (p *posts) giveUp(name string) {
 	p.givenUp[name] = time.Now()
 }
 
-// send notes what a transaction files, and returns the name of a request in it that was
+// noteSent notes what a transaction files, and returns the name of a request in it that was
 // given up before anything of it was sent.
-func (p *posts) send(ops []storage.Op) (abandoned string) {
+func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, op := range ops {
@@ -59,8 +59,8 @@ func (p *posts) send(ops []storage.Op) (abandoned string) {
 
 // patienceFor is how long an upstream waits for the answer to a post.
 func (w *world) patienceFor(name string) time.Duration {
-	if w.dice.chance("impatient "+name, 0.3) {
-		return w.dice.between("patience "+name, 5*time.Millisecond, 3*time.Second)
+	if w.dice.drawChance("impatient "+name, 0.3) {
+		return w.dice.drawBetween("patience "+name, 5*time.Millisecond, 3*time.Second)
 	}
 	return patience
 }

@@ -34,17 +34,17 @@ type chronicle struct {
 // off.
 const outside = ", seen from outside"
 
-// modelled reports whether the model describes a message's key: not where failures are
+// isModelled reports whether the model describes a message's key: not where failures are
 // skipped, where versions supersede, nor where a schedule recurs.
-func modelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
+func isModelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
 
 func nameOf(s *submission) string { return fmt.Sprint("message ", s.number) }
 
-// posted records an upstream's request and its answer.
-func (c *checker) posted(s *submission, sent time.Time, r *lane.Receipt) {
+// recordPost records an upstream's request and its answer.
+func (c *checker) recordPost(s *submission, sent time.Time, r *lane.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !modelled(s.message) {
+	if !isModelled(s.message) {
 		c.history.Exclude(s.key, "versions, or failures that are skipped")
 	}
 	if !s.message.DueAt.IsZero() {
@@ -61,16 +61,16 @@ func (c *checker) posted(s *submission, sent time.Time, r *lane.Receipt) {
 	c.history.Posted(s.key, nameOf(s), sent, time.Now(), receipt)
 }
 
-// writeBegan records a request at the CMS. The caller holds mu.
-func (c *checker) writeBegan(r *request, late bool) {
+// recordWrite records a request at the CMS. The caller holds mu.
+func (c *checker) recordWrite(r *request, late bool) {
 	c.history.writes = append(c.history.writes, &written{r: r, late: late})
-	if s := c.submitted(r.body); s != nil && modelled(s.message) {
-		c.read(s.key)
+	if s := c.submissionOfBody(r.body); s != nil && isModelled(s.message) {
+		c.recordRead(s.key)
 	}
 }
 
-// write returns what is recorded of a request. The caller holds mu.
-func (c *checker) write(r *request) *written {
+// findWrite returns what is recorded of a request. The caller holds mu.
+func (c *checker) findWrite(r *request) *written {
 	for i := len(c.history.writes) - 1; i >= 0; i-- {
 		if c.history.writes[i].r == r {
 			return c.history.writes[i]
@@ -79,24 +79,24 @@ func (c *checker) write(r *request) *written {
 	return &written{r: r} // it broke a promise before it was recorded
 }
 
-// submitted returns the submission of a body.
-func (c *checker) submitted(body string) *submission {
+// submissionOfBody returns the submission of a body.
+func (c *checker) submissionOfBody(body string) *submission {
 	if n, err := numberOf(body); err == nil && n < len(c.expected) {
 		return c.expected[n]
 	}
 	return nil
 }
 
-// read records how the messages of a key stand, those with it whose post was not answered and
+// recordRead records how the messages of a key stand, those with it whose post was not answered and
 // that a request has shown. The caller holds mu.
-func (c *checker) read(key string) {
+func (c *checker) recordRead(key string) {
 	var seen []linear.Seen
-	for _, f := range c.lane(lane.Of(key, c.w.lanes)).log {
+	for _, f := range c.laneOf(lane.Of(key, c.w.lanes)).log {
 		if f.key != key {
 			continue
 		}
 		if s := c.submissionOf(f); s != nil {
-			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(c.stage(f))})
+			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(c.stageOf(f))})
 		}
 	}
 	c.history.Read(key, time.Now(), time.Now(), seen...)
@@ -110,31 +110,32 @@ func (c *checker) submissionOf(f *filed) *submission {
 	return c.history.answered[f.id]
 }
 
-// conclude reads every message once more at rest, and writes the requests down. The caller
+// concludeHistories reads every message once more at rest, and writes the requests down. The caller
 // holds mu.
-func (c *checker) conclude() {
+func (c *checker) concludeHistories() {
 	seen := map[string]bool{}
 	for _, s := range c.expected {
-		if modelled(s.message) && !seen[s.key] {
+		if isModelled(s.message) && !seen[s.key] {
 			seen[s.key] = true
-			c.read(s.key)
+			c.recordRead(s.key)
 		}
 	}
 	for _, w := range c.history.writes {
-		s := c.submitted(w.r.body)
-		if s == nil || !modelled(s.message) {
+		s := c.submissionOfBody(w.r.body)
+		if s == nil || !isModelled(s.message) {
 			continue
 		}
-		begin := linear.Begin{Name: nameOf(s), ID: w.r.id.String(), Sequence: w.r.id.Seq, Fence: w.r.fence, Late: w.late}
+		begin := linear.Begin{Name: nameOf(s), ID: w.r.id.String(), Sequence: w.r.id.Seq, Fence: w.r.fence,
+			Late: w.late}
 		c.history.Began(s.key, begin, w.r.began)
 		if !w.ended.IsZero() {
-			c.history.Ended(s.key, linear.End{Begin: begin, Verdict: w.verdict()}, w.ended)
+			c.history.Ended(s.key, linear.End{Begin: begin, Verdict: w.verdictOf()}, w.ended)
 		}
 	}
 	c.history.Rest(time.Now())
 }
 
-func (w *written) verdict() linear.Verdict {
+func (w *written) verdictOf() linear.Verdict {
 	switch {
 	case w.r.status == 200 && w.whole:
 		return linear.Taken
@@ -146,22 +147,22 @@ func (w *written) verdict() linear.Verdict {
 	return linear.Refused
 }
 
-// linearizes holds a run's history against the model of one key. A key that breaks it is
+// checkHistory holds a run's history against the model of one key. A key that breaks it is
 // drawn into build/histories.
-func (o *outcome) linearizes(h *linear.History, name string) {
+func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {
 		return
 	}
-	done, err := h.Check(filepath.Join(root(), "build", "histories"), name)
+	done, err := h.Check(filepath.Join(moduleRoot(), "build", "histories"), name)
 	o.counts.Linearized += done.Keys
 	if err != nil {
 		o.violation = &violation{"history", err.Error()}
 	}
 }
 
-// root is the module's directory: the simulation runs in its package's and in the
+// moduleRoot is the module's directory: the simulation runs in its package's and in the
 // module's.
-func root() string {
+func moduleRoot() string {
 	dir, err := os.Getwd()
 	for err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {

@@ -36,18 +36,18 @@ type hosting struct {
 	scales   bool          // by the queue's length
 }
 
-// host draws it.
-func (s *settings) host(d *dice) {
-	if d.chance("cold starts", 0.3) {
-		s.hosting.cold = []time.Duration{time.Second, 4 * time.Second, 25 * time.Second}[d.below("cold", 3)]
+// drawHost draws it.
+func (s *settings) drawHost(d *dice) {
+	if d.drawChance("cold starts", 0.3) {
+		s.hosting.cold = []time.Duration{time.Second, 4 * time.Second, 25 * time.Second}[d.drawBelow("cold", 3)]
 	}
-	if d.chance("handlers die", 0.3) {
-		s.hosting.deaths = 1 + d.below("handler deaths", 4)
+	if d.drawChance("handlers die", 0.3) {
+		s.hosting.deaths = 1 + d.drawBelow("handler deaths", 4)
 	}
-	if d.chance("idle instances are ended", 0.3) {
-		s.hosting.idleEnds = 1 + d.below("idle ends", 2)
+	if d.drawChance("idle instances are ended", 0.3) {
+		s.hosting.idleEnds = 1 + d.drawBelow("idle ends", 2)
 	}
-	s.hosting.scales = d.chance("scales", 0.2)
+	s.hosting.scales = d.drawChance("scales", 0.2)
 }
 
 // platform is what a process knows of its host.
@@ -57,26 +57,26 @@ type platform struct {
 	invocations atomic.Int32 // queue and timer calls, and requests
 }
 
-// opens waits until the handler is ready, as the program holds what comes before; false when that
+// awaitReady waits until the handler is ready, as the program holds what comes before; false when that
 // takes too long.
-func (p *process) opens(ctx context.Context, name string) bool {
+func (p *process) awaitReady(ctx context.Context, name string) bool {
 	left := time.Until(p.readyAt)
 	if left <= 0 {
 		return true
 	}
-	if !p.wait(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
+	if !p.waitFor(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
 	// Callers that waited for the same moment go on one after the other.
-	return p.wait(ctx, p.w.dice.between(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
+	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
-// invoke is one call of a trigger: it fails when the handler dies, and may not outlast
+// invokeFunction is one call of a trigger: it fails when the handler dies, and may not outlast
 // functionTimeout, for then the host kills the handler with all that it has in hand.
-func (p *process) invoke(name string, function func(context.Context) error) error {
+func (p *process) invokeFunction(name string, function func(context.Context) error) error {
 	p.invocations.Add(1)
 	defer p.invocations.Add(-1)
-	if !p.opens(p.listening, name) {
+	if !p.awaitReady(p.listening, name) {
 		return errStarting
 	}
 	done := make(chan error, 1)
@@ -88,7 +88,8 @@ func (p *process) invoke(name string, function func(context.Context) error) erro
 		return err
 	case <-p.killed:
 	case <-timer.C:
-		p.w.check.fail("timeout", "%s: an invocation of %s outlasts functionTimeout: the host kills the handler", p.name, name)
+		p.w.check.reportViolation("timeout",
+			"%s: an invocation of %s outlasts functionTimeout: the host kills the handler", p.name, name)
 	}
 	return errHandlerGone
 }
@@ -101,14 +102,14 @@ func (w *world) invocationLimit() time.Duration {
 	return functionTimeout
 }
 
-// listen takes messages of a queue, as the host does: hidden for ten minutes in hand,
+// listenToQueue takes messages of a queue, as the host does: hidden for ten minutes in hand,
 // deleted after success, back after failure, moved to poison after five; no more at a time than it
 // has slots for.
-func (p *process) listen(name string, function func(context.Context, invoke.Invocation) error) {
+func (p *process) listenToQueue(name string, function func(context.Context, invoke.Invocation) error) {
 	queue := p.w.account.Queue(name)
 	var running atomic.Int32
 	for p.polling.Err() == nil {
-		p.idle(p.w.dice.between(p.name+" poll "+name, 2*time.Second, 6*time.Second))
+		p.waitForPoll(p.w.dice.drawBetween(p.name+" poll "+name, 2*time.Second, 6*time.Second))
 		if p.polling.Err() != nil {
 			return
 		}
@@ -117,7 +118,7 @@ func (p *process) listen(name string, function func(context.Context, invoke.Invo
 		}
 		got, err := queue.Get(context.Background(), batchSize, lockedFor)
 		if err != nil {
-			p.w.check.fail("setup", "queue: %v", err)
+			p.w.check.reportViolation("setup", "queue: %v", err)
 		}
 		for _, m := range got {
 			running.Add(1)
@@ -126,7 +127,7 @@ func (p *process) listen(name string, function func(context.Context, invoke.Invo
 				text, err := json.Marshal(m.Text)
 				if err == nil {
 					in := invoke.Invocation{ID: m.ID, Data: map[string]json.RawMessage{"ticket": text}}
-					err = p.invoke(name, func(ctx context.Context) error { return function(ctx, in) })
+					err = p.invokeFunction(name, func(ctx context.Context) error { return function(ctx, in) })
 				}
 				if p.listening.Err() != nil && !p.hostLives.Load() {
 					return // the host is gone, and the message stays hidden
@@ -141,7 +142,7 @@ func (p *process) listen(name string, function func(context.Context, invoke.Invo
 					err = queue.Delete(context.Background(), m)
 				}
 				if err != nil {
-					p.w.trace.add("%s: ticket: %v", p.name, err)
+					p.w.trace.addLine("%s: ticket: %v", p.name, err)
 				}
 			})
 		}
@@ -152,56 +153,56 @@ func (p *process) listen(name string, function func(context.Context, invoke.Invo
 func (s *slot) planHost() {
 	name := fmt.Sprint("slot ", s.number)
 	for i := range s.w.hosting.deaths {
-		s.at(name+" handler death", func() { s.handlerDies(name, i+1) })
+		s.planAt(name+" handler death", func() { s.handlerDies(name, i+1) })
 	}
 	for range s.w.hosting.idleEnds {
-		s.at(name+" idle end", func() { s.endIdle(name) })
+		s.planAt(name+" idle end", func() { s.endIdle(name) })
 	}
 }
 
 // handlerDies kills the handler alone. Its host starts another, and gives up at the third
 // death: then the platform starts another host.
 func (s *slot) handlerDies(name string, nth int) {
-	w, p := s.w, s.now()
-	down := w.dice.between(name+" handler down", 100*time.Millisecond, 300*time.Millisecond)
+	w, p := s.w, s.currentProcess()
+	down := w.dice.drawBetween(name+" handler down", 100*time.Millisecond, 300*time.Millisecond)
 	if nth%deathsAllowed == 0 {
-		down = w.dice.between(name+" host down", 10*time.Second, 30*time.Second)
+		down = w.dice.drawBetween(name+" host down", 10*time.Second, 30*time.Second)
 	} else {
 		p.hostLives.Store(true)
 	}
-	p.kill()
+	p.killProcess()
 	time.Sleep(down)
-	s.start()
-	w.check.count(func(c *counts) { c.HandlerDeaths++ })
+	s.startProcess()
+	w.check.addCounts(func(c *counts) { c.HandlerDeaths++ })
 }
 
 // endIdle ends the instance at a moment at which no invocation shows the platform that it is
 // at work, whatever it drains; without a word, and another comes later.
 func (s *slot) endIdle(name string) {
-	w, p := s.w, s.now()
+	w, p := s.w, s.currentProcess()
 	for range 300 {
 		if p.invocations.Load() == 0 {
-			p.kill()
-			w.check.count(func(c *counts) { c.IdleEnds++ })
-			time.Sleep(w.dice.between(name+" away", time.Second, time.Minute))
-			s.start()
+			p.killProcess()
+			w.check.addCounts(func(c *counts) { c.IdleEnds++ })
+			time.Sleep(w.dice.drawBetween(name+" away", time.Second, time.Minute))
+			s.startProcess()
 			return
 		}
-		time.Sleep(w.dice.between(name+" looks", 50*time.Millisecond, 150*time.Millisecond))
+		time.Sleep(w.dice.drawBetween(name+" looks", 50*time.Millisecond, 150*time.Millisecond))
 	}
 }
 
-// scale starts and ends instances by the queue's length, until the faults end.
-func (w *world) scale() {
+// startScaling starts and ends instances by the queue's length, until the faults end.
+func (w *world) startScaling() {
 	if !w.hosting.scales {
 		return
 	}
 	w.upstream.Go(func() {
-		for !w.calm() {
-			time.Sleep(w.dice.between("scale", 5*time.Second, 15*time.Second))
+		for !w.isCalm() {
+			time.Sleep(w.dice.drawBetween("scale", 5*time.Second, 15*time.Second))
 			n, err := w.account.Queue("tickets").Length(context.Background())
 			if err != nil {
-				w.check.fail("setup", "queue: %v", err)
+				w.check.reportViolation("setup", "queue: %v", err)
 				return
 			}
 			w.scaleTo(max(1, int(n+batchSize-1)/batchSize))
@@ -218,13 +219,13 @@ func (w *world) scaleTo(wanted int) {
 		default:
 			continue
 		}
-		switch p := s.now(); {
+		switch p := s.currentProcess(); {
 		case i < wanted && p.isDead():
-			s.start()
-			w.check.count(func(c *counts) { c.ScaledOut++ })
+			s.startProcess()
+			w.check.addCounts(func(c *counts) { c.ScaledOut++ })
 		case i >= wanted && !p.isDead() && p.invocations.Load() == 0:
-			p.kill()
-			w.check.count(func(c *counts) { c.ScaledIn++ })
+			p.killProcess()
+			w.check.addCounts(func(c *counts) { c.ScaledIn++ })
 		}
 		<-s.turn
 	}

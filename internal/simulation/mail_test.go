@@ -34,18 +34,19 @@ var mailKeys = func() notify.Secret {
 	return s
 }()
 
-// receivers draws who is told.
-func (s *settings) receivers(d *dice) {
-	s.callbacks = []float64{0, 0, 0.2, 0.8}[d.below("callbacks", 4)]
-	s.deaths = d.chance("deaths", 0.3)
+// drawReceivers draws who is told.
+func (s *settings) drawReceivers(d *dice) {
+	s.callbacks = []float64{0, 0, 0.2, 0.8}[d.drawBelow("callbacks", 4)]
+	s.deaths = d.drawChance("deaths", 0.3)
 }
 
-// notifier makes a process's sender. Its way to storage is its own.
-func (p *process) notifier() *notify.Sender {
+// newNotifier makes a process's sender. Its way to storage is its own.
+func (p *process) newNotifier() *notify.Sender {
 	store := *p.store
-	store.Table, store.Mailer = p.table("mail "), nil
+	store.Table, store.Mailer = p.newTable("mail "), nil
 	cfg := notify.Config{
-		Store: &store, Leases: p.leases(), Transport: &hooks{p}, Now: p.now, Log: quietLog, Rand: p.w.dice.source(p.name + " notify"),
+		Store: &store, Leases: p.newLeases(), Transport: &hooks{p}, Now: p.now, Log: discardLog,
+		Rand:      p.w.dice.newSource(p.name + " notify"),
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: mailKeys},
 	}
 	if p.w.deaths {
@@ -85,17 +86,17 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	name := fmt.Sprint("hook ", r.URL.Host, about.Data.Lane, " ", about.Data.Sequence)
-	if !p.running(name) {
+	if !p.awaitRunning(name) {
 		return nil, errLost
 	}
-	takes, kind := w.dice.between(name, 5*time.Millisecond, 200*time.Millisecond), 99
-	if !w.calm() {
-		kind = w.dice.below(name+" kind", 10)
+	takes, kind := w.dice.drawBetween(name, 5*time.Millisecond, 200*time.Millisecond), 99
+	if !w.isCalm() {
+		kind = w.dice.drawBelow(name+" kind", 10)
 	}
 	if kind == 0 {
-		takes = w.dice.between(name+" slow", 5*time.Second, 20*time.Second)
+		takes = w.dice.drawBetween(name+" slow", 5*time.Second, 20*time.Second)
 	}
-	if !p.wait(r.Context(), takes) || !p.running(name) {
+	if !p.waitFor(r.Context(), takes) || !p.awaitRunning(name) {
 		return nil, errLost
 	}
 	status := http.StatusNoContent
@@ -107,16 +108,17 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	case 3:
 		status = http.StatusServiceUnavailable
 	default:
-		w.check.tell(r, body)
+		w.check.noteEvent(r, body)
 	}
-	if !p.wait(r.Context(), takes) || kind == 4 || !p.running(name) {
+	if !p.waitFor(r.Context(), takes) || kind == 4 || !p.awaitRunning(name) {
 		return nil, errLost
 	}
-	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody,
+		Request: r}, nil
 }
 
-// tell sees a receiver take an event: it must be signed, and true.
-func (c *checker) tell(r *http.Request, body []byte) {
+// noteEvent sees a receiver take an event: it must be signed, and true.
+func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var event struct {
@@ -130,13 +132,14 @@ func (c *checker) tell(r *http.Request, body []byte) {
 	unread := json.Unmarshal(body, &event)
 	id, err := weir.ParseID(event.Data.ID)
 	switch {
-	case unread != nil || err != nil || mailKeys.Sign(r.Header.Get("webhook-id"), time.Unix(seconds, 0), body) != r.Header.Get("webhook-signature"):
-		c.failed("told", "an event that is not signed, or about no message: %s", body)
+	case unread != nil || err != nil || mailKeys.Sign(r.Header.Get("webhook-id"), time.Unix(seconds, 0),
+		body) != r.Header.Get("webhook-signature"):
+		c.addViolation("told", "an event that is not signed, or about no message: %s", body)
 		return
 	case event.Type != "message."+string(event.Data.Stage), !event.Data.Stage.Final():
-		c.failed("told", "the event %s", body)
+		c.addViolation("told", "the event %s", body)
 	}
-	c.true(id, event.Data.Stage)
+	c.checkTold(id, event.Data.Stage)
 	to := r.URL.String() + " " + id.String()
 	if c.told[to] == nil {
 		c.told[to] = map[weir.Stage]bool{}
@@ -148,43 +151,46 @@ func (c *checker) tell(r *http.Request, body []byte) {
 	c.told[to][event.Data.Stage] = true
 }
 
-// true holds that a message has come to the end that was told. One that was dead may have
+// checkTold holds that a message has come to the end that was told. One that was dead may have
 // been replayed since.
-func (c *checker) true(id weir.ID, stage weir.Stage) {
+func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	st, err := c.store.Status(context.Background(), id)
 	if err != nil || st.Stage != stage && stage != weir.Dead {
-		c.failed("told", "seq %d of lane %d was told to be %s and is %s: %v", id.Seq, id.Lane, stage, st.Stage, err)
+		c.addViolation("told", "seq %d of lane %d was told to be %s and is %s: %v", id.Seq, id.Lane, stage, st.Stage,
+			err)
 	}
 }
 
-// toldAll holds, in the end, that everybody was told, and that nothing is left to be told.
-func (c *checker) toldAll(ctx context.Context) {
+// checkAllTold holds, in the end, that everybody was told, and that nothing is left to be told.
+func (c *checker) checkAllTold(ctx context.Context) {
 	if c.first != nil {
 		return
 	}
 	for n := range c.w.lanes {
-		for _, f := range c.lane(n).log {
+		for _, f := range c.laneOf(n).log {
 			st, err := c.store.Status(ctx, f.id)
 			if err != nil {
-				c.failed("lost", "%v", err)
+				c.addViolation("lost", "%v", err)
 				return
 			}
 			id := f.id.String()
 			if st.Message.Callback != "" && !c.told[hookURL+" "+id][st.Stage] {
-				c.failed("untold", "seq %d of lane %d is %s, and was not called back", f.id.Seq, f.id.Lane, st.Stage)
+				c.addViolation("untold", "seq %d of lane %d is %s, and was not called back", f.id.Seq, f.id.Lane,
+					st.Stage)
 			}
 			if c.w.deaths && st.Stage == weir.Dead && !c.told[deathsURL+" "+id][weir.Dead] {
-				c.failed("untold", "nobody was told of the death of seq %d of lane %d", f.id.Seq, f.id.Lane)
+				c.addViolation("untold", "nobody was told of the death of seq %d of lane %d", f.id.Seq, f.id.Lane)
 			}
 		}
-		page, err := c.w.account.Table().Range(ctx, storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, n), From: "n_", To: "n_~"})
+		page, err := c.w.account.Table().Range(ctx,
+			storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, n), From: "n_", To: "n_~"})
 		if err != nil || len(page.Rows) > 0 {
-			c.failed("untold", "lane %d has %d events left without a note of them: %v", n, len(page.Rows), err)
+			c.addViolation("untold", "lane %d has %d events left without a note of them: %v", n, len(page.Rows), err)
 		}
 	}
 	for to := range c.told {
 		if !strings.HasPrefix(to, hookURL) && !c.w.deaths {
-			c.failed("told", "%s was told", to)
+			c.addViolation("told", "%s was told", to)
 		}
 	}
 }

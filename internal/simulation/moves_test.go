@@ -41,7 +41,7 @@ const (
 )
 
 func (g group) takesTickets() bool { return g != httpGroup }
-func (g group) sweeps() bool       { return g != httpGroup }
+func (g group) runsSweep() bool    { return g != httpGroup }
 
 // groupOf returns the group of a slot: the first two run HTTP functions, if there are groups.
 func (m leaving) groupOf(slot int) group {
@@ -67,13 +67,15 @@ const (
 // drawMoves makes the settings of a seed. The kinds take turns.
 func drawMoves(d *dice) settings {
 	s := settings{
-		instances: 2 + d.below("instances", 2), lanes: 1 + d.below("lanes", 2), keys: 2000, lease: 15 * time.Second, attempts: 3, timeout: 5 * time.Second,
-		backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, trouble: 2 * time.Minute, bad: [2]int{-1, -1}, refusedRow: -1,
+		instances: 2 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2), keys: 2000,
+		lease: 15 * time.Second, attempts: 3, timeout: 5 * time.Second,
+		backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, trouble: 2 * time.Minute,
+		bad: [2]int{-1, -1}, refusedRow: -1,
 	}
 	s.settle = lease.Margin(s.lease)
 	s.leaving.kind = []leavingKind{hostStops, drained, idleEnds, alone}[d.seed%4]
-	s.leaving.groups = s.leaving.kind == idleEnds || s.leaving.kind != alone && d.chance("groups", 0.3)
-	s.leaving.unseen = s.leaving.kind == hostStops && d.chance("unseen", 0.2)
+	s.leaving.groups = s.leaving.kind == idleEnds || s.leaving.kind != alone && d.drawChance("groups", 0.3)
+	s.leaving.unseen = s.leaving.kind == hostStops && d.drawChance("unseen", 0.2)
 	if s.leaving.groups {
 		s.instances = 4
 	}
@@ -84,15 +86,15 @@ func drawMoves(d *dice) settings {
 	return s
 }
 
-// receiver returns the slot that a submission is posted to: one that is not on its way out.
-func (w *world) receiver(name string) *slot {
-	n := w.dice.below("to "+name, len(w.slots))
+// pickReceiver returns the slot that a submission is posted to: one that is not on its way out.
+func (w *world) pickReceiver(name string) *slot {
+	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if w.leaving.kind == "" {
 		return w.slots[n]
 	}
 	for i := range w.slots {
 		s := w.slots[(n+i)%len(w.slots)]
-		if p := s.now(); w.leaving.groupOf(s.number) != ticketGroup && p.polling.Err() == nil {
+		if p := s.currentProcess(); w.leaving.groupOf(s.number) != ticketGroup && p.polling.Err() == nil {
 			return s
 		}
 	}
@@ -106,9 +108,9 @@ func (w *world) planMoves() {
 		return
 	}
 	w.upstream.Go(func() {
-		for !w.calm() {
-			time.Sleep(w.dice.between("until the next goes", 30*time.Second, 40*time.Second))
-			s := w.slots[w.dice.below("goes", len(w.slots))]
+		for !w.isCalm() {
+			time.Sleep(w.dice.drawBetween("until the next goes", 30*time.Second, 40*time.Second))
+			s := w.slots[w.dice.drawBelow("goes", len(w.slots))]
 			switch w.leaving.kind {
 			case hostStops:
 				s.stopHost()
@@ -118,9 +120,9 @@ func (w *world) planMoves() {
 				w.endIdleOnes()
 				continue
 			}
-			w.check.count(func(c *counts) { c.OrderlyEnds++ })
-			time.Sleep(w.dice.between("until it is back", 100*time.Millisecond, 5*time.Second))
-			s.start()
+			w.check.addCounts(func(c *counts) { c.OrderlyEnds++ })
+			time.Sleep(w.dice.drawBetween("until it is back", 100*time.Millisecond, 5*time.Second))
+			s.startProcess()
 		}
 	})
 }
@@ -128,14 +130,14 @@ func (w *world) planMoves() {
 // stopHost is a SIGTERM to the host: it closes its socket, and takes no ticket any more. The process
 // sees that, if it can. An invocation in flight is waited for for ten seconds.
 func (s *slot) stopHost() {
-	w, p := s.w, s.now()
-	w.trace.add("%s: its host stops", p.name)
+	w, p := s.w, s.currentProcess()
+	w.trace.addLine("%s: its host stops", p.name)
 	p.endPolls()
 	var closed chan error
 	if !w.leaving.unseen {
 		closed = make(chan error, 1)
 		p.host.Go(func() {
-			time.Sleep(w.dice.between(p.name+" notices", 50*time.Millisecond, 150*time.Millisecond))
+			time.Sleep(w.dice.drawBetween(p.name+" notices", 50*time.Millisecond, 150*time.Millisecond))
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 			defer cancel()
 			closed <- p.drainer.Close(ctx)
@@ -145,21 +147,21 @@ func (s *slot) stopHost() {
 	for end := time.Now().Add(10 * time.Second); p.invocations.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	p.kill()
+	p.killProcess()
 }
 
 // drainHost ends an instance as the platform does after a drain: it gets no tickets any more, and
 // is killed as soon as none of its invocations is in flight.
 func (s *slot) drainHost() {
-	p := s.now()
-	s.w.trace.add("%s is drained", p.name)
+	p := s.currentProcess()
+	s.w.trace.addLine("%s is drained", p.name)
 	p.endPolls()
 	for quiet := 0; quiet < 3; time.Sleep(50 * time.Millisecond) {
 		if quiet++; p.invocations.Load() > 0 {
 			quiet = 0
 		}
 	}
-	p.kill()
+	p.killProcess()
 }
 
 // endIdleOnes kills the instances of HTTP functions: nothing has been posted for long enough.
@@ -168,21 +170,21 @@ func (w *world) endIdleOnes() {
 		return
 	}
 	for _, s := range w.slots {
-		if p := s.now(); w.leaving.groupOf(s.number) == httpGroup && !p.isDead() {
-			p.kill()
-			w.check.count(func(c *counts) { c.IdleEnds++ })
+		if p := s.currentProcess(); w.leaving.groupOf(s.number) == httpGroup && !p.isDead() {
+			p.killProcess()
+			w.check.addCounts(func(c *counts) { c.IdleEnds++ })
 		}
 	}
 }
 
-// moved holds that a lane does not stand still, and nothing is written twice, while instances go.
+// checkMoved holds that a lane does not stand still, and nothing is written twice, while instances go.
 // The caller holds mu.
-func (c *checker) moved(l *laneState, f *filed, r *request) {
+func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {
 		return
 	}
 	if f.taken {
-		c.failed("again", "%s sent seq %d of lane %d again", r.p.name, f.id.Seq, f.id.Lane)
+		c.addViolation("again", "%s sent seq %d of lane %d again", r.p.name, f.id.Seq, f.id.Lane)
 	}
 	if l.busy.IsZero() || f.filed.After(l.busy) {
 		return // it had no work
@@ -193,19 +195,19 @@ func (c *checker) moved(l *laneState, f *filed, r *request) {
 	}
 	c.counts.LongestStand = max(c.counts.LongestStand, stood)
 	if stood > limit {
-		c.failed("stands", "lane %d stood for %s until %s sent seq %d", f.id.Lane, stood, r.p.name, f.id.Seq)
+		c.addViolation("stands", "lane %d stood for %s until %s sent seq %d", f.id.Lane, stood, r.p.name, f.id.Seq)
 	}
 }
 
 // TestMoves runs MOVES seeds from MOVES_FROM on: unless it is said otherwise two of each kind.
 func TestMoves(t *testing.T) {
-	seeds, from, step := number(t, "MOVES", 8), number(t, "MOVES_FROM", 1), number(t, "STEP", 1)
+	seeds, from, step := readNumber(t, "MOVES", 8), readNumber(t, "MOVES_FROM", 1), readNumber(t, "STEP", 1)
 	var sum counts
 	began := time.Now()
 	for i := range seeds {
 		seed := from + i*step
-		o := runOf(t, seed, os.Getenv("MUTANT"), drawMoves)
-		sum.add(o.counts)
+		o := runSettings(t, seed, os.Getenv("MUTANT"), drawMoves)
+		sum.addAll(o.counts)
 		if o.violation != nil {
 			t.Errorf("seed %d: %s: %.2000s", seed, o.violation.kind, o.violation.text)
 			if os.Getenv("MOVES_TRACE") != "" {

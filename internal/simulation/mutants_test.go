@@ -161,7 +161,7 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Helper()
 	args := []string{"test", "-count=1", "-run", "^" + test + "$"}
 	if m.file != "" {
-		args = append(args, "-overlay", m.overlay(t))
+		args = append(args, "-overlay", m.writeOverlay(t))
 	}
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "weir/internal/simulation")...)
 	cmd.Env = append(os.Environ(), append(env, "STEP=1", "MUTANT="+m.name, "STOP=1")...)
@@ -190,8 +190,8 @@ func (m mutant) readSource(t *testing.T) (path, source string) {
 	return path, string(data)
 }
 
-// overlay writes the changed file and what tells the compiler of it.
-func (m mutant) overlay(t *testing.T) string {
+// writeOverlay writes the changed file and what tells the compiler of it.
+func (m mutant) writeOverlay(t *testing.T) string {
 	t.Helper()
 	path, source := m.readSource(t)
 	dir := t.TempDir()

@@ -19,33 +19,34 @@ type stopped struct {
 	until time.Time // zero = it has no end
 }
 
-// stopping draws how much of that a seed has.
-func (s *settings) stopping(d *dice) {
-	if d.chance("stopping", 0.4) {
-		s.stopped = 1 + d.below("stopped", 4)
+// drawPauses draws how much of that a seed has.
+func (s *settings) drawPauses(d *dice) {
+	if d.drawChance("stopping", 0.4) {
+		s.stopped = 1 + d.drawBelow("stopped", 4)
 	}
 }
 
-// stop lets operators pause lanes, all of them, or keys, and resume them later.
-func (w *world) stop(ctx context.Context) {
+// startPauses lets operators pause lanes, all of them, or keys, and resume them later.
+func (w *world) startPauses(ctx context.Context) {
 	for i := range w.settings.stopped {
 		name := fmt.Sprint("pause ", i)
-		at, d := w.dice.between(name+" at", 0, w.trouble), w.dice.between(name+" for", 100*time.Millisecond, 40*time.Second)
-		lanes, key := []int{w.dice.below(name+" lane", w.lanes)}, ""
+		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
+			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
+		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
 		resumes := false // only: that ends the wait for the CMS
-		switch w.dice.below(name+" what", 6) {
+		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
 			lanes = lanes[:0]
 			for n := range w.lanes {
 				lanes = append(lanes, n)
 			}
 		case 1, 2:
-			key = fmt.Sprint("k", w.dice.below(name+" key", w.keys))
+			key = fmt.Sprint("k", w.dice.drawBelow(name+" key", w.keys))
 			lanes[0] = lane.Of(key, w.lanes)
 		case 3:
 			resumes = true
 		}
-		timed := w.dice.chance(name+" timed", 0.4)
+		timed := w.dice.drawChance(name+" timed", 0.4)
 		w.upstream.Go(func() {
 			time.Sleep(at)
 			for _, n := range lanes {
@@ -54,34 +55,39 @@ func (w *world) stop(ctx context.Context) {
 				}
 				p := weir.Pause{Lane: n, Key: key, Reason: name}
 				if timed {
-					p.Until = time.Now().Add(w.dice.between(name+" until", 0, 2*d))
+					p.Until = time.Now().Add(w.dice.drawBetween(name+" until", 0, 2*d))
 				}
-				w.insist(ctx, name, n, func(ctx context.Context, s *lane.Store) error { return s.Pause(ctx, p) })
+				w.askUntilDone(ctx, name, n, func(ctx context.Context, s *lane.Store) error { return s.Pause(ctx, p) })
 			}
 			time.Sleep(d)
 			for _, n := range lanes {
-				w.insist(ctx, name+" resume", n, func(ctx context.Context, s *lane.Store) error { return s.Resume(ctx, n, key) })
+				w.askUntilDone(ctx, name+" resume", n,
+					func(ctx context.Context, s *lane.Store) error { return s.Resume(ctx, n, key) })
 			}
 		})
 	}
 }
 
-// insist asks one instance after the other until one has done it.
-func (w *world) insist(ctx context.Context, name string, number int, do func(context.Context, *lane.Store) error) {
+// askUntilDone asks one instance after the other until one has done it.
+func (w *world) askUntilDone(ctx context.Context, name string, number int,
+	do func(context.Context, *lane.Store) error) {
 	for {
-		p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
-		_, err := ask(ctx, p, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, p.store) })
-		w.trace.add("%s: %s (lane %d): %v", p.name, name, number, err)
+		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
+		_, err := askProcess(ctx, p, name, func(ctx context.Context) (struct{}, error) {
+			return struct{}{},
+				do(ctx, p.store)
+		})
+		w.trace.addLine("%s: %s (lane %d): %v", p.name, name, number, err)
 		if err == nil {
-			p.look(number)
+			p.lookAtLane(number)
 			return
 		}
-		time.Sleep(w.dice.between(name+" again", 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// pausing notes what a transaction on head does to pauses.
-func (c *checker) pausing(l *laneState, ops []storage.Op) {
+// notePauses notes what a transaction on head does to pauses.
+func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		switch {
 		case op.Key == "w_resume":
@@ -96,7 +102,8 @@ func (c *checker) pausing(l *laneState, ops []storage.Op) {
 			}
 			until, _ := op.Values["Until"].(time.Time)
 			s := stopped{at: time.Now(), until: until}
-			if before, ok := l.stopped[op.Key]; ok && (before.until.IsZero() || before.until.After(time.Now().Add(clocks))) {
+			if before, ok := l.stopped[op.Key]; ok &&
+				(before.until.IsZero() || before.until.After(time.Now().Add(clocks))) {
 				s.at = before.at
 			}
 			l.stopped[op.Key] = s
@@ -112,15 +119,17 @@ const (
 	clocks = 2 * time.Second
 )
 
-// paused holds that nothing is sent of what is paused, but by a process that stood still.
-func (c *checker) paused(l *laneState, f *filed, r *request) {
+// checkPaused holds that nothing is sent of what is paused, but by a process that stood still.
+func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {
 		s, ok := l.stopped[row]
 		if !ok || (!s.until.IsZero() && !s.until.After(r.p.nowAtMost())) {
 			continue
 		}
-		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) && !r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the last look may be as old
-			c.failed("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq, f.id.Lane, f.key, since, row)
+		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the last look may be as old
+			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
+				f.id.Lane, f.key, since, row)
 		}
 	}
 }

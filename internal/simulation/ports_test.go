@@ -18,10 +18,10 @@ type ports struct {
 	as string
 }
 
-// table, with its limits of time as the handler has it; as names what goes its own way.
-func (p *process) table(as string) storage.Table { return timelimit.Table(ports{p: p, as: as}) }
+// newTable, with its limits of time as the handler has it; as names what goes its own way.
+func (p *process) newTable(as string) storage.Table { return timelimit.Table(ports{p: p, as: as}) }
 
-func (p *process) leases() storage.Leases { return timelimit.Leases(leasePort{p}) }
+func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
 
 const (
 	// hangs is how long an operation hangs, unless its caller gives it up.
@@ -31,19 +31,19 @@ const (
 	hungAtMost = 8 * time.Second
 )
 
-// hang waits for an answer that does not come, and reports whether one came all the same.
-func (p *process) hang(ctx context.Context, op string) bool {
+// hangOperation waits for an answer that does not come, and reports whether one came all the same.
+func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
-	answered := p.wait(ctx, hangs)
+	answered := p.waitFor(ctx, hangs)
 	if took := time.Since(began); took > hungAtMost {
-		p.w.check.fail("hung", "%s waited %s for %s", p.name, took, op)
+		p.w.check.reportViolation("hung", "%s waited %s for %s", p.name, took, op)
 	}
 	return answered
 }
 
 var errFault = errors.New("simulated fault")
 
-func fault(op string, kind storage.Kind) error {
+func newFault(op string, kind storage.Kind) error {
 	return &storage.Error{Op: op, Kind: kind, Index: -1, Err: errFault}
 }
 
@@ -60,33 +60,35 @@ const (
 	throttled
 )
 
-func (p *process) fault(op string) faultKind {
-	if p.cutOff(op) {
-		return []faultKind{before, hang}[p.w.dice.below(p.name+" cut "+op, 2)]
+func (p *process) drawFault(op string) faultKind {
+	if p.isCutOff(op) {
+		return []faultKind{before, hang}[p.w.dice.drawBelow(p.name+" cut "+op, 2)]
 	}
-	if p.w.calm() || !p.w.dice.chance(p.name+" fault "+op, p.w.faults) {
+	if p.w.isCalm() || !p.w.dice.drawChance(p.name+" fault "+op, p.w.faults) {
 		return none
 	}
-	return []faultKind{before, throttled, after, after, hang, hangAfter, late}[p.w.dice.below(p.name+" kind "+op, 7)]
+	return []faultKind{before, throttled, after, after, hang, hangAfter,
+		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// do makes one operation. write says that it changes something; effect must be safe to
+// doOperation makes one operation. write says that it changes something; effect must be safe to
 // call once, at any moment, also when nobody waits for it any more.
-func (p *process) do(ctx context.Context, op string, write bool, effect func() error) error {
-	op = seeded(op)
-	if !p.running(op) {
-		return fault(op, storage.Unavailable)
+func (p *process) doOperation(ctx context.Context, op string, write bool, effect func() error) error {
+	op = withoutRandom(op)
+	if !p.awaitRunning(op) {
+		return newFault(op, storage.Unavailable)
 	}
-	kind := p.fault(op)
-	out, back := p.w.dice.between(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond), p.w.dice.between(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
+	kind := p.drawFault(op)
+	out, back := p.w.dice.drawBetween(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond),
+		p.w.dice.drawBetween(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
 	if p.w.storage > 0 {
-		out, back = p.w.slowly(p.name+" out "+op), p.w.slowly(p.name+" back "+op)
+		out, back = p.w.drawSlowTrip(p.name+" out "+op), p.w.drawSlowTrip(p.name+" back "+op)
 	}
 	if kind != none {
-		p.w.check.disturb()
-		defer p.w.check.disturb()
-		p.w.check.count(func(c *counts) { c.Faults++ })
-		p.w.trace.add("%s %s: fault %d", p.name, op, kind)
+		p.w.check.noteDisturbance()
+		defer p.w.check.noteDisturbance()
+		p.w.check.addCounts(func(c *counts) { c.Faults++ })
+		p.w.trace.addLine("%s %s: fault %d", p.name, op, kind)
 	}
 	lost := storage.Unavailable
 	if write {
@@ -94,66 +96,66 @@ func (p *process) do(ctx context.Context, op string, write bool, effect func() e
 	}
 	switch kind {
 	case before:
-		p.wait(ctx, out)
-		return fault(op, storage.Unavailable)
+		p.waitFor(ctx, out)
+		return newFault(op, storage.Unavailable)
 	case throttled:
-		p.wait(ctx, out)
-		return fault(op, storage.Throttled)
+		p.waitFor(ctx, out)
+		return newFault(op, storage.Throttled)
 	case hang:
-		p.hang(ctx, op)
-		return fault(op, lost)
+		p.hangOperation(ctx, op)
+		return newFault(op, lost)
 	case late:
 		if write {
-			p.arrive(p.lateness(op), effect)
+			p.arriveLater(p.drawLateness(op), effect)
 		}
-		p.wait(ctx, out)
-		return fault(op, lost)
+		p.waitFor(ctx, out)
+		return newFault(op, lost)
 	}
-	if !p.wait(ctx, out) {
+	if !p.waitFor(ctx, out) {
 		// Given up or killed with the request on its way: it may arrive all the same.
-		if write && p.w.dice.chance(p.name+" arrives "+op, 0.5) {
-			p.arrive(back, effect)
+		if write && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
+			p.arriveLater(back, effect)
 		}
-		p.running(op)
-		return fault(op, lost)
+		p.awaitRunning(op)
+		return newFault(op, lost)
 	}
-	p.spring(op, early)
-	if !p.running(op) {
-		return fault(op, lost)
+	p.springTrap(op, early)
+	if !p.awaitRunning(op) {
+		return newFault(op, lost)
 	}
 	err := effect()
-	p.spring(op, afterwards)
-	wait := p.wait
+	p.springTrap(op, afterwards)
+	wait := p.waitFor
 	if kind == hangAfter {
-		wait = func(ctx context.Context, _ time.Duration) bool { return p.hang(ctx, op) }
+		wait = func(ctx context.Context, _ time.Duration) bool { return p.hangOperation(ctx, op) }
 	}
-	if answered := wait(ctx, back); !p.running(op) || kind != none || !answered {
-		return fault(op, lost)
+	if answered := wait(ctx, back); !p.awaitRunning(op) || kind != none || !answered {
+		return newFault(op, lost)
 	}
-	if p.w.mutant == "SDK-like resends" && write && p.w.dice.chance(p.name+" resend "+op, 0.3) {
+	if p.w.mutant == "SDK-like resends" && write && p.w.dice.drawChance(p.name+" resend "+op, 0.3) {
 		return effect()
 	}
 	return err
 }
 
-// lateness is how late something arrives: mostly about as late as its sender asks again.
-func (p *process) lateness(op string) time.Duration {
-	if p.w.dice.chance(p.name+" soon "+op, 0.6) {
-		return p.w.dice.between(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
+// drawLateness is how late something arrives: mostly about as late as its sender asks again.
+func (p *process) drawLateness(op string) time.Duration {
+	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
+		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
 	}
-	return p.w.dice.between(p.name+" late "+op, 250*time.Millisecond, 20*time.Second)
+	return p.w.dice.drawBetween(p.name+" late "+op, 250*time.Millisecond, 20*time.Second)
 }
 
-// arrive lets something take effect later, whatever becomes of the process.
-func (p *process) arrive(in time.Duration, effect func() error) {
+// arriveLater lets something take effect later, whatever becomes of the process.
+func (p *process) arriveLater(in time.Duration, effect func() error) {
 	p.w.loose.Go(func() {
 		time.Sleep(in)
 		_ = effect()
 	})
 }
 
-// wait passes time; false when the caller gave up or the process was killed first.
-func (p *process) wait(ctx context.Context, d time.Duration) bool {
+// waitFor passes time; false when the caller gave up or the process was killed first.
+func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -169,7 +171,7 @@ func (p *process) wait(ctx context.Context, d time.Duration) bool {
 
 func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
 	var got storage.Row
-	err = t.p.do(ctx, "get "+t.as+partition+key, false, func() (err error) {
+	err = t.p.doOperation(ctx, "get "+t.as+partition+key, false, func() (err error) {
 		got, err = t.p.w.account.Table().Get(context.Background(), partition, key)
 		return err
 	})
@@ -179,37 +181,38 @@ func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row,
 func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
 	var got storage.Page
 	name := "range " + t.as + q.Partition + q.From + q.After
-	err := t.p.do(ctx, name, false, func() (err error) {
+	err := t.p.doOperation(ctx, name, false, func() (err error) {
 		got, err = t.p.w.account.Table().Range(context.Background(), q)
-		t.cut(name, q, &got)
+		t.cutPage(name, q, &got)
 		return err
 	})
 	return got, err
 }
 
-// cut makes a page shorter than was asked for, which storage may do at any time.
-func (t ports) cut(name string, q storage.Query, got *storage.Page) {
+// cutPage makes a page shorter than was asked for, which storage may do at any time.
+func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	dice, n := t.p.w.dice, len(got.Rows)
-	if n > 1 && dice.chance(t.p.name+" short "+name, 0.05) {
-		got.Rows, got.More = got.Rows[:1+dice.below(t.p.name+" rows "+name, n-1)], true
+	if n > 1 && dice.drawChance(t.p.name+" short "+name, 0.05) {
+		got.Rows, got.More = got.Rows[:1+dice.drawBelow(t.p.name+" rows "+name, n-1)], true
 	}
 }
 
 func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	answer := make(chan []storage.ETag, 2)
 	kept := copyOps(ops)
-	if name := t.p.w.posts.send(ops); name != "" && !t.p.isDead() {
-		t.p.w.check.fail("given up", "%s files %s, which was given up before anything of it was sent", t.p.name, name)
+	if name := t.p.w.posts.noteSent(ops); name != "" && !t.p.isDead() {
+		t.p.w.check.reportViolation("given up", "%s files %s, which was given up before anything of it was sent",
+			t.p.name, name)
 	}
-	err := t.p.do(ctx, "transact "+t.as+partition+ops[0].Key, true, func() error {
-		if err := t.p.w.keeps(partition, kept); err != nil {
+	err := t.p.doOperation(ctx, "transact "+t.as+partition+ops[0].Key, true, func() error {
+		if err := t.p.w.refusesRemoval(partition, kept); err != nil {
 			return err
 		}
-		etags, err := t.p.w.check.transact(t.p, partition, kept)
+		etags, err := t.p.w.check.applyTransaction(t.p, partition, kept)
 		if err == nil {
 			answer <- etags
 		}
-		return t.namesAnother(seeded(ops[0].Key), partition, kept, err)
+		return t.namesAnother(withoutRandom(ops[0].Key), partition, kept, err)
 	})
 	if err != nil {
 		return nil, err
@@ -235,10 +238,10 @@ type leasePort struct{ p *process }
 
 func (l leasePort) Acquire(ctx context.Context, name, id string, length time.Duration) error {
 	asked := time.Now()
-	return l.p.do(ctx, "acquire "+name, true, func() error {
+	return l.p.doOperation(ctx, "acquire "+name, true, func() error {
 		err := l.p.w.account.Leases().Acquire(context.Background(), name, id, length)
 		if err == nil {
-			l.p.granted(name, asked, length)
+			l.p.noteGrant(name, asked, length)
 		}
 		return err
 	})
@@ -246,17 +249,17 @@ func (l leasePort) Acquire(ctx context.Context, name, id string, length time.Dur
 
 func (l leasePort) Renew(ctx context.Context, name, id string) error {
 	asked := time.Now()
-	return l.p.do(ctx, "renew "+name, true, func() error {
+	return l.p.doOperation(ctx, "renew "+name, true, func() error {
 		err := l.p.w.account.Leases().Renew(context.Background(), name, id)
 		if err == nil {
-			l.p.granted(name, asked, l.p.w.lease)
+			l.p.noteGrant(name, asked, l.p.w.lease)
 		}
 		return err
 	})
 }
 
 func (l leasePort) Release(ctx context.Context, name, id string) error {
-	return l.p.do(ctx, "release "+name, true, func() error {
+	return l.p.doOperation(ctx, "release "+name, true, func() error {
 		return l.p.w.account.Leases().Release(context.Background(), name, id)
 	})
 }
@@ -268,19 +271,21 @@ type queuePort struct {
 }
 
 func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) error {
-	return q.p.do(ctx, "put "+text, true, func() error { return q.Queue.Put(context.Background(), text, delay) })
+	return q.p.doOperation(ctx, "put "+text, true,
+		func() error { return q.Queue.Put(context.Background(), text, delay) })
 }
 
 // blobPort is the large bodies' side.
 type blobPort struct{ p *process }
 
 func (b blobPort) Put(ctx context.Context, name string, data []byte) error {
-	return b.p.do(ctx, "blob put", true, func() error { return b.p.w.account.Blobs().Put(context.Background(), name, data) })
+	return b.p.doOperation(ctx, "blob put", true,
+		func() error { return b.p.w.account.Blobs().Put(context.Background(), name, data) })
 }
 
 func (b blobPort) Get(ctx context.Context, name string) ([]byte, error) {
 	var got []byte
-	err := b.p.do(ctx, "blob get", false, func() (err error) {
+	err := b.p.doOperation(ctx, "blob get", false, func() (err error) {
 		got, err = b.p.w.account.Blobs().Get(context.Background(), name)
 		return err
 	})
@@ -288,16 +293,18 @@ func (b blobPort) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (b blobPort) Delete(ctx context.Context, name string) error {
-	return b.p.do(ctx, "blob delete", true, func() error { return b.p.w.account.Blobs().Delete(context.Background(), name) })
+	return b.p.doOperation(ctx, "blob delete", true,
+		func() error { return b.p.w.account.Blobs().Delete(context.Background(), name) })
 }
 
 func (b blobPort) Mark(ctx context.Context, name string) error {
-	return b.p.do(ctx, "blob mark", true, func() error { return b.p.w.account.Blobs().Mark(context.Background(), name) })
+	return b.p.doOperation(ctx, "blob mark", true,
+		func() error { return b.p.w.account.Blobs().Mark(context.Background(), name) })
 }
 
 func (b blobPort) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	var got storage.BlobPage
-	err := b.p.do(ctx, "blob list", false, func() (err error) {
+	err := b.p.doOperation(ctx, "blob list", false, func() (err error) {
 		got, err = b.p.w.account.Blobs().List(context.Background(), prefix, marker)
 		return err
 	})

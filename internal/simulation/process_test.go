@@ -88,50 +88,60 @@ type standing struct {
 }
 
 func (w *world) newSlot(number int) *slot {
-	s := &slot{w: w, number: number, turn: make(chan struct{}, 1), offset: w.dice.between(fmt.Sprint("clock ", number), -time.Second, time.Second)}
-	s.start()
+	s := &slot{w: w, number: number, turn: make(chan struct{}, 1),
+		offset: w.dice.drawBetween(fmt.Sprint("clock ", number), -time.Second, time.Second)}
+	s.startProcess()
 	return s
 }
 
-// start begins a new life.
-func (s *slot) start() {
+// startProcess begins a new life.
+func (s *slot) startProcess() {
 	w := s.w
-	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}), trust: map[string]time.Time{}}
-	p.now, p.decided = s.clock, &decided{w: w, n: map[int]int64{}}
-	p.readyAt = time.Now().Add(w.dice.between(p.name+" ready", 0, w.hosting.cold))
+	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}),
+		trust: map[string]time.Time{}}
+	p.now, p.decided = s.readClock, &decided{w: w, n: map[int]int64{}}
+	p.readyAt = time.Now().Add(w.dice.drawBetween(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	p.polling, p.endPolls = context.WithCancel(p.listening)
-	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now, Transport: w.cms.transport(p)})
+	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now,
+		Transport: w.cms.newTransport(p)})
 	if err != nil {
 		panic(err) // the settings are ours
 	}
-	p.store = &lane.Store{Table: p.table(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.source(p.name + " store")}
-	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}), Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.source(p.name + " bell")})
+	p.store = &lane.Store{Table: p.newTable(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch,
+		Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store")}
+	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
+		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: p.leases(), Sender: client, Tickets: p.bell, Lease: w.lease, Settle: w.settle, Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
-		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now, Rand: w.dice.source(p.name + " drain"), Log: quietLog,
+		Store: p.store, Leases: p.newLeases(), Sender: client, Tickets: p.bell, Lease: w.lease, Settle: w.settle,
+		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now,
+		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
 		Hosted: true,
 	})
-	p.appends = lane.NewAppender(p.store, quietLog)
+	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
-	p.runner = runnerOf(p.table(""), recurringLog{p.appends, p.store}, p.bell, p.now, w.dice.source(p.name+" recur"))
-	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: quietLog}
-	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Logger: quietLog}
-	p.notify = p.notifier()
+	p.runner = runnerOf(p.newTable(""), recurringLog{p.appends, p.store}, p.bell, p.now,
+		w.dice.newSource(p.name+" recur"))
+	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes,
+		Lease: w.lease, Now: p.now, Logger: discardLog}
+	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Logger: discardLog}
+	p.notify = p.newNotifier()
 	p.store.Mailer = p.notify
 	p.carrier = p.bulkCarrier()
 	p.cleaner = p.newCleaner()
-	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer, Cleaner: p.cleaner, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: quietLog}
+	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer,
+		Cleaner: p.cleaner, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: discardLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
-	w.trace.add("%s starts", p.name)
-	w.check.disturb()
-	p.serve()
+	w.trace.addLine("%s starts", p.name)
+	w.check.noteDisturbance()
+	p.serveTriggers()
 }
 
-// clock is the slot's wall clock.
-func (s *slot) clock() time.Time {
+// readClock is the slot's wall clock.
+func (s *slot) readClock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.offset)
@@ -149,10 +159,10 @@ func (p *process) nowAtMost() time.Time {
 	return now
 }
 
-// running waits while the process stands still. It is false when the process has been
+// awaitRunning waits while the process stands still. It is false when the process has been
 // killed, and then comes back only when all is over: nothing of it goes on. The name says
 // what wants to go on.
-func (p *process) running(name string) bool {
+func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
 		dead, resume := p.dead, p.resume
@@ -182,31 +192,31 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// kill ends the process as SIGKILL does.
-func (p *process) kill() {
+// killProcess ends the process as SIGKILL does.
+func (p *process) killProcess() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.dead {
 		p.dead = true
 		close(p.killed)
 		p.deafen()
-		p.w.trace.add("%s killed", p.name)
+		p.w.trace.addLine("%s killed", p.name)
 	}
 }
 
-// pause makes the process stand still: nothing of it reaches anything, nor does it notice
+// standStillFor makes the process stand still: nothing of it reaches anything, nor does it notice
 // anything. Then it goes on as if no time had passed.
-func (p *process) pause(d time.Duration) {
-	p.stand()
+func (p *process) standStillFor(d time.Duration) {
+	p.standStill()
 	time.Sleep(d)
 	p.goOn()
 }
 
-func (p *process) stand() {
+func (p *process) standStill() {
 	p.mu.Lock()
 	p.resume, p.standing = make(chan struct{}), nil
 	p.mu.Unlock()
-	p.w.trace.add("%s stands still", p.name)
+	p.w.trace.addLine("%s stands still", p.name)
 }
 
 func (p *process) goOn() {
@@ -220,19 +230,19 @@ func (p *process) goOn() {
 	close(p.resume)
 	p.resume, p.resumed = nil, time.Now()
 	p.mu.Unlock()
-	p.w.trace.add("%s goes on", p.name)
-	p.w.check.disturb()
+	p.w.trace.addLine("%s goes on", p.name)
+	p.w.check.noteDisturbance()
 }
 
-// cutOff says that an operation does not reach storage at all at the moment.
-func (p *process) cutOff(op string) bool {
+// isCutOff says that an operation does not reach storage at all at the moment.
+func (p *process) isCutOff(op string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
 }
 
-// granted notes until when a grant of a lease can be trusted.
-func (p *process) granted(name string, asked time.Time, length time.Duration) {
+// noteGrant notes until when a grant of a lease can be trusted.
+func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) { // a late copy grants nothing new
@@ -240,32 +250,32 @@ func (p *process) granted(name string, asked time.Time, length time.Duration) {
 	}
 }
 
-// trusts says until when the process may trust a lease, and whether it has stood still
+// trustedUntil says until when the process may trust a lease, and whether it has stood still
 // lately, so that it may not have noticed the end of it.
-func (p *process) trusts(name string) (until time.Time, stoodStill bool) {
+func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.trust[name], p.resume != nil || (!p.resumed.IsZero() && p.resumed.After(p.trust[name]))
 }
 
-// serve is the host: it takes tickets and calls the sweep.
-func (p *process) serve() {
+// serveTriggers is the host: it takes tickets and calls the sweep.
+func (p *process) serveTriggers() {
 	group := p.w.leaving.groupOf(p.slot.number)
-	if p.w.mutant != "watch and sweep off" && group.sweeps() {
+	if p.w.mutant != "watch and sweep off" && group.runsSweep() {
 		p.host.Go(func() {
 			for p.polling.Err() == nil {
-				_ = p.invoke("sweep", p.sweepIn)
-				p.idle(time.Minute)
+				_ = p.invokeFunction("sweep", p.sweepIn)
+				p.waitForPoll(time.Minute)
 			}
 		})
 	}
 	if group.takesTickets() {
-		p.host.Go(func() { p.listen("tickets", p.process.Process) })
-		p.host.Go(func() { p.listen("poison", p.poison.Take) })
+		p.host.Go(func() { p.listenToQueue("tickets", p.process.Process) })
+		p.host.Go(func() { p.listenToQueue("poison", p.poison.Take) })
 	}
 }
 
-func (p *process) idle(d time.Duration) {
+func (p *process) waitForPoll(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -274,65 +284,65 @@ func (p *process) idle(d time.Duration) {
 	}
 }
 
-// plan lets happen to the slot what the seed says.
-func (s *slot) plan() {
+// planFaults lets happen to the slot what the seed says.
+func (s *slot) planFaults() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
 	s.planHost()
 	for range w.crashes {
-		s.at(name+" crash", func() {
-			s.now().kill()
-			time.Sleep(w.dice.between(name+" down", 100*time.Millisecond, 25*time.Second))
-			s.start()
-			w.check.count(func(c *counts) { c.Crashes++ })
+		s.planAt(name+" crash", func() {
+			s.currentProcess().killProcess()
+			time.Sleep(w.dice.drawBetween(name+" down", 100*time.Millisecond, 25*time.Second))
+			s.startProcess()
+			w.check.addCounts(func(c *counts) { c.Crashes++ })
 		})
 	}
 	for range w.pauses {
-		s.at(name+" pause", func() {
-			s.now().pause(w.dice.between(name+" still", time.Second, 40*time.Second))
-			w.check.count(func(c *counts) { c.Pauses++ })
+		s.planAt(name+" pause", func() {
+			s.currentProcess().standStillFor(w.dice.drawBetween(name+" still", time.Second, 40*time.Second))
+			w.check.addCounts(func(c *counts) { c.Pauses++ })
 		})
 	}
 	for range w.cuts {
-		s.at(name+" cut", func() {
-			p := s.now()
-			only := []string{"", "renew", "transact"}[w.dice.below(name+" what", 3)]
-			d := w.dice.between(name+" cut for", time.Second, 40*time.Second)
+		s.planAt(name+" cut", func() {
+			p := s.currentProcess()
+			only := []string{"", "renew", "transact"}[w.dice.drawBelow(name+" what", 3)]
+			d := w.dice.drawBetween(name+" cut for", time.Second, 40*time.Second)
 			p.mu.Lock()
 			p.cutUntil, p.onlyCut = time.Now().Add(d), only
 			p.mu.Unlock()
-			w.trace.add("%s is cut off from storage (%q) for %s", p.name, only, d)
-			w.check.count(func(c *counts) { c.Cuts++ })
+			w.trace.addLine("%s is cut off from storage (%q) for %s", p.name, only, d)
+			w.check.addCounts(func(c *counts) { c.Cuts++ })
 		})
 	}
 	for range w.jumps {
-		s.at(name+" jump", func() {
+		s.planAt(name+" jump", func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.offset, s.jumped = w.dice.between(name+" clock", -time.Second, time.Second), time.Now()
-			w.trace.add("the clock of slot %d jumps, and is %s off", s.number, s.offset)
+			s.offset, s.jumped = w.dice.drawBetween(name+" clock", -time.Second, time.Second), time.Now()
+			w.trace.addLine("the clock of slot %d jumps, and is %s off", s.number, s.offset)
 		})
 	}
 	for range w.traps {
-		s.at(name+" trap", s.setTrap)
+		s.planAt(name+" trap", s.setTrap)
 	}
 	for range w.stops {
-		s.at(name+" stop", func() {
-			p := s.now()
+		s.planAt(name+" stop", func() {
+			p := s.currentProcess()
 			if p.isDead() { // the platform has ended it
 				return
 			}
 			p.deafen()
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 			defer cancel()
-			w.trace.add("%s stops", p.name)
+			w.trace.addLine("%s stops", p.name)
 			_ = p.runner.Close(ctx)
 			_ = p.carrier.Close(ctx)
 			_ = p.drainer.Close(ctx)
 			_ = p.notify.Close(ctx)
 			_ = p.cleaner.Close(ctx)
-			p.kill()
-			s.start()
-			w.check.count(func(c *counts) { c.Stops++ })
+			p.killProcess()
+			s.startProcess()
+			w.check.addCounts(func(c *counts) { c.Stops++ })
 		})
 	}
 }
@@ -340,12 +350,13 @@ func (s *slot) plan() {
 // planOutages cuts all instances off from storage at once.
 func (w *world) planOutages() {
 	for range w.outages {
-		when, d := w.dice.between("outage at", 0, w.trouble), w.dice.between("outage for", time.Second, 40*time.Second)
+		when, d := w.dice.drawBetween("outage at", 0, w.trouble),
+			w.dice.drawBetween("outage for", time.Second, 40*time.Second)
 		w.loose.Go(func() {
 			time.Sleep(when)
-			w.trace.add("storage is away for %s", d)
+			w.trace.addLine("storage is away for %s", d)
 			for _, s := range w.slots {
-				p := s.now()
+				p := s.currentProcess()
 				p.mu.Lock()
 				p.cutUntil, p.onlyCut = time.Now().Add(d), ""
 				p.mu.Unlock()
@@ -354,45 +365,47 @@ func (w *world) planOutages() {
 	}
 }
 
-// meddle is an outsider that writes tail, as nobody but the holder may.
-func (w *world) meddle() {
+// meddleWithTail is an outsider that writes tail, as nobody but the holder may.
+func (w *world) meddleWithTail() {
 	for i := range 3 {
 		w.loose.Go(func() {
-			time.Sleep(w.dice.between("meddle", 0, w.trouble))
-			p := w.slots[i%len(w.slots)].now()
-			_, _ = w.check.transact(p, fmt.Sprintf("%d.0", w.check.store.Epoch), []storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"PausedUntil": time.Now()}}})
+			time.Sleep(w.dice.drawBetween("meddle", 0, w.trouble))
+			p := w.slots[i%len(w.slots)].currentProcess()
+			_, _ = w.check.applyTransaction(p, fmt.Sprintf("%d.0", w.check.store.Epoch),
+				[]storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"PausedUntil": time.Now()}}})
 		})
 	}
 }
 
-// at does something to the slot at a moment of the time of trouble, one thing after
+// planAt does something to the slot at a moment of the time of trouble, one thing after
 // another.
-func (s *slot) at(name string, do func()) {
-	when := s.w.dice.between(name+" when", 0, s.w.trouble)
+func (s *slot) planAt(name string, do func()) {
+	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {
 		time.Sleep(when)
 		select {
 		case s.turn <- struct{}{}:
 		default:
 			s.turn <- struct{}{}
-			time.Sleep(s.w.dice.between(name+" turn", time.Microsecond, time.Millisecond)) // not in the nanosecond of what was before it
+			// not in the nanosecond of what was before it
+			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 		}
 		do()
 		<-s.turn
 	})
 }
 
-func (s *slot) now() *process {
+func (s *slot) currentProcess() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
 }
 
-// end closes all lives of a slot.
-func (s *slot) end(context.Context) {
+// endSlot closes all lives of a slot.
+func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
 	for _, p := range s.all {
-		p.kill()
+		p.killProcess()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		_ = p.runner.Close(ctx)
 		_ = p.carrier.Close(ctx)

@@ -36,10 +36,11 @@ func recurringBody(due time.Time) string {
 	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
 }
 
-func runnerOf(table storage.Table, log recurringLog, bell recur.Tickets, now func() time.Time, draw func() float64) *recur.Runner {
+func runnerOf(table storage.Table, log recurringLog, bell recur.Tickets, now func() time.Time,
+	draw func() float64) *recur.Runner {
 	return recur.New(recur.Config{
 		Store: &recur.Store{Table: table, Bodies: log.Store.Bodies, Now: now}, Log: log,
-		Contracts: accepter{}, Tickets: bell, Now: now, Rand: draw, Logger: quietLog,
+		Contracts: accepter{}, Tickets: bell, Now: now, Rand: draw, Logger: discardLog,
 	})
 }
 
@@ -47,15 +48,16 @@ type noBell struct{}
 
 func (noBell) EnqueueAsync(int) {}
 
-// schedule puts the schedule, as a user does before anything happens.
-func (w *world) schedule(ctx context.Context) error {
+// putSchedule puts the schedule, as a user does before anything happens.
+func (w *world) putSchedule(ctx context.Context) error {
 	if w.every == 0 {
 		return nil
 	}
-	log := recurringLog{lane.NewAppender(w.check.store, quietLog), w.check.store}
-	r := runnerOf(w.account.Table(), log, noBell{}, time.Now, w.dice.source("schedule"))
+	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store}
+	r := runnerOf(w.account.Table(), log, noBell{}, time.Now, w.dice.newSource("schedule"))
 	_, _, err := r.Put(ctx, recurring, recur.Definition{
-		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All, End: w.recursUntil(),
+		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All,
+		End: w.recursUntil(),
 	}, recur.Condition{})
 	if err != nil {
 		return err
@@ -65,8 +67,8 @@ func (w *world) schedule(ctx context.Context) error {
 
 func (w *world) recursUntil() time.Time { return w.started.Add(w.trouble + w.every*2) }
 
-// occurrences are the messages that there have to be.
-func (w *world) occurrences() (bodies []string) {
+// listOccurrences are the messages that there have to be.
+func (w *world) listOccurrences() (bodies []string) {
 	if w.every == 0 {
 		return nil
 	}
@@ -76,8 +78,8 @@ func (w *world) occurrences() (bodies []string) {
 	return bodies
 }
 
-// recurred says whether all occurrences were settled.
-func (w *world) recurred(ctx context.Context) bool {
+// isRecurringDone says whether all occurrences were settled.
+func (w *world) isRecurringDone(ctx context.Context) bool {
 	if w.every == 0 {
 		return true
 	}
@@ -85,10 +87,10 @@ func (w *world) recurred(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// recurs holds that each occurrence is in the log once, in their order.
-func (c *checker) recurs(ctx context.Context) {
+// checkRecurring holds that each occurrence is in the log once, in their order.
+func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
-	l := c.lane(lane.Of(recurringKey, c.w.lanes))
+	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))
 	for _, f := range l.log {
 		if f.key != recurringKey {
 			continue
@@ -98,15 +100,15 @@ func (c *checker) recurs(ctx context.Context) {
 			err = c.store.LoadBody(ctx, e)
 		}
 		if err != nil {
-			c.failed("recurring", "seq %d: %v", f.id.Seq, err)
+			c.addViolation("recurring", "seq %d: %v", f.id.Seq, err)
 			return
 		}
 		got = append(got, string(e.Message.Body))
 	}
 	slices.Sort(got)
-	want := c.w.occurrences()
+	want := c.w.listOccurrences()
 	c.counts.Recurred += len(got)
 	if !slices.Equal(got, want) {
-		c.failed("recurring", "%d messages for %d occurrences: %s", len(got), len(want), strings.Join(got, " "))
+		c.addViolation("recurring", "%d messages for %d occurrences: %s", len(got), len(want), strings.Join(got, " "))
 	}
 }

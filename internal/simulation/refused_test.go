@@ -20,35 +20,35 @@ const (
 	others = 4
 )
 
-// refusals draws how much of that a seed has.
-func (s *settings) refusals(d *dice) {
-	s.patience = d.between("patience", 30*time.Second, 2*time.Minute)
-	if s.rate > 20*time.Millisecond || !d.chance("refusals", 0.15) {
+// drawRefusals draws how much of that a seed has.
+func (s *settings) drawRefusals(d *dice) {
+	s.patience = d.drawBetween("patience", 30*time.Second, 2*time.Minute)
+	if s.rate > 20*time.Millisecond || !d.drawChance("refusals", 0.15) {
 		return
 	}
-	s.refused, s.refusal = 30+d.below("refused", 90), []int{403, 500}[d.below("refusal", 2)]
+	s.refused, s.refusal = 30+d.drawBelow("refused", 90), []int{403, 500}[d.drawBelow("refusal", 2)]
 	if s.swift {
 		s.refused *= 5
 	}
-	s.stand = d.between("stand", 0, 40*time.Second)
-	s.backoff.Max = d.between("long pauses", 15*time.Second, time.Minute)
+	s.stand = d.drawBetween("stand", 0, 40*time.Second)
+	s.backoff.Max = d.drawBetween("long pauses", 15*time.Second, time.Minute)
 }
 
 // firstRefused returns the number of the first of them: behind all that was submitted before.
-func (w *world) firstRefused() int { return w.messages + w.crowd + w.plain() }
+func (w *world) firstRefused() int { return w.messages + w.crowd + w.countPlain() }
 
-// refuses reports whether the CMS never takes a submission.
-func (w *world) refuses(number int) bool {
+// isRefused reports whether the CMS never takes a submission.
+func (w *world) isRefused(number int) bool {
 	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
 
-// refuse files messages that the CMS refuses, and some time later others. It reports whether
+// fileRefused files messages that the CMS refuses, and some time later others. It reports whether
 // everything has come to rest again.
-func (w *world) refuse(ctx context.Context) bool {
+func (w *world) fileRefused(ctx context.Context) bool {
 	if w.refused == 0 {
 		return true
 	}
-	for left := w.check.undisturbedIn(); left > 0; left = w.check.undisturbedIn() {
+	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
 		time.Sleep(left) // an outage may outlast the faults, and what hangs in it even that
 	}
 	bad := w.firstRefused()
@@ -57,35 +57,36 @@ func (w *world) refuse(ctx context.Context) bool {
 	w.fileAll(ctx, bad, w.refused, "bad")
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
-		w.check.spared(bad, w.refused)
+		w.check.checkSpared(bad, w.refused)
 	}
 	w.fileAll(ctx, good, others, "good")
-	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.takenAll(good, others); {
+	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.isAllTaken(good, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.check.fair(good, others)
+	w.check.checkFair(good, others)
 	w.quiet = time.Now()
-	return w.settles(ctx)
+	return w.awaitRest(ctx)
 }
 
 // fileAll files n messages of as many keys, numbered from first on, until all are answered.
 func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
-		m := weir.Message{Contract: "article", Key: fmt.Sprint(key, i), ContentType: "application/xml", Body: w.body(i)}
+		m := weir.Message{Contract: "article", Key: fmt.Sprint(key, i), ContentType: "application/xml",
+			Body: w.newBody(i)}
 		s := &submission{number: i, key: m.Key, idem: fmt.Sprint("idem", i), message: m}
-		w.check.expect(s)
-		at := w.dice.between("filed "+key, 0, 100*time.Millisecond)
+		w.check.expectSubmission(s)
+		at := w.dice.drawBetween("filed "+key, 0, 100*time.Millisecond)
 		filed.Go(func() {
 			time.Sleep(at)
-			w.send(ctx, fmt.Sprint(i), s)
+			w.sendUntilAccepted(ctx, fmt.Sprint(i), s)
 		})
 	}
 	filed.Wait()
 }
 
-// undisturbedIn is how long the last fault's consequences may last.
-func (c *checker) undisturbedIn() time.Duration {
+// undisturbedFor is how long the last fault's consequences may last.
+func (c *checker) undisturbedFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Until(c.disturbed.Add(recovered))
@@ -97,11 +98,11 @@ func (c *checker) filedAs(number int) *filed {
 	if id.IsZero() {
 		return nil
 	}
-	return c.lane(id.Lane).log[id.Seq-1]
+	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// takenAll reports whether the CMS has taken all of some submissions.
-func (c *checker) takenAll(first, n int) bool {
+// isAllTaken reports whether the CMS has taken all of some submissions.
+func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
@@ -112,26 +113,30 @@ func (c *checker) takenAll(first, n int) bool {
 	return true
 }
 
-// fair holds that refused messages, however many, keep none of another key for long.
-func (c *checker) fair(first, n int) {
+// checkFair holds that refused messages, however many, keep none of another key for long.
+func (c *checker) checkFair(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
 		c.counts.Turned++
 		if f := c.filedAs(i); f != nil && !f.taken {
-			c.failed("unfair", "seq %d of lane %d, key %s, waits longer than %s behind %d that the CMS answers %d", f.id.Seq, f.id.Lane, f.key, turned, c.w.refused, c.w.refusal)
+			c.addViolation("unfair",
+				"seq %d of lane %d, key %s, waits longer than %s behind %d that the CMS answers %d", f.id.Seq,
+				f.id.Lane, f.key, turned, c.w.refused, c.w.refusal)
 		}
 	}
 }
 
-// spared holds that no attempt is counted while the CMS may have failed as a whole.
-func (c *checker) spared(first, n int) {
+// checkSpared holds that no attempt is counted while the CMS may have failed as a whole.
+func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
 		if f := c.filedAs(i); f != nil {
 			if st, err := c.store.Status(context.Background(), f.id); err != nil || st.AttemptCount != 0 {
-				c.failed("spared", "seq %d of lane %d: %d attempts are counted, though the CMS has taken nothing (%v)", f.id.Seq, f.id.Lane, st.AttemptCount, err)
+				c.addViolation("spared",
+					"seq %d of lane %d: %d attempts are counted, though the CMS has taken nothing (%v)", f.id.Seq,
+					f.id.Lane, st.AttemptCount, err)
 			}
 		}
 	}

@@ -23,15 +23,15 @@ import (
 // messages wait, are dead, or are to be delivered later; the command is killed at any write
 // and run again or undone. RELANES and FROM choose seeds.
 func TestRelane(t *testing.T) {
-	seeds, from := number(t, "RELANES", 60), number(t, "RELANES_FROM", 1)
+	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
 	for seed := from; seed < from+seeds && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			w := newTown(seed)
 			ctx, end := context.WithCancel(t.Context())
 			w.done = ctx
-			w.play(ctx)
-			w.judge()
+			w.playTown(ctx)
+			w.judgeRun()
 			end()
 			w.loose.Wait()
 			time.Sleep(10 * time.Minute) // what had begun to wait gives up
@@ -39,7 +39,7 @@ func TestRelane(t *testing.T) {
 				t.Errorf("seed %d: %s", seed, p)
 			}
 			crashes, commands = crashes+w.crashes, commands+w.commands
-			changes += w.eyes().Epoch - 1
+			changes += w.newStore().Epoch - 1
 		})
 	}
 	t.Logf("%d seeds: %d crashes of instances, %d runs of the command, %d epochs", seeds, crashes, commands, changes)
@@ -47,58 +47,60 @@ func TestRelane(t *testing.T) {
 
 func newTown(seed uint64) *town {
 	d := newDice(seed)
-	w := &town{dice: d, account: memory.New(time.Now), began: time.Now(), trouble: d.between("trouble", 40*time.Second, 2*time.Minute)}
-	w.faults = []float64{0, 0.01, 0.05}[d.below("faults", 3)]
-	w.slots = make([]*life, 1+d.below("instances", 3))
-	from, length := d.between("down at", 0, w.trouble), d.between("down for", 0, 30*time.Second)
+	w := &town{dice: d, account: memory.New(time.Now), began: time.Now(),
+		trouble: d.drawBetween("trouble", 40*time.Second, 2*time.Minute)}
+	w.faults = []float64{0, 0.01, 0.05}[d.drawBelow("faults", 3)]
+	w.slots = make([]*life, 1+d.drawBelow("instances", 3))
+	from, length := d.drawBetween("down at", 0, w.trouble), d.drawBetween("down for", 0, 30*time.Second)
 	w.cms = &recorder{active: map[string]string{}, down: func() bool {
 		at := time.Since(w.began)
-		return !w.calm() && at > from && at < from+length
+		return !w.isCalm() && at > from && at < from+length
 	}}
 	return w
 }
 
-// play lets everything happen.
-func (w *town) play(ctx context.Context) {
+// playTown lets everything happen.
+func (w *town) playTown(ctx context.Context) {
 	d := w.dice
-	if _, err := w.eyes().First(ctx, 1+d.below("lanes", 4)); err != nil {
-		w.fail("setup: %v", err)
+	if _, err := w.newStore().First(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
+		w.addProblem("setup: %v", err)
 		return
 	}
 	for slot := range w.slots {
-		w.loose.Go(func() { w.run(slot) })
+		w.loose.Go(func() { w.runTown(slot) })
 	}
-	for i := range 20 + d.below("letters", 20) {
-		l := &letter{number: i, key: fmt.Sprint("k", d.below("key", 5))}
-		l.body = fmt.Sprint([]string{"good ", "good ", "good ", "bad "}[d.below("body", 4)], i)
-		if l.due = d.between("due", -time.Minute, 3*time.Minute); l.due < 0 {
+	for i := range 20 + d.drawBelow("letters", 20) {
+		l := &letter{number: i, key: fmt.Sprint("k", d.drawBelow("key", 5))}
+		l.body = fmt.Sprint([]string{"good ", "good ", "good ", "bad "}[d.drawBelow("body", 4)], i)
+		if l.due = d.drawBetween("due", -time.Minute, 3*time.Minute); l.due < 0 {
 			l.due = 0
 		}
 		w.letters = append(w.letters, l)
-		start := d.between("start", 0, w.trouble)
+		start := d.drawBetween("start", 0, w.trouble)
 		w.upstream.Go(func() {
 			time.Sleep(start)
-			w.post(l)
+			w.postLetter(l)
 		})
 	}
-	for range 1 + d.below("changes", 2) {
-		time.Sleep(d.between("change", 0, w.trouble/2))
-		w.change(ctx, 1+d.below("new lanes", 4))
+	for range 1 + d.drawBelow("changes", 2) {
+		time.Sleep(d.drawBetween("change", 0, w.trouble/2))
+		w.changeLanes(ctx, 1+d.drawBelow("new lanes", 4))
 	}
 	w.upstream.Wait()
 }
 
-// change is an operator: the command is run again until it has gone through, or undone.
-func (w *town) change(ctx context.Context, n int) {
-	undo := w.dice.chance("undo", 0.3)
+// changeLanes is an operator: the command is run again until it has gone through, or undone.
+func (w *town) changeLanes(ctx context.Context, n int) {
+	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
 		p := w.newLife(fmt.Sprintf("c%d", w.commands))
 		w.commands++
-		if kill := w.dice.chance("kill command", 0.7); kill && try < 5 {
-			p.killAt = 1 + w.dice.below("kill at", 60)
+		if kill := w.dice.drawChance("kill command", 0.7); kill && try < 5 {
+			p.killAt = 1 + w.dice.drawBelow("kill at", 60)
 		}
 		command := relane.Resharder{
-			Store: p.store, Leases: p.faults.Leases(w.account.Leases()), Lease: townLease, Settle: townSettle, Log: quietLog, Progress: func(string) {},
+			Store: p.store, Leases: p.faults.Leases(w.account.Leases()), Lease: townLease, Settle: townSettle,
+			Log: discardLog, Progress: func(string) {},
 			Drainer: func(s *lane.Store) relane.Drainer { return commandDrainer{p.newDrainer(s), p} },
 		}
 		var err error
@@ -114,10 +116,10 @@ func (w *town) change(ctx context.Context, n int) {
 			return
 		}
 		if try > 50 {
-			w.fail("the change to %d lanes does not come to an end: %v", n, err)
+			w.addProblem("the change to %d lanes does not come to an end: %v", n, err)
 			return
 		}
-		time.Sleep(w.dice.between("command again", 0, 20*time.Second))
+		time.Sleep(w.dice.drawBetween("command again", 0, 20*time.Second))
 	}
 }
 
@@ -136,31 +138,32 @@ func (d commandDrainer) Close(ctx context.Context) error {
 	return d.Drainer.Close(ctx)
 }
 
-// judge waits until everything is at rest and holds the promises.
-func (w *town) judge() {
+// judgeRun waits until everything is at rest and holds the promises.
+func (w *town) judgeRun() {
 	for end := time.Now().Add(15 * time.Minute); !w.atRest(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			w.fail("work is left: %s", w.left())
+			w.addProblem("work is left: %s", w.countLeft())
 			return
 		}
 	}
 	time.Sleep(30 * time.Second) // what is late arrives
 	for _, l := range w.letters {
-		st, err := w.eyes().Status(context.Background(), l.id)
+		st, err := w.newStore().Status(context.Background(), l.id)
 		want := weir.Delivered
 		if l.body[:3] == "bad" {
 			want = weir.Dead
 		}
 		if err != nil || st.Stage != want || st.Message.Public() != l.id {
-			w.fail("letter %d, filed as %+v, is %s and should be %s: %+v %v", l.number, l.id, st.Stage, want, st.Message.ID, err)
+			w.addProblem("letter %d, filed as %+v, is %s and should be %s: %+v %v", l.number, l.id, st.Stage, want,
+				st.Message.ID, err)
 		}
 	}
-	w.record()
-	w.books()
+	w.recordLetter()
+	w.checkBooks()
 }
 
 func (w *town) atRest() bool {
-	s := w.eyes()
+	s := w.newStore()
 	for number := range s.Lanes {
 		if c, err := s.Control(context.Background(), number); err != nil || c.Waiting() != 0 || c.Tail.Closed {
 			return false
@@ -169,9 +172,9 @@ func (w *town) atRest() bool {
 	return true
 }
 
-func (w *town) left() string {
-	text := fmt.Sprintf("%+v", w.eyes().Earlier)
-	s := w.eyes()
+func (w *town) countLeft() string {
+	text := fmt.Sprintf("%+v", w.newStore().Earlier)
+	s := w.newStore()
 	for number := range s.Lanes {
 		c, err := s.Control(context.Background(), number)
 		text += fmt.Sprintf("; lane %d: %+v %v", number, c, err)
@@ -179,9 +182,9 @@ func (w *town) left() string {
 	return text
 }
 
-// record holds that the CMS got every letter, in the order in which its key's were filed or
+// recordLetter holds that the CMS got every letter, in the order in which its key's were filed or
 // fell due, and again only right after itself, by a later holder.
-func (w *town) record() {
+func (w *town) recordLetter() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
 		byID[l.id.String()] = l
@@ -191,25 +194,25 @@ func (w *town) record() {
 	for _, e := range w.cms.log {
 		l := byID[e.id]
 		if l == nil {
-			w.fail("the CMS got %q as %s, which nobody was given", e.body, e.id)
+			w.addProblem("the CMS got %q as %s, which nobody was given", e.body, e.id)
 			continue
 		}
 		before := last[e.key]
 		switch {
 		case l.body != e.body || l.key != e.key:
-			w.fail("letter %d came as %q", l.number, e.body)
+			w.addProblem("letter %d came as %q", l.number, e.body)
 		case l == before && e.fence <= fence[e.key], l != before && seen[l]:
-			w.fail("letter %d came again", l.number)
+			w.addProblem("letter %d came again", l.number)
 		case l.due == 0 && before != nil && before.due == 0 && l != before && !filedBefore(before.id, l.id):
-			w.fail("letter %d came after letter %d", l.number, before.number)
+			w.addProblem("letter %d came after letter %d", l.number, before.number)
 		case e.fence < fence[e.key]:
-			w.fail("letter %d came under fence %d, after %d", l.number, e.fence, fence[e.key])
+			w.addProblem("letter %d came under fence %d, after %d", l.number, e.fence, fence[e.key])
 		}
 		last[e.key], fence[e.key], seen[l] = l, e.fence, true
 	}
 	for _, l := range w.letters {
 		if !seen[l] {
-			w.fail("letter %d never came", l.number)
+			w.addProblem("letter %d never came", l.number)
 		}
 	}
 }
@@ -219,42 +222,48 @@ func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// books holds that all epochs together have every letter once.
-func (w *town) books() {
-	meta, err := w.eyes().Meta(context.Background())
+// checkBooks holds that all epochs together have every letter once.
+func (w *town) checkBooks() {
+	meta, err := w.newStore().Meta(context.Background())
 	if err != nil || meta.Step != lane.StepNone {
-		w.fail("in the end: %+v %v", meta, err)
+		w.addProblem("in the end: %+v %v", meta, err)
 		return
 	}
 	accepted := int64(0)
 	for _, e := range append(slices.Clone(meta.Earlier), meta.Open) {
 		for number := range e.Lanes {
-			c, err := w.eyes().In(e).Control(context.Background(), number)
-			if err != nil || c.Waiting() != 0 || c.Head.Sealed != (e != meta.Open) || c.Tail.Booked != (e != meta.Open) {
-				w.fail("epoch %d lane %d: %+v %v", e.Epoch, number, c, err)
+			c, err := w.newStore().In(e).Control(context.Background(), number)
+			if err != nil || c.Waiting() != 0 || c.Head.Sealed != (e != meta.Open) ||
+				c.Tail.Booked != (e != meta.Open) {
+				w.addProblem("epoch %d lane %d: %+v %v", e.Epoch, number, c, err)
 			}
 			accepted += c.Head.Next - 1 - c.Tail.Counts.Moved
 		}
 	}
 	if accepted != int64(len(w.letters)) {
-		w.fail("%d letters, and the books say %d", len(w.letters), accepted)
+		w.addProblem("%d letters, and the books say %d", len(w.letters), accepted)
 	}
 }
 
 // relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of
 // what TestRelane says of each.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {", new: "if false {", caught: "filed as"},
-	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier.go", text: `if idempotencyKey == "" || len(s.Earlier) == 0 {`, new: "if true {", caught: "was filed as"},
-	{name: "fences begin anew", file: "lane/refile.go", text: "fence := slices.Max(fences)", new: "fence := slices.Max(fences) * 0", caught: "under fence"},
-	{name: "a lane reopened without a look at what fell due", file: "lane/seal.go", text: `"Touched": c.Head.Touched + 1`, new: `"Touched": c.Head.Touched`, caught: "work is left"},
+	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {",
+		new: "if false {", caught: "filed as"},
+	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier.go",
+		text: `if idempotencyKey == "" || len(s.Earlier) == 0 {`, new: "if true {", caught: "was filed as"},
+	{name: "fences begin anew", file: "lane/refile.go", text: "fence := slices.Max(fences)",
+		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
+	{name: "a lane reopened without a look at what fell due", file: "lane/seal.go",
+		text: `"Touched": c.Head.Touched + 1`, new: `"Touched": c.Head.Touched`, caught: "work is left"},
 }
 
 func TestRelane_MutantsAreCaught(t *testing.T) {
 	for _, m := range relaneMutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout", "60s", "-run", "^TestRelane$", "-overlay", m.overlay(t), "weir/internal/simulation")
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout", "60s", "-run", "^TestRelane$",
+				"-overlay", m.writeOverlay(t), "weir/internal/simulation")
 			cmd.Env = append(os.Environ(), "RELANES=400", "RELANES_FROM=1")
 			out, err := cmd.CombinedOutput()
 			shown := regexp.MustCompile(`(?m)^.*` + m.caught + `.*$`).Find(out)

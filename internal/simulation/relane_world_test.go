@@ -48,13 +48,13 @@ type letter struct {
 	id        weir.ID
 }
 
-func (w *town) fail(format string, args ...any) {
+func (w *town) addProblem(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.problems = append(w.problems, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-func (w *town) calm() bool { return time.Since(w.began) > w.trouble }
+func (w *town) isCalm() bool { return time.Since(w.began) > w.trouble }
 
 // life is one process, or one run of the command.
 type life struct {
@@ -76,20 +76,22 @@ type life struct {
 func (w *town) newLife(name string) *life {
 	p := &life{w: w, name: name, faults: storagetest.NewFaults()}
 	p.ctx, p.end = context.WithCancel(w.done)
-	p.faults.Set(p.fault)
-	p.store = &lane.Store{Table: p.faults.Table(w.account.Table()), Bodies: p.faults.Blobs(w.account.Blobs()), Now: time.Now, Rand: w.dice.source(name + " store")}
+	p.faults.Set(p.drawFault)
+	p.store = &lane.Store{Table: p.faults.Table(w.account.Table()), Bodies: p.faults.Blobs(w.account.Blobs()),
+		Now: time.Now, Rand: w.dice.newSource(name + " store")}
 	return p
 }
 
-// fault decides what becomes of an operation.
-func (p *life) fault(c storagetest.Call) storagetest.Fault {
+// drawFault decides what becomes of an operation.
+func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead {
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	}
 	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
-	broken := storagetest.Fault{Kind: kinds[p.w.dice.below(p.name+" kind", 3)], Delay: p.w.dice.between(p.name+" late", time.Millisecond, 20*time.Second)}
+	broken := storagetest.Fault{Kind: kinds[p.w.dice.drawBelow(p.name+" kind", 3)],
+		Delay: p.w.dice.drawBetween(p.name+" late", time.Millisecond, 20*time.Second)}
 	if c.Op == "Transact" || c.Port == "leases" {
 		if p.writes++; p.writes == p.killAt {
 			p.dead = true
@@ -97,7 +99,7 @@ func (p *life) fault(c storagetest.Call) storagetest.Fault {
 			return broken
 		}
 	}
-	if p.w.calm() || !p.w.dice.chance(p.name+" fault", p.w.faults) {
+	if p.w.isCalm() || !p.w.dice.drawChance(p.name+" fault", p.w.faults) {
 		return storagetest.Fault{}
 	}
 	return broken
@@ -109,16 +111,16 @@ func (p *life) isDead() bool {
 	return p.dead
 }
 
-// kill ends it as SIGKILL does.
-func (p *life) kill() {
+// killLife ends it as SIGKILL does.
+func (p *life) killLife() {
 	p.mu.Lock()
 	p.dead = true
 	p.mu.Unlock()
-	p.close(0)
+	p.closeLife(0)
 }
 
-// close ends its drains within a time, and all that goes on in it.
-func (p *life) close(within time.Duration) {
+// closeLife ends its drains within a time, and all that goes on in it.
+func (p *life) closeLife(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if p.drainer != nil {
@@ -129,8 +131,10 @@ func (p *life) close(within time.Duration) {
 
 func (p *life) newDrainer(store *lane.Store) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Tickets: silent{}, Lease: townLease, Settle: townSettle,
-		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second}, Now: time.Now, Rand: p.w.dice.source(p.name + " drain"), Log: quietLog,
+		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Tickets: silent{},
+		Lease: townLease, Settle: townSettle,
+		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second}, Now: time.Now,
+		Rand: p.w.dice.newSource(p.name + " drain"), Log: discardLog,
 	})
 }
 
@@ -144,32 +148,32 @@ type silent struct{}
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// run is one slot's: process after process, each with the setting that is deployed, until
+// runTown is one slot's: process after process, each with the setting that is deployed, until
 // the end.
-func (w *town) run(slot int) {
+func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
-		meta, err := w.eyes().Meta(context.Background())
+		meta, err := w.newStore().Meta(context.Background())
 		if err == nil {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
 		}
 		if err != nil { // storage, or the number changed just then: the host starts it again
 			p.end()
-			time.Sleep(w.dice.between("start again", 500*time.Millisecond, 2*time.Second))
+			time.Sleep(w.dice.drawBetween("start again", 500*time.Millisecond, 2*time.Second))
 			continue
 		}
-		p.live(slot)
-		time.Sleep(w.dice.between("down", 100*time.Millisecond, 10*time.Second))
+		p.runLife(slot)
+		time.Sleep(w.dice.drawBetween("down", 100*time.Millisecond, 10*time.Second))
 	}
 }
 
-// live is one process's time, until it is killed, its epoch is over or all is.
-func (p *life) live(slot int) {
+// runLife is one process's time, until it is killed, its epoch is over or all is.
+func (p *life) runLife(slot int) {
 	w := p.w
 	nudge := make(chan struct{}, 1)
 	p.drainer = p.newDrainer(p.store)
-	p.appends = lane.NewAppender(p.store, quietLog)
+	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.appends.Sealed = func() {
 		select {
@@ -180,23 +184,23 @@ func (p *life) live(slot int) {
 	w.mu.Lock()
 	w.slots[slot] = p
 	w.mu.Unlock()
-	w.loose.Go(p.sweep)
-	if !w.calm() && w.dice.chance(p.name+" killed", 0.6) {
+	w.loose.Go(p.runSweep)
+	if !w.isCalm() && w.dice.drawChance(p.name+" killed", 0.6) {
 		w.loose.Go(func() {
-			time.Sleep(w.dice.between(p.name+" lives", time.Second, 40*time.Second))
+			time.Sleep(w.dice.drawBetween(p.name+" lives", time.Second, 40*time.Second))
 			w.mu.Lock()
 			w.crashes++
 			w.mu.Unlock()
-			p.kill()
+			p.killLife()
 		})
 	}
 	if err := relane.Watch(p.ctx, p.store, nudge); err != nil && !errors.Is(err, relane.ErrChanged) {
-		w.fail("%s: watch: %v", p.name, err)
+		w.addProblem("%s: watch: %v", p.name, err)
 	}
-	p.close(10 * time.Second)
+	p.closeLife(10 * time.Second)
 }
 
-func (p *life) sweep() {
+func (p *life) runSweep() {
 	for p.ctx.Err() == nil {
 		for number := range p.store.Lanes {
 			p.drainer.Wake(number)
@@ -208,8 +212,8 @@ func (p *life) sweep() {
 	}
 }
 
-// eyes is a store without faults, of the epoch that is open.
-func (w *town) eyes() *lane.Store {
+// newStore is a store without faults, of the epoch that is open.
+func (w *town) newStore() *lane.Store {
 	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
 	if meta, err := s.Meta(context.Background()); err == nil {
 		s.Adopt(meta)
@@ -217,9 +221,9 @@ func (w *town) eyes() *lane.Store {
 	return s
 }
 
-// post sends a letter until it is accepted, as an upstream does, and asks once more where
+// postLetter sends a letter until it is accepted, as an upstream does, and asks once more where
 // the seed says so.
-func (w *town) post(l *letter) {
+func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
 	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
 	if l.due > 0 {
@@ -227,7 +231,7 @@ func (w *town) post(l *letter) {
 	}
 	for times := 0; w.done.Err() == nil; {
 		w.mu.Lock()
-		p := w.slots[w.dice.below(name+" to", len(w.slots))]
+		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))]
 		w.mu.Unlock()
 		if p != nil && !p.isDead() {
 			ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -235,18 +239,18 @@ func (w *town) post(l *letter) {
 			cancel()
 			if err == nil && !p.isDead() {
 				if id := r.Message.Public(); !l.id.IsZero() && id != l.id {
-					w.fail("%s was filed as %+v and as %+v", name, l.id, id)
+					w.addProblem("%s was filed as %+v and as %+v", name, l.id, id)
 				} else {
 					l.id = id
 				}
-				if times++; times == 2 || !w.dice.chance(name+" again", 0.5) {
+				if times++; times == 2 || !w.dice.drawChance(name+" again", 0.5) {
 					return
 				}
-				time.Sleep(w.dice.between(name+" later", time.Second, time.Minute))
+				time.Sleep(w.dice.drawBetween(name+" later", time.Second, time.Minute))
 				continue
 			}
 		}
-		time.Sleep(w.dice.between(name+" pause", 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween(name+" pause", 200*time.Millisecond, 3*time.Second))
 	}
 }
 
@@ -279,14 +283,14 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	c := w.cms
 	c.mu.Lock()
 	if other, busy := c.active[m.Key]; busy {
-		w.fail("%s sends %q while %q is being written", s.p.name, m.Body, other)
+		w.addProblem("%s sends %q while %q is being written", s.p.name, m.Body, other)
 	}
 	c.active[m.Key] = string(m.Body)
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
 	w.loose.Go(func() { // also when nobody waits for it any more
-		time.Sleep(w.dice.between("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
+		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
 		delete(c.active, m.Key)
 		c.mu.Unlock()

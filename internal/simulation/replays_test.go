@@ -29,88 +29,92 @@ type replaying struct {
 	died     time.Time // when storage was told last
 }
 
-// replays draws how much of that a seed has.
-func (s *settings) replays(d *dice) {
-	if d.chance("replays", 0.5) {
-		s.operators = 2 + d.below("operators", 20)
-		s.forces, s.edits = []float64{0, 0.2, 0.5}[d.below("forces", 3)], []float64{0, 0.3}[d.below("edits", 2)]
+// drawReplays draws how much of that a seed has.
+func (s *settings) drawReplays(d *dice) {
+	if d.drawChance("replays", 0.5) {
+		s.operators = 2 + d.drawBelow("operators", 20)
+		s.forces, s.edits = []float64{0, 0.2, 0.5}[d.drawBelow("forces", 3)], []float64{0, 0.3}[d.drawBelow("edits", 2)]
 	}
 }
 
-// operate lets operators look for dead messages and replay some of them.
-func (w *world) operate(ctx context.Context) {
+// startOperators lets operators look for dead messages and replay some of them.
+func (w *world) startOperators(ctx context.Context) {
 	for i := range w.operators {
 		name := fmt.Sprint("operator ", i)
-		at := w.dice.between(name, time.Second, w.trouble+30*time.Second)
+		at := w.dice.drawBetween(name, time.Second, w.trouble+30*time.Second)
 		w.upstream.Go(func() {
 			time.Sleep(at)
-			for _, s := range w.check.dead() {
-				if w.dice.chance(name+" picks", 0.5) {
-					w.replay(ctx, name, s)
+			for _, s := range w.check.listDead() {
+				if w.dice.drawChance(name+" picks", 0.5) {
+					w.replayMessage(ctx, name, s)
 				}
 			}
 		})
 	}
 }
 
-// dead lists the submissions that are dead now.
-func (c *checker) dead() (dead []*submission) {
+// listDead lists the submissions that are dead now.
+func (c *checker) listDead() (dead []*submission) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.expected {
-		if s.id.IsZero() || s.id.Seq > int64(len(c.lane(s.id.Lane).log)) {
+		if s.id.IsZero() || s.id.Seq > int64(len(c.laneOf(s.id.Lane).log)) {
 			continue
 		}
-		if c.stage(c.lane(s.id.Lane).log[s.id.Seq-1]) == weir.Dead {
+		if c.stageOf(c.laneOf(s.id.Lane).log[s.id.Seq-1]) == weir.Dead {
 			dead = append(dead, s)
 		}
 	}
 	return dead
 }
 
-// replay asks some instance until it answers.
-func (w *world) replay(ctx context.Context, name string, s *submission) {
+// replayMessage asks some instance until it answers.
+func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	id := w.check.idOf(s)
-	o := lane.ReplayOptions{Force: w.dice.chance(name+" force", w.forces)}
-	if w.dice.chance(name+" edits", w.edits) {
-		o.Edit = w.correction(name, s)
+	o := lane.ReplayOptions{Force: w.dice.drawChance(name+" force", w.forces)}
+	if w.dice.drawChance(name+" edits", w.edits) {
+		o.Edit = w.newCorrection(name, s)
 	}
 	for range 5 {
-		p := w.slots[w.dice.below(name+" to", len(w.slots))].now()
-		st, err := ask(ctx, p, name, func(ctx context.Context) (weir.Status, error) { return p.store.Replay(ctx, id, o) })
+		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
+		st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status,
+			error) {
+			return p.store.Replay(ctx, id, o)
+		})
 		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ") // ids are not the seed's
-		w.trace.add("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq, o.Force, o.Edit != nil, st.Stage, text)
+		w.trace.addLine("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq,
+			o.Force, o.Edit != nil, st.Stage, text)
 		if err == nil {
-			p.look(id.Lane)
+			p.lookAtLane(id.Lane)
 		}
 		if w.check.replayAnswered(id, err) {
 			return
 		}
-		time.Sleep(w.dice.between(name+" again", 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// correction is another body of a message, and where it supersedes, perhaps another version.
-func (w *world) correction(name string, s *submission) *lane.Edit {
+// newCorrection is another body of a message, and where it supersedes, perhaps another version.
+func (w *world) newCorrection(name string, s *submission) *lane.Edit {
 	body := []byte(fmt.Sprintf("<a n='%d'>corrected by %s", s.number, name))
-	if w.dice.chance(name+" large", w.large) {
+	if w.dice.drawChance(name+" large", w.large) {
 		noise := rand.NewPCG(w.dice.seed, uint64(s.number)+1000)
 		for range 8 << 10 {
 			body = binary.LittleEndian.AppendUint64(body, noise.Uint64())
 		}
 	}
 	e := &lane.Edit{Body: body, ContentType: "text/xml", Version: s.message.Version, Note: name}
-	if s.message.Supersede && w.dice.chance(name+" version", 0.5) {
-		e.Version = fmt.Sprint(w.dice.below(name+" version", 20))
+	if s.message.Supersede && w.dice.drawChance(name+" version", 0.5) {
+		e.Version = fmt.Sprint(w.dice.drawBelow(name+" version", 20))
 	}
 	return e
 }
 
-// wished says whether a replay waits.
-func (r *replaying) wished() bool { return len(r.wishes) > 0 }
+// isRequested says whether a replay waits.
+func (r *replaying) isRequested() bool { return len(r.wishes) > 0 }
 
-// force says whether one waits that is to be done in any case.
-func (r *replaying) force() bool {
+// isForced says whether one waits that is to be done in any case.
+func (r *replaying) isForced() bool {
 	for _, forced := range r.wishes {
 		if forced {
 			return true
@@ -119,14 +123,14 @@ func (r *replaying) force() bool {
 	return false
 }
 
-// wishedReplay notes that a replay was asked for in storage.
-func (c *checker) wishedReplay(f *filed, op storage.Op) {
+// noteReplayRequest notes that a replay was asked for in storage.
+func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	force, _ := op.Values["Force"].(bool)
-	if f.wished() && (f.force() || !force) {
-		c.failed("replayed", "a second replay of seq %d of lane %d was filed", f.id.Seq, f.id.Lane)
+	if f.isRequested() && (f.isForced() || !force) {
+		c.addViolation("replayed", "a second replay of seq %d of lane %d was filed", f.id.Seq, f.id.Lane)
 	}
-	if s := c.stage(f); s != weir.Dead {
-		c.failed("replayed", "a replay of seq %d of lane %d was filed, which is %s", f.id.Seq, f.id.Lane, s)
+	if s := c.stageOf(f); s != weir.Dead {
+		c.addViolation("replayed", "a replay of seq %d of lane %d was filed, which is %s", f.id.Seq, f.id.Lane, s)
 	}
 	if f.wishes == nil {
 		f.wishes = map[string]bool{}
@@ -134,9 +138,9 @@ func (c *checker) wishedReplay(f *filed, op storage.Op) {
 	f.wishes[op.Key] = force
 }
 
-// granted holds that a replay was asked for, and does not go behind what was delivered. It
+// checkGranted holds that a replay was asked for, and does not go behind what was delivered. It
 // gives the number of messages that the commit takes back.
-func (c *checker) granted(p *process, l *laneState, ops []storage.Op) (taken int64) {
+func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
 	for _, op := range ops {
 		switch {
@@ -144,27 +148,29 @@ func (c *checker) granted(p *process, l *laneState, ops []storage.Op) (taken int
 			seq, _, _ := strings.Cut(op.Key[len("w_replay_"):], "_")
 			done[op.Key] = l.log[seqOf("m_"+seq)-1]
 		case strings.HasPrefix(op.Key, "m_") && op.Values["Replays"] != nil:
-			c.takenBack(p, l, l.log[seqOf(op.Key)-1], op.Values)
+			c.checkTakenBack(p, l, l.log[seqOf(op.Key)-1], op.Values)
 			taken++
 		case strings.HasPrefix(op.Key, "m_") && op.Values["ReplayRefused"] != nil:
-			if f := l.log[seqOf(op.Key)-1]; !c.refusable(l, f, ops) {
-				c.failed("replayed", "%s refused to replay seq %d of lane %d for nothing", p.name, f.id.Seq, f.id.Lane)
+			if f := l.log[seqOf(op.Key)-1]; !c.isRefusable(l, f, ops) {
+				c.addViolation("replayed", "%s refused to replay seq %d of lane %d for nothing", p.name, f.id.Seq,
+					f.id.Lane)
 			}
 			c.counts.Refused++
 		}
 	}
 	for row, f := range done {
 		if _, asked := f.wishes[row]; !asked {
-			c.failed("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name, f.id.Seq, f.id.Lane)
+			c.addViolation("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name,
+				f.id.Seq, f.id.Lane)
 		}
 		delete(f.wishes, row)
 	}
 	return taken
 }
 
-// refusable says whether a commit may refuse a replay: one that is not forced is done with,
+// isRefusable says whether a commit may refuse a replay: one that is not forced is done with,
 // and stands in front of a delivery.
-func (c *checker) refusable(l *laneState, f *filed, ops []storage.Op) bool {
+func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
 		if forced, asked := f.wishes[op.Key]; asked && !forced {
 			return c.deliveredBehind(l, f) != nil
@@ -173,16 +179,18 @@ func (c *checker) refusable(l *laneState, f *filed, ops []storage.Op) bool {
 	return false
 }
 
-// takenBack holds it of one message.
-func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any) {
+// checkTakenBack holds it of one message.
+func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[string]any) {
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
 	switch o := c.deliveredBehind(l, f); {
-	case !f.wished() || int(n) != f.replays+1:
-		c.failed("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name, f.id.Seq, f.id.Lane, n, f.wished(), f.replays)
-	case o != nil && !f.force():
-		c.failed("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key, o.id.Seq)
+	case !f.isRequested() || int(n) != f.replays+1:
+		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,
+			f.id.Seq, f.id.Lane, n, f.isRequested(), f.replays)
+	case o != nil && !f.isForced():
+		c.addViolation("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key,
+			o.id.Seq)
 	}
 	f.replays, f.base, f.revived = int(n), int(base), time.Now()
 	if v["EditedAt"] == nil {
@@ -193,12 +201,13 @@ func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any
 	if blob, _ := v["EditedBlob"].(string); blob != "" {
 		var err error
 		if packed, err = c.w.account.Blobs().Get(context.Background(), blob); err != nil {
-			c.failed("content", "seq %d of lane %d was edited, and %s is not there: %v", f.id.Seq, f.id.Lane, blob, err)
+			c.addViolation("content", "seq %d of lane %d was edited, and %s is not there: %v", f.id.Seq, f.id.Lane,
+				blob, err)
 		}
 	}
 	body, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 	if err != nil {
-		c.failed("content", "seq %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
+		c.addViolation("content", "seq %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 	}
 	f.edited = string(body)
 	f.editions++
@@ -212,7 +221,8 @@ func (c *checker) takenBack(p *process, l *laneState, f *filed, v map[string]any
 // delivered; nil also where order does not matter.
 func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
 	for _, o := range l.log {
-		if !f.skip && o.key == f.key && !o.waits && o.place() > f.place() && c.stage(o) == weir.Delivered {
+		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&
+			c.stageOf(o) == weir.Delivered {
 			return o
 		}
 	}
@@ -223,15 +233,16 @@ func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
 func (c *checker) replayAnswered(id weir.ID, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.known(id)
+	f := c.findFiled(id)
 	if f == nil {
 		return true
 	}
 	switch conflict := weir.KindOf(err) == weir.Conflict; {
-	case err == nil && !f.wished() && f.replays == 0 && c.deliveredBehind(c.lane(id.Lane), f) == nil:
-		c.failed("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage", id.Seq, id.Lane)
-	case conflict && strings.Contains(err.Error(), "later message") && c.deliveredBehind(c.lane(id.Lane), f) == nil:
-		c.failed("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
+	case err == nil && !f.isRequested() && f.replays == 0 && c.deliveredBehind(c.laneOf(id.Lane), f) == nil:
+		c.addViolation("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage",
+			id.Seq, id.Lane)
+	case conflict && strings.Contains(err.Error(), "later message") && c.deliveredBehind(c.laneOf(id.Lane), f) == nil:
+		c.addViolation("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
 	}
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }

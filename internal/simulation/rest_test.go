@@ -10,89 +10,93 @@ import (
 
 // What the checker holds in the end, when everything has come to rest.
 
-// finish counts everything at the end.
-func (c *checker) finish(ctx context.Context, rest bool) {
+// checkAtRest counts everything at the end.
+func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !rest && c.first == nil {
-		c.failed("stuck", "work is left %s after the faults ended: %s", bound, c.waiting())
+		c.addViolation("stuck", "work is left %s after the faults ended: %s", bound, c.describeWaiting())
 	}
 	bodies, idems := map[string]int{}, map[string]int{}
 	for n := range c.w.lanes {
-		l := c.lane(n)
+		l := c.laneOf(n)
 		for _, f := range l.log {
-			c.settled(ctx, l, f)
+			c.checkSettled(ctx, l, f)
 			bodies[f.body]++
 			if f.idem != "" {
 				idems[f.idem]++
 			}
 		}
-		c.recount(l, n, l.last)
-		c.leftovers(ctx, n, l.last.Tail.Counts.Dead)
+		c.recountLane(l, n, l.last)
+		c.checkLeftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
 	if c.first == nil {
-		c.conclude()
+		c.concludeHistories()
 	}
-	c.thrifty()
-	c.recurs(ctx)
-	c.bulked(ctx)
-	c.toldAll(ctx)
+	c.checkCommits()
+	c.checkRecurring(ctx)
+	c.checkBulkReplays(ctx)
+	c.checkAllTold(ctx)
 	for _, s := range c.expected {
 		if s.id.IsZero() {
 			continue
 		}
-		if l := c.lane(s.id.Lane); s.id.Seq < 1 || s.id.Seq > int64(len(l.log)) || l.log[s.id.Seq-1].id != s.id {
-			c.failed("lost", "message %s was acknowledged and is not in the log", s.message.Body)
+		if l := c.laneOf(s.id.Lane); s.id.Seq < 1 || s.id.Seq > int64(len(l.log)) || l.log[s.id.Seq-1].id != s.id {
+			c.addViolation("lost", "message %s was acknowledged and is not in the log", s.message.Body)
 		}
 	}
 	for _, n := range idems {
 		if n > 1 {
-			c.failed("twice", "one idempotency key was filed %d times", n)
+			c.addViolation("twice", "one idempotency key was filed %d times", n)
 		}
 	}
 	for _, n := range bodies {
 		if n > 1 {
-			c.failed("twice", "one submission was filed %d times", n)
+			c.addViolation("twice", "one submission was filed %d times", n)
 		}
 	}
 }
 
-// leftovers holds that nothing stands among the held where nothing waits, and that the
+// checkLeftovers holds that nothing stands among the held where nothing waits, and that the
 // list of the dead is complete.
-func (c *checker) leftovers(ctx context.Context, number int, dead int64) {
+func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	if c.first != nil {
 		return
 	}
 	count := func(prefix string) (n int64) {
-		page, err := c.w.account.Table().Range(ctx, storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, number), From: prefix, To: prefix + "~"})
+		page, err := c.w.account.Table().Range(ctx,
+			storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, number), From: prefix, To: prefix + "~"})
 		if err != nil {
-			c.failed("books", "%v", err)
+			c.addViolation("books", "%v", err)
 		}
 		return int64(len(page.Rows))
 	}
 	if blocked, held, listed := count("b_"), count("r_"), count("x_"); blocked != 0 || held != 0 || listed != dead {
-		c.failed("books", "lane %d at rest has %d blocked keys, %d held messages and a list of %d dead where %d are", number, blocked, held, listed, dead)
+		c.addViolation("books",
+			"lane %d at rest has %d blocked keys, %d held messages and a list of %d dead where %d are", number, blocked,
+			held, listed, dead)
 	}
 }
 
-// settled holds that a message came to an end, and to a true one.
-func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
+// checkSettled holds that a message came to an end, and to a true one.
+func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Status(ctx, f.id)
 	switch {
 	case err != nil || !st.Stage.Final():
-		c.failed("lost", "seq %d of lane %d is %s in the end: %v", f.id.Seq, f.id.Lane, st.Stage, err)
+		c.addViolation("lost", "seq %d of lane %d is %s in the end: %v", f.id.Seq, f.id.Lane, st.Stage, err)
 	case st.Stage == weir.Dead && st.LastError == "":
-		c.failed("lost", "seq %d of lane %d is dead without a reason", f.id.Seq, f.id.Lane)
+		c.addViolation("lost", "seq %d of lane %d is dead without a reason", f.id.Seq, f.id.Lane)
 	case st.Stage == weir.Delivered && !f.taken:
-		c.failed("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
+		c.addViolation("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
 	case st.Stage == weir.Cancelled && !f.asked:
-		c.failed("cancelled", "seq %d of lane %d is cancelled, and nobody asked for it", f.id.Seq, f.id.Lane)
+		c.addViolation("cancelled", "seq %d of lane %d is cancelled, and nobody asked for it", f.id.Seq, f.id.Lane)
 	case f.cancelled && st.Stage != weir.Cancelled:
-		c.failed("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
+		c.addViolation("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
 	case st.Stage == weir.Superseded:
 		by, err := weir.ParseID(st.SupersededBy)
-		if err != nil || by.Seq > int64(len(l.log)) || c.stage(l.log[by.Seq-1]) != weir.Delivered || !l.log[by.Seq-1].version.Newer(f.version) {
-			c.failed("superseded", "seq %d of lane %d is superseded by %q", f.id.Seq, f.id.Lane, st.SupersededBy)
+		if err != nil || by.Seq > int64(len(l.log)) || c.stageOf(l.log[by.Seq-1]) != weir.Delivered ||
+			!l.log[by.Seq-1].version.Newer(f.version) {
+			c.addViolation("superseded", "seq %d of lane %d is superseded by %q", f.id.Seq, f.id.Lane, st.SupersededBy)
 		}
 	}
 	c.counts.Messages++
@@ -108,13 +112,13 @@ func (c *checker) settled(ctx context.Context, l *laneState, f *filed) {
 	}
 }
 
-// waiting names what is left.
-func (c *checker) waiting() string {
+// describeWaiting names what is left.
+func (c *checker) describeWaiting() string {
 	text := ""
 	for n := range c.w.lanes {
-		l := c.lane(n)
+		l := c.laneOf(n)
 		for _, f := range l.log {
-			if s := c.stage(f); !s.Final() {
+			if s := c.stageOf(f); !s.Final() {
 				text += fmt.Sprintf(" lane %d seq %d key %s %s;", n, f.id.Seq, f.key, s)
 			}
 		}

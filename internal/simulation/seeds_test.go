@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// number reads a setting of a run from the environment.
-func number(t *testing.T, name string, otherwise uint64) uint64 {
+// readNumber reads a setting of a run from the environment.
+func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
@@ -28,14 +28,14 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // TestSeeds runs SEEDS seeds from FROM on, each STEP further than the last, until
 // five have failed, or one where STOP is set.
 func TestSeeds(t *testing.T) {
-	seeds, from, step := number(t, "SEEDS", 300), number(t, "FROM", 1), number(t, "STEP", 1)
+	seeds, from, step := readNumber(t, "SEEDS", 300), readNumber(t, "FROM", 1), readNumber(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
 	var sum counts
 	failed := 0
 	for i := range seeds {
 		seed := from + i*step
-		o := run(t, seed, os.Getenv("MUTANT"))
-		sum.add(o.counts)
+		o := runSeed(t, seed, os.Getenv("MUTANT"))
+		sum.addAll(o.counts)
 		if o.violation != nil {
 			failed++
 			t.Errorf("seed %d: %s: %s", seed, o.violation.kind, o.violation.text)
@@ -59,7 +59,8 @@ func TestSeeds(t *testing.T) {
 // nanosecond, on a busy machine: so a few seeds may need another try, and no seed five.
 func TestSeeds_ReplayExactly(t *testing.T) {
 	if os.Getenv("REPLAY") == "" {
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$", "weir/internal/simulation")
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$",
+			"weir/internal/simulation")
 		cmd.Env = append(os.Environ(), "REPLAY=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -69,7 +70,7 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	const seeds, most = 60, 6
 	interrupted := 0
 	for seed := uint64(1); seed <= seeds; seed++ {
-		tries, differs := replays(t, seed)
+		tries, differs := replaySeed(t, seed)
 		switch {
 		case tries == 5:
 			t.Errorf("seed %d differs each time: %s", seed, differs)
@@ -83,24 +84,24 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	}
 }
 
-// replays runs a seed until it has been the same twice, five times at most. It gives how
+// replaySeed runs a seed until it has been the same twice, five times at most. It gives how
 // often that was, and in what two of them differed.
-func replays(t *testing.T, seed uint64) (tries int, differs string) {
+func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	var seen []string
 	for len(seen) < 5 {
-		trace := run(t, seed, "").trace
+		trace := runSeed(t, seed, "").trace
 		if slices.Contains(seen, trace) {
 			return len(seen) + 1, differs
 		}
 		if seen = append(seen, trace); len(seen) > 1 {
-			differs = difference(seen[0], trace)
+			differs = firstDifference(seen[0], trace)
 		}
 	}
 	return len(seen), differs
 }
 
-// difference gives the first line in which two traces differ.
-func difference(a, b string) string {
+// firstDifference gives the first line in which two traces differ.
+func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {
@@ -112,8 +113,8 @@ func difference(a, b string) string {
 
 // TestSeed replays SEED with everything that happens.
 func TestSeed(t *testing.T) {
-	seed := number(t, "SEED", 1)
-	first := run(t, seed, os.Getenv("MUTANT"))
+	seed := readNumber(t, "SEED", 1)
+	first := runSeed(t, seed, os.Getenv("MUTANT"))
 	if os.Getenv("SEED") != "" {
 		fmt.Println(first.trace)
 	}

@@ -35,33 +35,36 @@ const (
 // drawLarge makes the settings of a large seed. The kinds take turns.
 func drawLarge(d *dice) settings {
 	s := settings{
-		instances: 1 + d.below("instances", 3), lanes: 1 + d.below("lanes", 3), keys: 200 + d.below("keys", 400), lease: 15 * time.Second, attempts: 3,
-		timeout: 5 * time.Second, backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, swift: true, trouble: time.Minute,
-		faults: []float64{0, 0.005}[d.below("faults", 2)], cmsFaults: []float64{0, 0.02}[d.below("cms faults", 2)], bad: [2]int{-1, -1},
+		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 3),
+		keys: 200 + d.drawBelow("keys", 400), lease: 15 * time.Second, attempts: 3,
+		timeout: 5 * time.Second, backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second},
+		swift: true, trouble: time.Minute,
+		faults:    []float64{0, 0.005}[d.drawBelow("faults", 2)],
+		cmsFaults: []float64{0, 0.02}[d.drawBelow("cms faults", 2)], bad: [2]int{-1, -1},
 	}
 	s.settle = lease.Margin(s.lease)
 	s.sizes = sizes{kind: []largeKind{backlog, together, manyLane}[d.seed%3], commit: 0.25}
 	switch s.sizes.kind {
 	case backlog:
-		s.messages, s.crashes = 1500+d.below("messages", 1500), d.below("crashes", 2)
+		s.messages, s.crashes = 1500+d.drawBelow("messages", 1500), d.drawBelow("crashes", 2)
 	case together:
-		s.messages, s.scheduled, s.lanes = 1000+d.below("messages", 300), 1, 1+d.below("lanes", 2)
+		s.messages, s.scheduled, s.lanes = 1000+d.drawBelow("messages", 300), 1, 1+d.drawBelow("lanes", 2)
 		s.moments[0] = s.trouble + recovered + 10*time.Second
 		s.sizes.commit = 0.5 // a release is one, too
 	case manyLane:
-		s.lanes, s.messages, s.keys, s.trouble = 32+d.below("more lanes", 16), 3000, 1000, 2*time.Minute
+		s.lanes, s.messages, s.keys, s.trouble = 32+d.drawBelow("more lanes", 16), 3000, 1000, 2*time.Minute
 		s.sizes.commit = 2 // hardly two of a lane come together
 	}
 	return s
 }
 
-// start is when a large world's submission is posted: a backlog within seconds, so that it
+// startOf is when a large world's submission is posted: a backlog within seconds, so that it
 // builds up; many lanes all the time.
-func (z sizes) start(w *world, i int) time.Duration {
+func (z sizes) startOf(w *world, i int) time.Duration {
 	if z.kind == manyLane {
-		return w.dice.between(fmt.Sprint("start ", i), 0, w.trouble)
+		return w.dice.drawBetween(fmt.Sprint("start ", i), 0, w.trouble)
 	}
-	return w.dice.between(fmt.Sprint("start ", i), 0, 10*time.Second)
+	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, 10*time.Second)
 }
 
 // decided counts by lane what holders decided to be final and storage does not have yet: it
@@ -81,17 +84,17 @@ func (d *decided) Finished(number int, _ drain.Final) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.n[number]++; d.n[number] > uncommittedAtMost {
-		d.w.check.fail("memory", "%d messages of lane %d are decided and not committed", d.n[number], number)
+		d.w.check.reportViolation("memory", "%d messages of lane %d are decided and not committed", d.n[number], number)
 	}
 }
 
 func (d *decided) Lease(number int, event drain.LeaseEvent) {
 	if event == drain.LeaseTaken {
-		d.committed(number, 1<<40)
+		d.noteCommitted(number, 1<<40)
 	}
 }
 
-func (d *decided) committed(number int, n int64) {
+func (d *decided) noteCommitted(number int, n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.n[number] = max(0, d.n[number]-n)
@@ -124,59 +127,60 @@ func (w *world) watchSizes(ctx context.Context) {
 			}
 			n, err := w.account.Queue("tickets").Length(ctx)
 			if most := int64(ticketsAtMost * w.lanes * lives); err != nil || n > most {
-				w.check.fail("tickets", "%d tickets in the queue for %d lanes and %d instances (%v)", n, w.lanes, lives, err)
+				w.check.reportViolation("tickets", "%d tickets in the queue for %d lanes and %d instances (%v)", n,
+					w.lanes, lives, err)
 			}
-			w.check.count(func(c *counts) { c.MostTickets = max(c.MostTickets, int(n)) })
+			w.check.addCounts(func(c *counts) { c.MostTickets = max(c.MostTickets, int(n)) })
 		}
 	})
 }
 
 // sweepIn holds how long a sweep takes, if storage answers each request of it.
 func (p *process) sweepIn(ctx context.Context) error {
-	began, calm := time.Now(), p.w.calm()
+	began, calm := time.Now(), p.w.isCalm()
 	err := p.sweep.Sweep(ctx)
 	took := time.Since(began)
 	switch {
 	case p.w.sizes.kind == "" || !calm && p.w.faults > 0:
 		return err
 	case took > sweepAtMost && !p.isDead():
-		p.w.check.fail("sweep", "%s took %s for %d lanes", p.name, took, p.w.lanes)
+		p.w.check.reportViolation("sweep", "%s took %s for %d lanes", p.name, took, p.w.lanes)
 	}
-	p.w.check.count(func(c *counts) { c.LongestSweep = max(c.LongestSweep, took) })
+	p.w.check.addCounts(func(c *counts) { c.LongestSweep = max(c.LongestSweep, took) })
 	return err
 }
 
-// ended is how many messages have come to an end.
-func ended(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
+// countEnded is how many messages have come to an end.
+func countEnded(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
 
-// transacted counts what a lane's messages cost, and what is committed of those decided. The caller
+// countTransaction counts what a lane's messages cost, and what is committed of those decided. The caller
 // holds mu.
-func (c *checker) transacted(p *process, number int, ops []storage.Op, before, now int64) {
+func (c *checker) countTransaction(p *process, number int, ops []storage.Op, before, now int64) {
 	if c.w.sizes.kind == "" {
 		return
 	}
 	if ops[0].Key == "!tail" {
 		c.counts.Commits++
-		p.decided.committed(number, now-before)
+		p.decided.noteCommitted(number, now-before)
 	}
 }
 
-// thrifty holds how many transactions the messages took. The caller holds mu.
-func (c *checker) thrifty() {
+// checkCommits holds how many transactions the messages took. The caller holds mu.
+func (c *checker) checkCommits() {
 	if z := c.w.sizes; z.kind != "" && float64(c.counts.Commits) > z.commit*float64(c.counts.Messages) {
-		c.failed("cost", "%d transactions for %d messages", c.counts.Commits, c.counts.Messages)
+		c.addViolation("cost", "%d transactions for %d messages", c.counts.Commits, c.counts.Messages)
 	}
 }
 
 // TestLarge runs LARGE large seeds from LARGE_FROM on: unless it is said otherwise one of each kind.
 func TestLarge(t *testing.T) {
-	seeds, from, step := number(t, "LARGE", 3), number(t, "LARGE_FROM", 1), number(t, "STEP", 1)
+	seeds, from, step := readNumber(t, "LARGE", 3), readNumber(t, "LARGE_FROM", 1), readNumber(t, "STEP", 1)
 	var sum counts
 	began := time.Now()
 	for i := range seeds {
 		seed := from + i*step
-		o := runOf(t, seed, os.Getenv("MUTANT"), drawLarge)
-		sum.add(o.counts)
+		o := runSettings(t, seed, os.Getenv("MUTANT"), drawLarge)
+		sum.addAll(o.counts)
 		if o.violation != nil {
 			t.Errorf("seed %d: %s: %.2000s", seed, o.violation.kind, o.violation.text)
 			if os.Getenv("LARGE_TRACE") != "" {

@@ -23,8 +23,8 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// spring is called at each moment of each operation.
-func (p *process) spring(op string, at moment) {
+// springTrap is called at each moment of each operation.
+func (p *process) springTrap(op string, at moment) {
 	p.mu.Lock()
 	t := p.trap
 	if t == nil || t.at != at || !strings.Contains(op, t.op) {
@@ -33,7 +33,7 @@ func (p *process) spring(op string, at moment) {
 	}
 	p.trap = nil
 	p.mu.Unlock()
-	p.w.trace.add("%s: trap at %s (%d)", p.name, op, at)
+	p.w.trace.addLine("%s: trap at %s (%d)", p.name, op, at)
 	t.act()
 	close(t.sprung)
 }
@@ -43,16 +43,17 @@ const patient = 20 * time.Second
 
 // setTrap crashes the process or lets it stand still at its next operation of a kind.
 func (s *slot) setTrap() {
-	w, p, name := s.w, s.now(), fmt.Sprint("slot ", s.number, " trap")
+	w, p, name := s.w, s.currentProcess(), fmt.Sprint("slot ", s.number, " trap")
 	t := &trap{
-		op:     []string{"send", "send", "send", "!tail", "!tail", "!head", "acquire", "renew", "release", "range", "get", "s_", "w_", "schedules"}[w.dice.below(name+" op", 14)],
-		at:     []moment{early, afterwards}[w.dice.below(name+" at", 2)],
+		op: []string{"send", "send", "send", "!tail", "!tail", "!head", "acquire", "renew", "release", "range",
+			"get", "s_", "w_", "schedules"}[w.dice.drawBelow(name+" op", 14)],
+		at:     []moment{early, afterwards}[w.dice.drawBelow(name+" at", 2)],
 		sprung: make(chan struct{}),
 	}
-	kills := w.dice.chance(name+" kills", 0.4)
-	t.act = p.stand
+	kills := w.dice.drawChance(name+" kills", 0.4)
+	t.act = p.standStill
 	if kills {
-		t.act = p.kill
+		t.act = p.killProcess
 	}
 	p.mu.Lock()
 	p.trap = t
@@ -68,12 +69,12 @@ func (s *slot) setTrap() {
 			return
 		}
 	}
-	w.check.count(func(c *counts) { c.Traps++ })
+	w.check.addCounts(func(c *counts) { c.Traps++ })
 	if kills {
-		time.Sleep(w.dice.between(name+" down", 100*time.Millisecond, 25*time.Second))
-		s.start()
+		time.Sleep(w.dice.drawBetween(name+" down", 100*time.Millisecond, 25*time.Second))
+		s.startProcess()
 		return
 	}
-	time.Sleep(w.dice.between(name+" still", time.Second, 40*time.Second))
+	time.Sleep(w.dice.drawBetween(name+" still", time.Second, 40*time.Second))
 	p.goOn()
 }

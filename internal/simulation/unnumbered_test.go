@@ -13,19 +13,19 @@ import (
 // namesAnother returns the refusal of a transaction as storage may word it, too.
 func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) error {
 	var refused *storage.Error
-	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.chance(t.p.name+" names another "+op, 0.1) {
+	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.drawChance(t.p.name+" names another "+op, 0.1) {
 		return err
 	}
 	said := *refused
 	said.Index = -1
-	if t.p.w.dice.chance(t.p.name+" names one "+op, 0.5) {
+	if t.p.w.dice.drawChance(t.p.name+" names one "+op, 0.5) {
 		for i := refused.Index + 1; i < len(ops); i++ {
 			if kind, fails := t.wouldFail(partition, ops[i]); fails {
 				said.Index, said.Kind = i, kind
 			}
 		}
 	}
-	t.p.w.check.count(func(c *counts) { c.NamedNone++ })
+	t.p.w.check.addCounts(func(c *counts) { c.NamedNone++ })
 	return &said
 }
 

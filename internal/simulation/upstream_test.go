@@ -23,59 +23,60 @@ type submission struct {
 func (w *world) sendMessages(ctx context.Context) {
 	at := time.Duration(0)
 	for i := range w.messages {
-		if !w.dice.chance("burst", 0.7) {
-			at += w.dice.between("gap", 100*time.Millisecond, w.trouble/6)
+		if !w.dice.drawChance("burst", 0.7) {
+			at += w.dice.drawBetween("gap", 100*time.Millisecond, w.trouble/6)
 		}
-		s := w.submission(i)
-		start := min(at, w.trouble) + w.dice.between("apart", 0, 30*time.Millisecond)
+		s := w.newSubmission(i)
+		start := min(at, w.trouble) + w.dice.drawBetween("apart", 0, 30*time.Millisecond)
 		if w.sizes.kind != "" {
-			start = w.sizes.start(w, i)
+			start = w.sizes.startOf(w, i)
 		}
 		if w.leaving.kind != "" {
-			start = w.dice.between(fmt.Sprint("start ", i), 0, 5*time.Second)
+			start = w.dice.drawBetween(fmt.Sprint("start ", i), 0, 5*time.Second)
 		}
 		s.message.DueAt = w.dueFor(s, start)
-		w.check.expect(s)
+		w.check.expectSubmission(s)
 		w.upstream.Go(func() {
 			time.Sleep(start)
-			w.send(ctx, fmt.Sprint(i), s)
+			w.sendUntilAccepted(ctx, fmt.Sprint(i), s)
 			w.sendOther(ctx, s)
-			w.change(ctx, s)
+			w.changeMessage(ctx, s)
 		})
-		if s.idem != "" && w.dice.chance("double", 0.2) {
-			again := start + w.dice.between("double", time.Microsecond, []time.Duration{time.Millisecond, 10 * time.Second}[w.dice.below("double", 2)])
+		if s.idem != "" && w.dice.drawChance("double", 0.2) {
+			again := start + w.dice.drawBetween("double", time.Microsecond,
+				[]time.Duration{time.Millisecond, 10 * time.Second}[w.dice.drawBelow("double", 2)])
 			w.upstream.Go(func() {
 				time.Sleep(again)
-				w.send(ctx, fmt.Sprint(i, " double"), s)
+				w.sendUntilAccepted(ctx, fmt.Sprint(i, " double"), s)
 			})
 		}
 	}
 }
 
-func (w *world) submission(i int) *submission {
-	key := fmt.Sprint("k", w.dice.below("key", w.keys))
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.body(i)}
+func (w *world) newSubmission(i int) *submission {
+	key := fmt.Sprint("k", w.dice.drawBelow("key", w.keys))
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.newBody(i)}
 	switch kind := key[1] % 4; {
 	case w.leaving.kind != "":
 	case kind == 2:
 		m.Skip = true
-	case kind == 3 && !w.dice.chance("no edit", 0.15):
-		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.below("version", 20))
+	case kind == 3 && !w.dice.drawChance("no edit", 0.15):
+		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.drawBelow("version", 20))
 	}
-	if w.dice.chance("callback", w.callbacks) {
+	if w.dice.drawChance("callback", w.callbacks) {
 		m.Callback = hookURL
 	}
 	s := &submission{number: i, key: key, message: m}
-	if w.dice.chance("idempotent", 0.6) {
+	if w.dice.drawChance("idempotent", 0.6) {
 		s.idem = fmt.Sprint("idem", i)
 	}
 	return s
 }
 
-// body says which submission it is. A large one does not compress, so it needs a blob.
-func (w *world) body(i int) []byte {
+// newBody says which submission it is. A large one does not compress, so it needs a blob.
+func (w *world) newBody(i int) []byte {
 	b := []byte(fmt.Sprintf("<a n='%d'>", i))
-	if w.dice.chance("large", w.large) {
+	if w.dice.drawChance("large", w.large) {
 		noise := rand.NewPCG(w.dice.seed, uint64(i))
 		for range 8 << 10 {
 			b = binary.LittleEndian.AppendUint64(b, noise.Uint64())
@@ -90,50 +91,52 @@ func numberOf(body string) (n int, err error) {
 	return n, err
 }
 
-// send sends a message to some instance until it is answered with 202. What has no
+// sendUntilAccepted sends a message to some instance until it is answered with 202. What has no
 // idempotency key is sent once: to send it again would be another message.
-func (w *world) send(ctx context.Context, name string, s *submission) {
+func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
-		p := w.receiver(name).now()
+		p := w.pickReceiver(name).currentProcess()
 		sent := time.Now()
-		r, err := w.call(ctx, p, name, s)
+		r, err := w.postOnce(ctx, p, name, s)
 		if err == nil {
-			w.check.posted(s, sent, &r)
-			w.check.acknowledged(s, r)
-			w.trace.add("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
-			time.Sleep(w.dice.between("ring "+name, 0, 200*time.Microsecond))
+			w.check.recordPost(s, sent, &r)
+			w.check.noteAcknowledged(s, r)
+			w.trace.addLine("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane,
+				r.Message.ID.Seq, r.Duplicate)
+			time.Sleep(w.dice.drawBetween("ring "+name, 0, 200*time.Microsecond))
 			p.bell.EnqueueAsync(r.Message.ID.Lane)
 			return
 		}
-		w.check.posted(s, sent, nil)
-		w.trace.add("%s: message %s not answered: %v", p.name, name, err)
+		w.check.recordPost(s, sent, nil)
+		w.trace.addLine("%s: message %s not answered: %v", p.name, name, err)
 		if s.idem == "" {
 			return
 		}
-		time.Sleep(w.dice.between("again "+name, 200*time.Millisecond, 3*time.Second))
+		time.Sleep(w.dice.drawBetween("again "+name, 200*time.Millisecond, 3*time.Second))
 	}
 }
 
 // sendOther sends another body under the idempotency key of a message that was filed.
 func (w *world) sendOther(ctx context.Context, s *submission) {
-	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.chance("other", 0.1) {
+	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.drawChance("other", 0.1) {
 		return
 	}
 	other := submission{message: s.message, idem: s.idem}
 	other.message.Body = []byte("another")
-	p := w.slots[w.dice.below("other to", len(w.slots))].now()
-	if r, err := w.call(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil {
-		w.check.fail("twice", "another body under an idempotency key that is taken was answered with %+v", r.Message.ID)
+	p := w.slots[w.dice.drawBelow("other to", len(w.slots))].currentProcess()
+	if r, err := w.postOnce(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil {
+		w.check.reportViolation("twice", "another body under an idempotency key that is taken was answered with %+v",
+			r.Message.ID)
 	}
 }
 
-// receive files a message, and wakes the lane once the answer is written, whoever still reads it.
-func (p *process) receive(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
+// receiveMessage files a message, and wakes the lane once the answer is written, whoever still reads it.
+func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.File(ctx, m, idem)
 	if err == nil && !r.Duplicate {
 		p.w.loose.Go(func() {
-			time.Sleep(p.w.dice.between("wake "+name, 0, 200*time.Microsecond))
-			if p.running("wake " + name) {
+			time.Sleep(p.w.dice.drawBetween("wake "+name, 0, 200*time.Microsecond))
+			if p.awaitRunning("wake " + name) {
 				p.drainer.WakeOffered(r.Message.ID.Lane)
 			}
 		})
@@ -141,11 +144,12 @@ func (p *process) receive(ctx context.Context, name string, m weir.Message, idem
 	return r, err
 }
 
-// call is one HTTP request that files a message.
-func (w *world) call(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
+// postOnce is one HTTP request that files a message.
+func (w *world) postOnce(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
 	m := s.message
-	m.TraceState = w.posts.begin(name)
-	r, err := askFor(ctx, p, name, w.patienceFor(name), func(ctx context.Context) (lane.Receipt, error) { return p.receive(ctx, name, m, s.idem) })
+	m.TraceState = w.posts.beginPost(name)
+	r, err := askWithin(ctx, p, name, w.patienceFor(name),
+		func(ctx context.Context) (lane.Receipt, error) { return p.receiveMessage(ctx, name, m, s.idem) })
 	if err != nil {
 		w.posts.giveUp(m.TraceState)
 	}

@@ -57,61 +57,68 @@ type settings struct {
 	stand                            time.Duration    // how long they do before others come
 	patience                         time.Duration    // with a CMS that takes nothing
 	grows                            bool             // days pass at the end, and messages with them
-	refusedRow                       int              // number of a message of lane 0 that storage refuses to remove; -1 = none
-	refusesBody                      bool             // storage refuses to remove one body
-	hosting                          hosting          // see host_test.go
-	sizes                            sizes            // see sizes_test.go
-	leaving                          leaving          // see moves_test.go
-	mutant                           string           // changes of the simulation's own; see mutants_test.go
+	// number of a message of lane 0 that storage refuses to remove; -1 = none
+	refusedRow  int
+	refusesBody bool    // storage refuses to remove one body
+	hosting     hosting // see host_test.go
+	sizes       sizes   // see sizes_test.go
+	leaving     leaving // see moves_test.go
+	mutant      string  // changes of the simulation's own; see mutants_test.go
 }
 
-// draw makes a seed's settings.
-func draw(d *dice) settings {
+// drawSettings makes a seed's settings.
+func drawSettings(d *dice) settings {
 	s := settings{
-		instances: []int{1, 2, 2, 3, 3, 4}[d.below("instances", 6)], lanes: 1 + d.below("lanes", 3), messages: 15 + d.below("messages", 30), keys: 2 + d.below("keys", 6),
-		lease: []time.Duration{15, 15, 15, 20, 30}[d.below("lease", 5)] * time.Second, timeout: d.between("timeout", time.Second, 6*time.Second), attempts: 2 + d.below("attempts", 4),
-		backoff: drain.Backoff{Min: d.between("backoff", 100*time.Millisecond, time.Second), Max: d.between("backoff", 2*time.Second, 15*time.Second)},
-		faults:  []float64{0, 0.01, 0.03, 0.1}[d.below("faults", 4)], cmsFaults: []float64{0.05, 0.3, 0.3, 0.6}[d.below("cms faults", 4)],
-		trouble: d.between("trouble", 20*time.Second, 90*time.Second), large: []float64{0, 0, 0, 0.1}[d.below("large bodies", 4)],
+		instances: []int{1, 2, 2, 3, 3, 4}[d.drawBelow("instances", 6)], lanes: 1 + d.drawBelow("lanes", 3),
+		messages: 15 + d.drawBelow("messages", 30), keys: 2 + d.drawBelow("keys", 6),
+		lease:   []time.Duration{15, 15, 15, 20, 30}[d.drawBelow("lease", 5)] * time.Second,
+		timeout: d.drawBetween("timeout", time.Second, 6*time.Second), attempts: 2 + d.drawBelow("attempts", 4),
+		backoff: drain.Backoff{Min: d.drawBetween("backoff", 100*time.Millisecond, time.Second),
+			Max: d.drawBetween("backoff", 2*time.Second, 15*time.Second)},
+		faults:    []float64{0, 0.01, 0.03, 0.1}[d.drawBelow("faults", 4)],
+		cmsFaults: []float64{0.05, 0.3, 0.3, 0.6}[d.drawBelow("cms faults", 4)],
+		trouble:   d.drawBetween("trouble", 20*time.Second, 90*time.Second),
+		large:     []float64{0, 0, 0, 0.1}[d.drawBelow("large bodies", 4)],
 	}
 	s.settle = lease.Margin(s.lease)
-	if d.chance("long settle", 0.3) {
-		s.settle += d.between("settle", 0, 3*time.Second)
+	if d.drawChance("long settle", 0.3) {
+		s.settle += d.drawBetween("settle", 0, 3*time.Second)
 	}
-	s.limits(d)
-	s.crashes, s.pauses, s.cuts, s.stops = d.below("crashes", 3), d.below("pauses", 3), d.below("cuts", 3), d.below("stops", 2)
-	s.traps, s.jumps = d.below("traps", 4), d.below("jumps", 3)
-	if d.chance("outage", 0.2) {
-		s.outages = 1 + d.below("outages", 2)
+	s.drawLimits(d)
+	s.crashes, s.pauses, s.cuts, s.stops = d.drawBelow("crashes", 3), d.drawBelow("pauses", 3), d.drawBelow("cuts", 3),
+		d.drawBelow("stops", 2)
+	s.traps, s.jumps = d.drawBelow("traps", 4), d.drawBelow("jumps", 3)
+	if d.drawChance("outage", 0.2) {
+		s.outages = 1 + d.drawBelow("outages", 2)
 	}
-	s.schedules(d)
-	s.replays(d)
-	s.bulks(d)
-	s.stopping(d)
-	s.receivers(d)
-	s.crowds(d)
-	s.refusals(d)
-	s.ages(d)
-	s.host(d)
+	s.drawSchedules(d)
+	s.drawReplays(d)
+	s.drawBulkReplays(d)
+	s.drawPauses(d)
+	s.drawReceivers(d)
+	s.drawCrowd(d)
+	s.drawRefusals(d)
+	s.drawAges(d)
+	s.drawHost(d)
 	s.bad = [2]int{-1, -1}
-	for i := range d.below("bad messages", 3) {
-		s.bad[i] = d.below("bad", s.messages)
+	for i := range d.drawBelow("bad messages", 3) {
+		s.bad[i] = d.drawBelow("bad", s.messages)
 	}
 	return s
 }
 
-// limits draws what only some seeds have: a rush of messages on a CMS that keeps up, and
+// drawLimits draws what only some seeds have: a rush of messages on a CMS that keeps up, and
 // limits of rate and number.
-func (s *settings) limits(d *dice) {
-	switch d.below("kind", 12) {
+func (s *settings) drawLimits(d *dice) {
+	switch d.drawBelow("kind", 12) {
 	case 0:
-		s.swift, s.messages, s.keys = true, 150+d.below("rush", 250), 20+d.below("many keys", 80)
+		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
 	case 1, 2:
 		// Several lanes would wait for their turn until the very same moment, and which of
 		// them is then first is not the seed's.
-		s.rate, s.lanes = d.between("rate", 20*time.Millisecond, time.Second), 1
+		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
 	case 3, 4:
-		s.atOnce = 1 + d.below("at once", 2)
+		s.atOnce = 1 + d.drawBelow("at once", 2)
 	}
 }
 
@@ -140,7 +147,7 @@ type trace struct {
 	lines []string
 }
 
-func (t *trace) add(format string, args ...any) {
+func (t *trace) addLine(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
@@ -152,8 +159,8 @@ func (t *trace) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// calm says that the time of faults is over.
-func (w *world) calm() bool {
+// isCalm says that the time of faults is over.
+func (w *world) isCalm() bool {
 	return time.Since(w.started) > w.trouble && time.Now().UnixNano() > w.rough.Load()
 }
 
@@ -164,25 +171,28 @@ type outcome struct {
 	trace     string
 }
 
-// run simulates one seed.
-func run(t *testing.T, seed uint64, mutant string) outcome { return runOf(t, seed, mutant, draw) }
+// runSeed simulates one seed.
+func runSeed(t *testing.T, seed uint64, mutant string) outcome {
+	return runSettings(t, seed, mutant, drawSettings)
+}
 
-// runOf simulates one seed of the settings that are drawn for it.
-func runOf(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
+// runSettings simulates one seed of the settings that are drawn for it.
+func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	synctest.Test(t, func(t *testing.T) {
 		d := newDice(seed)
-		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now), over: make(chan struct{}), started: time.Now()}
+		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now),
+			over: make(chan struct{}), started: time.Now()}
 		w.mutant = mutant
 		w.trace = &trace{began: w.started}
 		w.check = newChecker(w)
 		w.cms = &fakeCMS{w: w}
-		w.live(t.Context())
+		w.liveThrough(t.Context())
 		time.Sleep(time.Minute) // what a killed process was appending tries on for some seconds, in vain
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
 		history = &w.check.history.History
 	})
-	o.linearizes(history, fmt.Sprint("seed-", seed))
+	o.checkHistory(history, fmt.Sprint("seed-", seed))
 	return o
 }
 
@@ -190,15 +200,15 @@ func runOf(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) 
 // ticket's or a sweep's minute, the CMS's longest pause and backoffs in a row.
 const bound = 8 * time.Minute
 
-func (w *world) live(ctx context.Context) {
-	store := w.store(w.account.Table(), nil)
+func (w *world) liveThrough(ctx context.Context) {
+	store := w.newStore(w.account.Table(), nil)
 	if err := store.Open(ctx); err != nil {
-		w.check.fail("setup", "%v", err)
+		w.check.reportViolation("setup", "%v", err)
 		return
 	}
 	w.check.store = store
-	if err := w.schedule(ctx); err != nil {
-		w.check.fail("setup", "schedule: %v", err)
+	if err := w.putSchedule(ctx); err != nil {
+		w.check.reportViolation("setup", "schedule: %v", err)
 		return
 	}
 	for i := range w.instances {
@@ -207,17 +217,17 @@ func (w *world) live(ctx context.Context) {
 	w.watchSizes(ctx)
 	w.sendMessages(ctx)
 	w.sendCrowd(ctx)
-	w.operate(ctx)
+	w.startOperators(ctx)
 	w.replayInBulk(ctx)
-	w.stop(ctx)
+	w.startPauses(ctx)
 	for _, s := range w.slots {
-		s.plan()
+		s.planFaults()
 	}
 	w.planOutages()
 	w.planMoves()
-	w.scale()
+	w.startScaling()
 	if w.mutant == "an outsider writes tail" {
-		w.meddle()
+		w.meddleWithTail()
 	}
 	time.Sleep(w.trouble)
 	w.upstream.Wait()
@@ -225,49 +235,49 @@ func (w *world) live(ctx context.Context) {
 		s.plans.Wait()
 	}
 	w.quiet = time.Now()
-	w.check.finish(ctx, w.settles(ctx) && w.refuse(ctx))
-	w.age(ctx)
-	w.end(ctx)
+	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx))
+	w.letDaysPass(ctx)
+	w.endWorld(ctx)
 }
 
-func (w *world) store(table *memory.Table, draw func() float64) *lane.Store {
+func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
 }
 
-// settles waits until everything has come to rest, and stays so while what is late arrives.
-func (w *world) settles(ctx context.Context) bool {
-	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.ok(); {
-		if !w.atRest(ctx) {
+// awaitRest waits until everything has come to rest, and stays so while what is late arrives.
+func (w *world) awaitRest(ctx context.Context) bool {
+	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.holds(); {
+		if !w.isAtRest(ctx) {
 			time.Sleep(2 * time.Second)
 			continue
 		}
-		w.check.count(func(c *counts) { c.Longest = max(c.Longest, time.Since(w.quiet)) })
-		time.Sleep(w.dice.between("afterwards", 100*time.Millisecond, 20*time.Second))
-		if w.atRest(ctx) {
+		w.check.addCounts(func(c *counts) { c.Longest = max(c.Longest, time.Since(w.quiet)) })
+		time.Sleep(w.dice.drawBetween("afterwards", 100*time.Millisecond, 20*time.Second))
+		if w.isAtRest(ctx) {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *world) atRest(ctx context.Context) bool {
+func (w *world) isAtRest(ctx context.Context) bool {
 	for n := range w.lanes {
 		c, err := w.check.store.Control(ctx, n)
 		if err != nil || c.Waiting() != 0 || c.Touched() || c.Mail() != "" {
 			return false
 		}
 	}
-	return w.recurred(ctx) && w.carried(ctx)
+	return w.isRecurringDone(ctx) && w.areBulkReplaysOver(ctx)
 }
 
-// end stops everything: a run may leave nothing behind.
-func (w *world) end(ctx context.Context) {
+// endWorld stops everything: a run may leave nothing behind.
+func (w *world) endWorld(ctx context.Context) {
 	close(w.over)
 	for _, s := range w.slots {
-		s.end(ctx)
+		s.endSlot(ctx)
 	}
 	w.loose.Wait()
 	time.Sleep(10 * time.Minute) // what had begun to wait gives up
 }
 
-var quietLog = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
