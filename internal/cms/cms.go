@@ -12,15 +12,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/weir"
@@ -42,7 +39,7 @@ type Config struct {
 type Client struct {
 	cfg     Config
 	client  *http.Client
-	secrets mask
+	secrets Mask
 }
 
 const (
@@ -68,23 +65,13 @@ func New(cfg Config) (*Client, error) {
 		return nil, errors.New(
 			"cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
 	}
-	if err := checkHeaders(cfg.Headers); err != nil {
+	if err := CheckHeaders(cfg.Headers); err != nil {
 		return nil, err
 	}
 	if cfg.Transport == nil {
-		cfg.Transport = &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-			Proxy:                 http.ProxyFromEnvironment,
-			ForceAttemptHTTP2:     true,
-			MaxIdleConnsPerHost:   64,
-			IdleConnTimeout:       90 * time.Second,
-			TLSHandshakeTimeout:   10 * time.Second,
-			ExpectContinueTimeout: time.Second,
-		}
+		cfg.Transport = NewTransport(nil)
 	}
-	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{cfg: cfg, client: &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirects},
-		secrets: newMask(u, cfg.Headers)}, nil
+	return &Client{cfg: cfg, client: NewHTTPClient(cfg.Transport), secrets: newMask(u, cfg.Headers)}, nil
 }
 
 var (
@@ -92,9 +79,9 @@ var (
 	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// checkHeaders reports every header that cannot be sent as set: net/http writes some headers by itself,
+// CheckHeaders reports every header that cannot be sent as set: net/http writes some headers by itself,
 // and the client others. Values may be secrets, so no error has one.
-func checkHeaders(headers map[string]string) error {
+func CheckHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		canonical := http.CanonicalHeaderKey(name)
@@ -127,66 +114,14 @@ func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		sent := &sendProgress{}
-		req, err := c.newRequest(httptrace.WithClientTrace(limited, sent.newTrace()), d)
-		if err != nil {
-			return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be built: " + errorText(err)}
-		}
-		resp, err := c.client.Do(req)
-		if err == nil {
-			return c.readAnswer(ctx, limited, d, resp)
-		}
-		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
-			continue
-		}
-		r := failureResult(ctx, limited, err, sent.hasBegun.Load())
-		r.Reason = c.secrets.hide(r.Reason)
-		return r
+	resp, failure := Exchange(ctx, limited, c.client, func(ctx context.Context) (*http.Request, error) {
+		return c.newRequest(ctx, d)
+	})
+	if resp == nil {
+		failure.Reason = c.secrets.Hide(failure.Reason)
+		return failure
 	}
-}
-
-// sendProgress records how far a request got.
-type sendProgress struct {
-	isReused atomic.Bool // a kept connection was used
-	hasBegun atomic.Bool // bytes of it may have reached the CMS
-}
-
-// isStaleConn reports whether a kept connection was closed before a byte of the request was written.
-func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBegun.Load() }
-
-func (p *sendProgress) newTrace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GotConn:          func(info httptrace.GotConnInfo) { p.isReused.Store(info.Reused) },
-		WroteHeaderField: func(string, []string) { p.hasBegun.Store(true) },
-		WroteHeaders:     func() { p.hasBegun.Store(true) },
-	}
-}
-
-// failureResult returns the result of a request without an answer.
-func failureResult(ctx, limited context.Context, err error, began bool) weir.Result {
-	reason := errorText(err)
-	switch {
-	case ctx.Err() != nil:
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: began}
-	case limited.Err() != nil && began:
-		return weir.Result{Outcome: weir.OutcomeRetry, Reason: "no answer within the timeout", Unanswered: true}
-	case limited.Err() != nil:
-		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "no connection within the timeout"}
-	case !began:
-		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // refused, DNS, TLS
-	}
-	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
-}
-
-// errorText returns an error as one line, without the address: its query may contain a key, and each
-// caller who may read a message's status can read the reason.
-func errorText(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return singleLine(err.Error())
+	return c.readAnswer(ctx, limited, d, resp)
 }
 
 // readAnswer reads the response, and returns its result.
@@ -215,7 +150,7 @@ type Answer struct {
 type Rules struct {
 	Success *regexp.Regexp       // must match the body of a 2xx; nil = any body
 	Means   map[int]weir.Outcome // by status
-	secrets mask                 // of the texts that are kept
+	Secrets Mask                 // of the texts that are kept
 }
 
 // Classify returns the result of an answer. Its outcome is:
@@ -229,17 +164,17 @@ type Rules struct {
 //
 // 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
-	status, shown := a.Status, rules.secrets.hide(string(a.Body))
+	status, shown := a.Status, rules.Secrets.Hide(string(a.Body))
 	r := weir.Result{
-		Status: status, Body: keptText(shown), Reason: answerReason(status, a.Header, shown),
-		RetryAfter: retryAfter(a.Header, now), Unanswered: status == http.StatusRequestTimeout ||
+		Status: status, Body: KeptText(shown), Reason: answerReason(status, a.Header, shown),
+		RetryAfter: ParseRetryAfter(a.Header.Get("Retry-After"), now), Unanswered: status == http.StatusRequestTimeout ||
 			status == http.StatusGatewayTimeout,
 	}
 	means, said := rules.Means[status]
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.Match(a.Body):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
-			singleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, shown))
+			SingleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, shown))
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
@@ -270,9 +205,8 @@ func outcomeOfStatus(status int) weir.Outcome {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// retryAfter parses seconds or a date; 0 = neither.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
+// ParseRetryAfter parses seconds or a date, and limits the delay to an hour; 0 = neither.
+func ParseRetryAfter(value string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
 		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
 	}
@@ -286,19 +220,19 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 func answerReason(status int, header http.Header, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
-		return singleLine(words + ": redirected" + redirectTarget(header.Get("Location")) + ", which is not followed")
+		return SingleLine(words + ": redirected" + redirectTarget(header.Get("Location")) + ", which is not followed")
 	}
 	if body != "" {
 		words += ": " + body[:min(len(body), keptBody)]
 	}
-	return singleLine(words)
+	return SingleLine(words)
 }
 
 // maxReason limits the bytes of a reason.
 const maxReason = 300
 
-// singleLine returns a text as one line of valid UTF-8, without control characters, truncated.
-func singleLine(s string) string {
+// SingleLine returns a text as one line of valid UTF-8, without control characters, truncated.
+func SingleLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"),
 		func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
 	if len(s) > maxReason {
@@ -307,8 +241,8 @@ func singleLine(s string) string {
 	return s
 }
 
-// keptText returns the part of an answer's body that is kept.
-func keptText(body string) string {
+// KeptText returns the part of an answer's body that is kept.
+func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
@@ -338,25 +272,37 @@ func (c *Client) newRequest(ctx context.Context, d weir.Delivery) (*http.Request
 	for name, value := range c.cfg.Headers {
 		req.Header.Set(name, value)
 	}
+	setHeader(req, "Content-Type", m.ContentType)
+	SetMessageHeaders(req, d)
+	return req, nil
+}
+
+// SetMessageHeaders sets the headers that describe a delivery.
+func SetMessageHeaders(req *http.Request, d weir.Delivery) {
+	m := d.Message
 	for name, value := range map[string]string{
-		"Content-Type": m.ContentType, "Traceparent": m.TraceParent, "Tracestate": m.TraceState,
+		"Traceparent": m.TraceParent, "Tracestate": m.TraceState,
 		"Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key),
 		"Weir-Contract": url.PathEscape(m.Contract),
 		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10),
 		"Weir-Attempt": strconv.Itoa(d.Attempt),
 	} {
-		if value != "" {
-			req.Header.Set(name, value)
-		}
+		setHeader(req, name, value)
 	}
-	return req, nil
+}
+
+// setHeader sets a header, unless the value is empty.
+func setHeader(req *http.Request, name, value string) {
+	if value != "" {
+		req.Header.Set(name, value)
+	}
 }
 
 // expandURL replaces the placeholders in path and query by a message's values.
 func expandURL(address string, values map[string]string) (string, error) {
 	path, query, hasQuery := strings.Cut(address, "?")
 	for name, value := range values {
-		path = strings.ReplaceAll(path, "{"+name+"}", escapeSegment(value))
+		path = strings.ReplaceAll(path, "{"+name+"}", EscapeSegment(value))
 		query = strings.ReplaceAll(query, "{"+name+"}", url.QueryEscape(value))
 	}
 	if hasQuery {
@@ -368,9 +314,9 @@ func expandURL(address string, values map[string]string) (string, error) {
 	return path, nil
 }
 
-// escapeSegment escapes a value as one path segment. Dots are escaped if the value has nothing else,
+// EscapeSegment escapes a value as one path segment. Dots are escaped if the value has nothing else,
 // because such a segment would change the path.
-func escapeSegment(value string) string {
+func EscapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {
 		return strings.ReplaceAll(value, ".", "%2E")
 	}

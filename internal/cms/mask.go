@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the
+// Mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the
 // address or a header of a request in its answer, and everyone who may read a message's status can read
 // the answer's text.
-type mask struct{ replacer *strings.Replacer }
+type Mask struct{ replacer *strings.Replacer }
 
 const (
 	maskText = "…"
@@ -21,7 +21,7 @@ const (
 )
 
 // newMask returns a mask of the query and the password of the address, and of all header values.
-func newMask(address *url.URL, headers map[string]string) mask {
+func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
 		if len(value) >= minSecret {
@@ -50,7 +50,18 @@ func newMask(address *url.URL, headers map[string]string) mask {
 		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
 		add(credential)
 	}
-	return mask{newReplacer(secrets, pairs)}
+	return Mask{newReplacer(secrets, pairs)}
+}
+
+// NewMask returns a mask of these secrets, except short ones.
+func NewMask(secrets ...string) Mask {
+	var forms []string
+	for _, secret := range secrets {
+		if len(secret) >= minSecret {
+			forms = append(forms, encodedForms(secret)...)
+		}
+	}
+	return Mask{newReplacer(forms, nil)}
 }
 
 // encodedForms returns the forms in which an answer may repeat a value.
@@ -80,8 +91,8 @@ func newReplacer(secrets, pairs []string) *strings.Replacer {
 	return strings.NewReplacer(args...)
 }
 
-// hide returns a text without secrets. The zero mask hides none.
-func (m mask) hide(text string) string {
+// Hide returns a text without secrets. The zero mask hides none.
+func (m Mask) Hide(text string) string {
 	if m.replacer == nil {
 		return text
 	}

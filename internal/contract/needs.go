@@ -14,11 +14,15 @@ type needs struct {
 	elements     map[string]bool // by local name
 	attributes   map[string]bool // by local name
 	declarations bool            // of namespaces
+	markup       bool            // all attributes: an element is read as markup
 }
 
 func (n *needs) needsElement(local string) bool { return n.all || n.elements[local] }
 
 func (n *needs) needsAttribute(given xml.Name) bool {
+	if n.markup {
+		return true
+	}
 	if given.Space == "xmlns" || given.Space == "" && given.Local == "xmlns" {
 		return n.declarations || n.attributes[given.Local]
 	}
@@ -61,6 +65,7 @@ func (n *needs) addCondition(condition string) {
 func (n *needs) merge(more needs) {
 	n.all = n.all || more.all
 	n.declarations = n.declarations || more.declarations
+	n.markup = n.markup || more.markup
 	if n.elements == nil {
 		n.elements = map[string]bool{}
 	}

@@ -113,16 +113,8 @@ func compileFilter(given string) (f filter, err error) {
 
 // selectValues returns the selected values, without surrounding space.
 func (p *path) selectValues(doc *etree.Document) []string {
-	start := doc.Root()
-	if p.absolute {
-		start = &doc.Element
-	}
-	found := []*etree.Element{start}
-	for _, s := range p.steps {
-		found = s.selectElements(found)
-	}
 	var out []string
-	for _, e := range found {
+	for _, e := range p.selectPlaces(doc) {
 		if p.attr == "" {
 			out = append(out, strings.TrimSpace(ownText(e)))
 			continue
@@ -134,6 +126,19 @@ func (p *path) selectValues(doc *etree.Document) []string {
 		}
 	}
 	return out
+}
+
+// selectPlaces returns the elements that have the values.
+func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
+	start := doc.Root()
+	if p.absolute {
+		start = &doc.Element
+	}
+	found := []*etree.Element{start}
+	for _, s := range p.steps {
+		found = s.selectElements(found)
+	}
+	return found
 }
 
 // selectElements returns the elements that the step selects from the given ones, each once.

@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{"'not there' believed after a timeout", "lane/append_try.go", "return err // sent again unchanged: at most one copy can succeed",
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
-	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
+	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/tender.go", "case r.State == Busy:\n\t\tt.restWatching(", "case r.State == Busy:\n\t\tt.await(forever)\n\t\tt.restWatching(", "stuck", ""},
 	{"a release not written before it is sent", "drain/release.go", "r.committer.release(ch, func(err error) {\n\t\t\tw.answer <- written{r.Now(), err}\n\t\t\tr.wakeRun()\n\t\t})", "r.committer.add(ch, false)\n\t\tw.answer <- written{r.Now(), nil}", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})", "", "rows|cancelled|unreleased", ""},

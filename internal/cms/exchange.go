@@ -1,0 +1,101 @@
+package cms
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// NewTransport returns the transport of requests to the CMS; nil = the default settings of TLS.
+func NewTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Proxy:                 http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		TLSClientConfig:       config,
+	}
+}
+
+// NewHTTPClient returns a client that follows no redirect.
+func NewHTTPClient(transport http.RoundTripper) *http.Client {
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: transport, CheckRedirect: noRedirects}
+}
+
+// Exchange sends a request once. Only if a kept connection was closed before a byte was written, it
+// tries once more. Without an answer it returns nil and the result of the attempt: ctx ends when Weir
+// cuts the attempt off, and limited, its child, at the timeout, too.
+func Exchange(ctx, limited context.Context, client *http.Client,
+	newRequest func(context.Context) (*http.Request, error)) (*http.Response, weir.Result) {
+	for try := 0; ; try++ {
+		sent := &sendProgress{}
+		req, err := newRequest(httptrace.WithClientTrace(limited, sent.newTrace()))
+		if err != nil {
+			return nil, weir.Result{Outcome: weir.OutcomeRejected,
+				Reason: "the request cannot be built: " + errorText(err)}
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			return resp, weir.Result{}
+		}
+		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
+			continue
+		}
+		return nil, failureResult(ctx, limited, err, sent.hasBegun.Load())
+	}
+}
+
+// sendProgress records how far a request got.
+type sendProgress struct {
+	isReused atomic.Bool // a kept connection was used
+	hasBegun atomic.Bool // bytes of it may have reached the CMS
+}
+
+// isStaleConn reports whether a kept connection was closed before a byte of the request was written.
+func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBegun.Load() }
+
+func (p *sendProgress) newTrace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GotConn:          func(info httptrace.GotConnInfo) { p.isReused.Store(info.Reused) },
+		WroteHeaderField: func(string, []string) { p.hasBegun.Store(true) },
+		WroteHeaders:     func() { p.hasBegun.Store(true) },
+	}
+}
+
+// failureResult returns the result of a request without an answer.
+func failureResult(ctx, limited context.Context, err error, began bool) weir.Result {
+	reason := errorText(err)
+	switch {
+	case ctx.Err() != nil:
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: began}
+	case limited.Err() != nil && began:
+		return weir.Result{Outcome: weir.OutcomeRetry, Reason: "no answer within the timeout", Unanswered: true}
+	case limited.Err() != nil:
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "no connection within the timeout"}
+	case !began:
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // refused, DNS, TLS
+	}
+	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
+}
+
+// errorText returns an error as one line, without the address: its query may contain a key, and each
+// caller who may read a message's status can read the reason.
+func errorText(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return SingleLine(err.Error())
+}

@@ -1,0 +1,186 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/beevik/etree"
+
+	"weir/internal/weir"
+)
+
+// Form is the form in which an Extractor returns what a path selects.
+type Form int
+
+// The forms of a selected element.
+const (
+	FormText  Form = iota // an attribute's value or an element's own text, without surrounding space
+	FormInner             // the element's content as markup
+	FormOuter             // the element itself as markup
+)
+
+// Selection is a path and the form of its values.
+type Selection struct {
+	Path string
+	Form Form
+}
+
+// Extractor reads values of accepted messages, for requests that are built from them. It is safe for
+// concurrent use.
+type Extractor struct {
+	paths []*path
+	forms []Form
+	needs needs
+}
+
+// CheckSelection returns the problem of a selection, or nil.
+func CheckSelection(s Selection) error {
+	_, err := compileSelection(s)
+	return err
+}
+
+func compileSelection(s Selection) (*path, error) {
+	p, err := compilePath(s.Path)
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, errors.New("the path is empty; write one such as ./title or ./@id")
+	case p.attr != "" && s.Form != FormText:
+		return nil, errors.New("an attribute has no markup; read it by text")
+	}
+	return p, nil
+}
+
+// NewExtractor compiles the selections.
+func NewExtractor(selections []Selection) (*Extractor, error) {
+	x := &Extractor{}
+	for _, s := range selections {
+		p, err := compileSelection(s)
+		if err != nil {
+			return nil, err
+		}
+		x.paths, x.forms = append(x.paths, p), append(x.forms, s.Form)
+		x.needs.merge(p.needs)
+		if s.Form != FormText {
+			x.needs.all, x.needs.markup = true, true
+		}
+	}
+	return x, nil
+}
+
+// Extract returns the values of each selection, in the order of the document. The body was accepted
+// before; its error is one of Accept's.
+func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, body []byte) ([][]string, error) {
+	if len(x.paths) == 0 {
+		return nil, nil
+	}
+	charset, err := parseContentType(contentType)
+	if err != nil {
+		return nil, err
+	}
+	weight := min(estimateMemory(body), s.limits.Memory)
+	if err := s.memory.Acquire(ctx, weight); err != nil {
+		return nil, &weir.Error{Kind: weir.Unavailable, Op: "extract", Message: "too much is being read at the moment",
+			Err: err}
+	}
+	defer s.memory.Release(weight)
+	text, err := decodeBody(body, charset)
+	if err != nil {
+		return nil, err
+	}
+	_, doc, err := scanDocument(text, s.limits, func(qualifiedName) needs { return x.needs })
+	if err != nil {
+		return nil, err
+	}
+	values := make([][]string, len(x.paths))
+	for i, p := range x.paths {
+		values[i] = p.selectForm(doc, x.forms[i])
+	}
+	return values, nil
+}
+
+func (p *path) selectForm(doc *etree.Document, form Form) []string {
+	if form == FormText {
+		return slices.Clone(p.selectValues(doc))
+	}
+	var out []string
+	for _, e := range p.selectPlaces(doc) {
+		var b strings.Builder
+		if form == FormOuter {
+			writeElement(&b, e)
+		} else {
+			writeContent(&b, e)
+		}
+		out = append(out, strings.TrimSpace(b.String()))
+	}
+	return out
+}
+
+// voidElements are HTML's elements without an end tag. All others get one, because HTML parsers read
+// <p/> as <p>.
+var voidElements = map[string]bool{"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true,
+	"img": true, "input": true, "link": true, "meta": true, "source": true, "track": true, "wbr": true}
+
+var (
+	escapeText      = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	escapeAttribute = strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;", "\n", "&#10;", "\t", "&#9;",
+		"\r", "&#13;")
+)
+
+func writeElement(b *strings.Builder, e *etree.Element) {
+	b.WriteString("<" + e.FullTag())
+	for _, a := range e.Attr {
+		b.WriteString(" " + a.FullKey() + `="` + escapeAttribute.Replace(a.Value) + `"`)
+	}
+	if len(e.Child) == 0 && voidElements[strings.ToLower(e.Tag)] {
+		b.WriteString("/>")
+		return
+	}
+	b.WriteString(">")
+	writeContent(b, e)
+	b.WriteString("</" + e.FullTag() + ">")
+}
+
+func writeContent(b *strings.Builder, e *etree.Element) {
+	for _, child := range e.Child {
+		switch c := child.(type) {
+		case *etree.Element:
+			writeElement(b, c)
+		case *etree.CharData:
+			b.WriteString(escapeText.Replace(c.Data))
+		}
+	}
+}
+
+// Tree is an XML document that is not a message, such as an answer.
+type Tree struct{ doc *etree.Document }
+
+// TreePath is a compiled path into a Tree.
+type TreePath struct{ *path }
+
+// CompileTreePath compiles a path as contracts have it.
+func CompileTreePath(given string) (TreePath, error) {
+	p, err := compileSelection(Selection{Path: given})
+	return TreePath{p}, err
+}
+
+// ParseTree parses a document whose encoding is UTF-8, or declared by itself.
+func ParseTree(body []byte, limits Limits) (Tree, error) {
+	text, err := decodeBody(body, "")
+	if err != nil {
+		return Tree{}, err
+	}
+	_, doc, err := scanDocument(text, limits.orDefaults(), func(qualifiedName) needs {
+		return needs{all: true, markup: true}
+	})
+	return Tree{doc}, err
+}
+
+// Root returns the local name of the root element.
+func (t Tree) Root() string { return t.doc.Root().Tag }
+
+// Texts returns the values at a path.
+func (t Tree) Texts(p TreePath) []string { return p.selectValues(t.doc) }

@@ -1,0 +1,73 @@
+package contract_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/contract"
+)
+
+func TestSet_Extract(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "article"}}, contract.Limits{MaxBody: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `<?xml version="1.0" encoding="ISO-8859-1"?><article id="7"><title> G` + "\xfc" + `n &amp; <b>x</b></title>` +
+		`<body><p class="a&quot;b">1 &lt; 2<br/></p><p></p><![CDATA[<i>]]></body><tag>a</tag><tag/><tag>b</tag></article>`
+	for _, c := range []struct {
+		selection contract.Selection
+		want      []string
+	}{
+		{contract.Selection{Path: "./@id"}, []string{"7"}},
+		{contract.Selection{Path: "./title"}, []string{"Gün &"}},
+		{contract.Selection{Path: "./tag"}, []string{"a", "", "b"}},
+		{contract.Selection{Path: "./absent"}, nil},
+		{contract.Selection{Path: "./body", Form: contract.FormInner},
+			[]string{`<p class="a&quot;b">1 &lt; 2<br/></p><p></p>&lt;i&gt;`}},
+		{contract.Selection{Path: "./tag[1]", Form: contract.FormOuter}, []string{"<tag>a</tag>"}},
+	} {
+		x, err := contract.NewExtractor([]contract.Selection{c.selection})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := set.Extract(t.Context(), x, "application/xml", []byte(body))
+		if err != nil || !slices.Equal(got[0], c.want) {
+			t.Errorf("%+v: got %q, %v; want %q", c.selection, got, err, c.want)
+		}
+	}
+}
+
+func TestCheckSelection_Refuses(t *testing.T) {
+	t.Parallel()
+	for selection, want := range map[contract.Selection]string{
+		{Path: ""}:                                 "empty",
+		{Path: "./a["}:                             "brackets",
+		{Path: "./@a", Form: contract.FormInner}:   "no markup",
+		{Path: "./a//", Form: contract.FormOuter}:  "empty",
+		{Path: "./a b/c", Form: contract.FormText}: "not a step",
+	} {
+		if err := contract.CheckSelection(selection); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v, want %q", selection, err, want)
+		}
+	}
+}
+
+func TestParseTree(t *testing.T) {
+	t.Parallel()
+	tree, err := contract.ParseTree([]byte(`<methodResponse><fault><int>403</int></fault></methodResponse>`),
+		contract.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := contract.CompileTreePath("//fault//int")
+	if got := tree.Texts(p); err != nil || tree.Root() != "methodResponse" || !slices.Equal(got, []string{"403"}) {
+		t.Errorf("got %s %q, %v; want methodResponse and 403", tree.Root(), got, err)
+	}
+	for _, text := range []string{"", "<a>", "<html><br></html>", "no"} {
+		if _, err := contract.ParseTree([]byte(text), contract.Limits{}); err == nil {
+			t.Errorf("%q: got no error, want one", text)
+		}
+	}
+}
