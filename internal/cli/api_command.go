@@ -20,10 +20,10 @@ import (
 	"weir/internal/weir"
 )
 
-// away is what the commands share that speak to a Weir over HTTP. They need no settings and
+// apiCommand is what the commands share that speak to a Weir over HTTP. They need no settings and
 // no storage.
-type away struct {
-	*shell
+type apiCommand struct {
+	*console
 	address, key string
 	json         bool
 	client       *remote.Client
@@ -31,16 +31,16 @@ type away struct {
 
 const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
 
-// flags adds the flags they all have. The environment is no default, which help would print.
-func (a *away) flags(cmd *cobra.Command) {
+// addFlags adds the flags they all have. The environment is no default, which help would print.
+func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	cmd.Long += "\n\n" + exitHelp
 	cmd.PersistentFlags().StringVar(&a.address, "url", "", "address of Weir, like https://weir.example.net (or WEIR_URL)")
 	cmd.PersistentFlags().StringVar(&a.key, "code", "", "function key (or WEIR_CODE, which other users of the machine do not see)")
 	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// runs makes the run function of a command.
-func (a *away) runs(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+// wrapRun makes the run function of a command.
+func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		address := cmp.Or(a.address, a.env("WEIR_URL"))
 		if address == "" {
@@ -52,7 +52,7 @@ func (a *away) runs(do func(ctx context.Context, args []string) error) func(*cob
 		}
 		defer a.client.Close()
 		err = do(cmd.Context(), args)
-		var wrong *usage
+		var wrong *usageError
 		if errors.As(err, &wrong) {
 			return err
 		}
@@ -63,48 +63,48 @@ func (a *away) runs(do func(ctx context.Context, args []string) error) func(*cob
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
-		return failed(err, false)
+		return asFailure(err, false)
 	}
 }
 
-// usage is an error of asking that shows only when it runs.
-type usage struct{ text string }
+// usageError is an error of asking that shows only when it runs.
+type usageError struct{ text string }
 
-func (u *usage) Error() string { return u.text }
+func (u *usageError) Error() string { return u.text }
 
-// patience is how commands wait for a Weir that is away.
-func (s *shell) patience(giveUp time.Duration) *remote.Patience {
-	return &remote.Patience{GiveUp: giveUp, First: s.firstWait, Most: 30 * time.Second}
+// newPatience is how commands wait for a Weir that is away.
+func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
+	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second}
 }
 
 // print prints one line.
-func (s *shell) print(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
+func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
 
-// document prints JSON, a line.
-func (s *shell) document(v any) error {
+// printJSON prints JSON, a line.
+func (s *console) printJSON(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	s.print("%s", data)
+	s.printLine("%s", data)
 	return nil
 }
 
-// table prints rows in columns, the first being the heads.
-func (s *shell) table(rows [][]string) {
+// printTable prints rows in columns, the first being the heads.
+func (s *console) printTable(rows [][]string) {
 	w := tabwriter.NewWriter(s.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = plain(row[i])
+			row[i] = sanitizeText(row[i])
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	w.Flush()
 }
 
-// plain makes text from elsewhere fit for a terminal and for one line: what would steer the
+// sanitizeText makes text from elsewhere fit for a terminal and for one line: what would steer the
 // terminal, or turn the direction of writing, is replaced.
-func plain(s string) string {
+func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
@@ -116,45 +116,45 @@ func plain(s string) string {
 	}, s)
 }
 
-// plainLines is plain, line by line.
-func plainLines(s string) string {
+// sanitizeLines is plain, line by line.
+func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
 		line = strings.TrimRight(line, "\r\n")
-		b.WriteString(strings.Repeat("\t", len(line)-len(strings.TrimLeft(line, "\t"))) + plain(strings.TrimLeft(line, "\t")) + "\n")
+		b.WriteString(strings.Repeat("\t", len(line)-len(strings.TrimLeft(line, "\t"))) + sanitizeText(strings.TrimLeft(line, "\t")) + "\n")
 	}
 	return b.String()
 }
 
-// number writes how many of something there are.
-func number(n int, one string) string {
+// formatCount writes how many of something there are.
+func formatCount(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
-// keyOf reads --key; nil when it was not given.
-func keyOf(cmd *cobra.Command, key string) (*string, error) {
+// readKeyFlag reads --key; nil when it was not given.
+func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	switch {
 	case !cmd.Flags().Changed("key"):
 		return nil, nil
 	case key == "":
-		return nil, &usage{"--key is empty"}
+		return nil, &usageError{"--key is empty"}
 	}
 	return &key, nil
 }
 
-// moment writes a time as people read it; empty for none.
-func moment(t *time.Time) string {
+// formatTime writes a time as people read it; empty for none.
+func formatTime(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// ago reads a moment, or how long ago it was.
-func ago(name, text string) (*time.Time, error) {
+// parseTimeOrAge reads a moment, or how long ago it was.
+func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -163,7 +163,7 @@ func ago(name, text string) (*time.Time, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return nil, &usage{fmt.Sprintf("--%s is %q: give a moment like 2026-01-31T08:00:00Z, or how long ago it was, like 24h", name, text)}
+		return nil, &usageError{fmt.Sprintf("--%s is %q: give a moment like 2026-01-31T08:00:00Z, or how long ago it was, like 24h", name, text)}
 	}
 	t := time.Now().Add(-d).UTC().Truncate(time.Second)
 	return &t, nil

@@ -16,9 +16,9 @@ import (
 	"weir/internal/openapi/openapitest"
 )
 
-// farWeir answers as a Weir does. What is asked and answered is held against the API's
+// fakeServer answers as a Weir does. What is asked and answered is held against the API's
 // description.
-type farWeir struct {
+type fakeServer struct {
 	t        *testing.T
 	document *openapitest.Document
 	server   *httptest.Server
@@ -32,20 +32,20 @@ type farWeir struct {
 // description is read once.
 var description = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(openapi.Document) })
 
-func newFarWeir(t *testing.T) *farWeir {
+func newFakeServer(t *testing.T) *fakeServer {
 	t.Helper()
 	document, err := description()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &farWeir{t: t, document: document, mux: http.NewServeMux()}
+	f := &fakeServer{t: t, document: document, mux: http.NewServeMux()}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	return f
 }
 
 // ServeHTTP implements http.Handler.
-func (f *farWeir) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil || r.Header.Get("X-Functions-Key") != "s3cret" || strings.Contains(r.URL.String(), "s3cret") {
 		f.t.Errorf("%s %v %v", r.URL, r.Header, err)
@@ -72,7 +72,7 @@ func (f *farWeir) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answers has an address answered with JSON. With several texts each is for one time, the
 // last for all others.
-func (f *farWeir) answers(pattern string, status int, texts ...string) {
+func (f *fakeServer) answers(pattern string, status int, texts ...string) {
 	times := 0
 	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
@@ -93,18 +93,18 @@ func (f *farWeir) answers(pattern string, status int, texts ...string) {
 	})
 }
 
-func (f *farWeir) requests() string {
+func (f *fakeServer) requests() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return strings.Join(f.asked, "\n")
 }
 
-// shell makes a shell that finds this Weir in its environment, and nothing else.
-func (f *farWeir) shell() (s *shell, stdout, stderr *bytes.Buffer) {
-	s, stdout, stderr = shellFor(func(name string) string {
+// console makes a console that finds this Weir in its environment, and nothing else.
+func (f *fakeServer) console() (s *console, stdout, stderr *bytes.Buffer) {
+	s, stdout, stderr = newTestConsole(func(name string) string {
 		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
 	})
-	s.stdin, s.firstWait, s.look, s.grace = strings.NewReader(""), time.Millisecond, time.Millisecond, time.Minute
+	s.stdin, s.firstRetryWait, s.pollInterval, s.gracePeriod = strings.NewReader(""), time.Millisecond, time.Millisecond, time.Minute
 	return s, stdout, stderr
 }
 
@@ -115,10 +115,10 @@ type done struct {
 }
 
 // run runs a command to its end.
-func (f *farWeir) run(args ...string) done {
+func (f *fakeServer) run(args ...string) done {
 	f.t.Helper()
-	s, stdout, stderr := f.shell()
-	d := done{s.run(f.t.Context(), args), stdout.String(), stderr.String()}
+	s, stdout, stderr := f.console()
+	d := done{s.runCommand(f.t.Context(), args), stdout.String(), stderr.String()}
 	if strings.Contains(d.out+d.errors, "s3cret") {
 		f.t.Errorf("the key was printed: %+v", d)
 	}
@@ -155,7 +155,7 @@ const story1 = dead1 + `,"attemptLog":[{"number":1,"at":"2026-01-08T12:00:01Z","
 
 func TestAway_Usage(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	for name, c := range map[string]struct {
 		args string
 		says string
@@ -210,8 +210,8 @@ func TestAway_Usage(t *testing.T) {
 	}
 	t.Run("NoAddress", func(t *testing.T) {
 		t.Parallel()
-		s, stdout, stderr := shellFor(func(string) string { return "" })
-		done{s.run(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.is(t, exitUsage, "", "--url or WEIR_URL")
+		s, stdout, stderr := newTestConsole(func(string) string { return "" })
+		done{s.runCommand(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.is(t, exitUsage, "", "--url or WEIR_URL")
 	})
 	t.Cleanup(func() {
 		if asked := f.requests(); asked != "" {
@@ -222,18 +222,18 @@ func TestAway_Usage(t *testing.T) {
 
 func TestAway_Help(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "cancel", "pause", "resume", "pauses"} {
-		if d := f.run(strings.Fields(command + " --help")...); d.code != exitDone || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
+		if d := f.run(strings.Fields(command + " --help")...); d.code != exitOK || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
 			t.Errorf("%s: %+v", command, d)
 		}
 	}
-	f.run("send", "--help").is(t, exitDone, "--wait duration[=forever] ", "")
+	f.run("send", "--help").is(t, exitOK, "--wait duration[=forever] ", "")
 }
 
 func TestAway_NotReached(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.server.Close()
 	for _, args := range []string{"status x", "tail", "dead list", "dead list --errors", "dead show x", "dead replay x", "dead replay --all", "pause --all --reason x", "resume --all", "pauses", "send --give-up 0s api_command.go"} {
 		if d := f.run(strings.Fields(args)...); d.code != exitUnavailable || !strings.Contains(d.errors, "not reached") {
@@ -244,7 +244,7 @@ func TestAway_NotReached(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/messages/AQ1", 200, story1)
 	f.answers("GET /api/messages/none", 404, "there is no such message")
 	waiting := `{"id":"AQ2","stage":"retrying","contract":"article","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","nextAttemptAt":"2026-01-08T12:05:00Z","position":2,"waitsFor":"AQ1"}`
@@ -252,21 +252,21 @@ func TestStatus(t *testing.T) {
 	f.answers("GET /api/messages/AQ2", 200, waiting, waiting, final)
 
 	d := f.run("status", "AQ1")
-	d.is(t, exitDone, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
-	d.is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
+	d.is(t, exitOK, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
+	d.is(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
 	f.answers("GET /api/messages/AQ3", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
-	f.run("status", "AQ3").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.run("status", "AQ3").is(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answers("GET /api/messages/AQ4", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:03:00Z","replayRefused":"a later one"}`)
-	f.run("status", "AQ4").is(t, exitDone, "12:01:00Z  dead: the index is locked\n2026-01-08 12:03:00Z  replay asked for\nReplayed: 1 time.\nThe last replay was refused: a later one\n", "")
+	f.run("status", "AQ4").is(t, exitOK, "12:01:00Z  dead: the index is locked\n2026-01-08 12:03:00Z  replay asked for\nReplayed: 1 time.\nThe last replay was refused: a later one\n", "")
 	f.answers("GET /api/messages/AQ6", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z","replayForced":true}`)
-	f.run("status", "AQ6").is(t, exitDone, "… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by force\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.run("status", "AQ6").is(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by force\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answers("GET /api/messages/AQ7", 200, strings.NewReplacer(`"stage":"dead"`, `"stage":"retrying"`, `"finishedAt":`, `"nextAttemptAt":`).Replace(strings.TrimSuffix(story1, "}"))+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z"}`)
-	f.run("status", "AQ7").is(t, exitDone, "12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
+	f.run("status", "AQ7").is(t, exitOK, "12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
 	f.answers("GET /api/messages/AQ8", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:57Z","replayForced":true,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
-	f.run("status", "AQ8").is(t, exitDone, "more\n2026-01-08 12:00:58Z  corrected, by force: title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.run("status", "AQ8").is(t, exitOK, "more\n2026-01-08 12:00:58Z  corrected, by force: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.run("status", "AQ1", "--wait").is(t, exitFailed, "is dead", "the message is dead")
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
-	f.run("status", "AQ2").is(t, exitDone, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")
+	f.run("status", "AQ2").is(t, exitOK, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")
 	if lines := f.run("status", "AQ2", "--wait", "--json").lines(t); len(lines) != 1 || lines[0]["stage"] != "delivered" {
 		t.Errorf("%v", lines)
 	}
@@ -274,23 +274,23 @@ func TestStatus(t *testing.T) {
 
 func TestStatus_TheTimeIsOver(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/messages/AQ2", 200, `{"id":"AQ2","stage":"queued","contract":"a","key":"","lane":0,"sequence":1,"attempts":0,"acceptedAt":"2026-01-08T12:00:00Z"}`)
 	f.run("status", "AQ2", "--wait=1ms").is(t, exitFailed, "is queued", "the message is queued")
 }
 
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	lane := `{"scope":"lane","lane":2,"reason":"the CMS moves","since":"2026-01-08T12:00:00Z"}`
 	key := `{"scope":"key","lane":1,"key":"/a","reason":"r","since":"2026-01-08T12:00:00Z","until":"2026-01-09T12:00:00Z"}`
 	f.answers("POST /api/pause", 200, `{"pauses":[`+lane+`,`+key+`]}`)
 	f.answers("POST /api/resume", 200, `{"pauses":[]}`)
 	f.answers("GET /api/pauses", 200, `{"pauses":[`+key+`],"calendar":{"closed":true,"until":"2026-01-10T06:00:00Z","reason":"night freeze"}}`)
-	f.run("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").is(t, exitDone, "lane 2           2026-01-08 12:00:00Z  resumed               the CMS moves\nkey /a (lane 1)", "")
-	f.run("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitDone, lane, "")
-	f.run("resume", "--all").is(t, exitDone, "Nobody has paused anything.\n", "")
-	f.run("pauses").is(t, exitDone, "The calendar is closed until 2026-01-10 06:00:00Z: night freeze.\n", "")
+	f.run("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").is(t, exitOK, "lane 2           2026-01-08 12:00:00Z  resumed               the CMS moves\nkey /a (lane 1)", "")
+	f.run("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").is(t, exitOK, lane, "")
+	f.run("resume", "--all").is(t, exitOK, "Nobody has paused anything.\n", "")
+	f.run("pauses").is(t, exitOK, "The calendar is closed until 2026-01-10 06:00:00Z: night freeze.\n", "")
 	want := `POST /api/pause {"lane":2,"reason":"the CMS moves","for":"1h30m0s"}
 POST /api/pause {"key":"/a","reason":"r","until":"2026-01-31T08:00:00+01:00"}
 POST /api/resume {"all":true}

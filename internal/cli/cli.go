@@ -18,7 +18,7 @@ import (
 
 // Exit codes of the process.
 const (
-	exitDone        = 0
+	exitOK          = 0
 	exitFailed      = 1   // the command failed; it has printed the reason
 	exitUsage       = 2   // it was asked wrongly: an unknown command, a bad flag
 	exitNotFound    = 3   // a Weir elsewhere knows no such thing
@@ -37,28 +37,28 @@ over HTTP, and need only its address (WEIR_URL, --url) and a function key (WEIR_
 Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; and of those that
 speak HTTP: 3 not found, 4 refused, 5 not reached or unavailable.`
 
-// shell is what the commands share: where they read and where they print.
-type shell struct {
+// console is what the commands share: where they read and where they print.
+type console struct {
 	env            func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	started        time.Time     // when the process was
-	firstWait      time.Duration // before what failed is tried again over HTTP
-	look           time.Duration // between looks at what goes on elsewhere
-	grace          time.Duration // how long requests under way may take to finish after Ctrl-C
+	startedAt      time.Time     // when the process was
+	firstRetryWait time.Duration // before what failed is tried again over HTTP
+	pollInterval   time.Duration // between looks at what goes on elsewhere
+	gracePeriod    time.Duration // how long requests under way may take to finish after Ctrl-C
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
 // Functions host. ctx ends when the process is told to stop.
 func Run(ctx context.Context, args []string, startedAt time.Time) int {
-	s := &shell{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, started: startedAt,
-		firstWait: 500 * time.Millisecond, look: 2 * time.Second, grace: 5 * time.Second}
-	return s.run(ctx, args)
+	s := &console{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, startedAt: startedAt,
+		firstRetryWait: 500 * time.Millisecond, pollInterval: 2 * time.Second, gracePeriod: 5 * time.Second}
+	return s.runCommand(ctx, args)
 }
 
-// serve serves a Functions host.
-func (s *shell) serve(ctx context.Context) error {
-	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.started})
+// serveHost serves a Functions host.
+func (s *console) serveHost(ctx context.Context) error {
+	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
 // failure is an error of doing what was asked, as against one of asking. Silent ones have
@@ -71,8 +71,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failed makes a failure of an error, nil of nil.
-func failed(err error, silent bool) error {
+// asFailure makes a failure of an error, nil of nil.
+func asFailure(err error, silent bool) error {
 	if err == nil {
 		return nil
 	}
@@ -80,20 +80,20 @@ func failed(err error, silent bool) error {
 }
 
 // run runs the command that the arguments name, and gives the exit code.
-func (s *shell) run(ctx context.Context, args []string) int {
-	root := s.root()
+func (s *console) runCommand(ctx context.Context, args []string) int {
+	root := s.newRootCommand()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	var f *failure
 	switch {
 	case err == nil:
-		return exitDone
+		return exitOK
 	case !errors.As(err, &f):
-		s.complain(err)
+		s.printError(err)
 		fmt.Fprintf(s.stderr, "See '%s --help'.\n", cmd.CommandPath())
 		return exitUsage
 	case !f.silent:
-		s.complain(err)
+		s.printError(err)
 	}
 	return exitCode(f.err)
 }
@@ -114,19 +114,19 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// complain prints an error, each of its lines.
-func (s *shell) complain(err error) {
+// printError prints an error, each of its lines.
+func (s *console) printError(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(s.stderr, "handler:", line)
 	}
 }
 
-// root makes the commands. None of them is serving.
-func (s *shell) root() *cobra.Command {
+// newRootCommand makes the commands. None of them is serving.
+func (s *console) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "handler", Short: "Weir's handler", Long: rootHelp, Args: cobra.NoArgs,
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE: func(cmd *cobra.Command, _ []string) error { return failed(s.serve(cmd.Context()), true) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return asFailure(s.serveHost(cmd.Context()), true) },
 	}
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
@@ -137,7 +137,7 @@ func (s *shell) root() *cobra.Command {
 
 // openApp makes the App for a command. Its logs go to stderr, because stdout is for the output of the
 // command. The caller must Close it.
-func (s *shell) openApp(ctx context.Context, verbose bool) (*app.App, error) {
+func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelDebug
@@ -145,12 +145,12 @@ func (s *shell) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	return app.NewForCommand(ctx, s.env, slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// addVerbose adds the flag that every command with logs has.
-func addVerbose(cmd *cobra.Command, verbose *bool) {
+// addVerboseFlag adds the flag that every command with logs has.
+func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
 }
 
-// addJSON adds the flag of commands that have something to tell programs.
-func addJSON(cmd *cobra.Command, asJSON *bool) {
+// addJSONFlag adds the flag of commands that have something to tell programs.
+func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }

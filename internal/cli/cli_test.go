@@ -15,10 +15,10 @@ import (
 	"weir/internal/poll"
 )
 
-// shellFor makes a shell with an environment of its own.
-func shellFor(env func(string) string) (s *shell, stdout, stderr *bytes.Buffer) {
+// newTestConsole makes a console with an environment of its own.
+func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	return &shell{env: env, stdout: stdout, stderr: stderr, started: time.Now()}, stdout, stderr
+	return &console{env: env, stdout: stdout, stderr: stderr, startedAt: time.Now()}, stdout, stderr
 }
 
 func TestShell_ExitCodes(t *testing.T) {
@@ -29,8 +29,8 @@ func TestShell_ExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		"Help":          {minimal, []string{"help"}, exitDone, ""},
-		"Version":       {minimal, []string{"version"}, exitDone, ""},
+		"Help":          {minimal, []string{"help"}, exitOK, ""},
+		"Version":       {minimal, []string{"version"}, exitOK, ""},
 		"WaitsForWhat":  {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
 		"SendsWhat":     {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
 		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
@@ -45,8 +45,8 @@ func TestShell_ExitCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stdout, stderr := shellFor(env(t, c.text))
-			if code := s.run(t.Context(), append([]string{}, c.args...)); code != c.code || !strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
+			s, stdout, stderr := newTestConsole(env(t, c.text))
+			if code := s.runCommand(t.Context(), append([]string{}, c.args...)); code != c.code || !strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
 				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, stdout, stderr)
 			}
 			if c.code == exitUsage && stdout.Len() > 0 {
@@ -64,13 +64,13 @@ func TestShell_JSON(t *testing.T) {
 		code int
 		want []string
 	}{
-		"Version": {[]string{"version", "--json"}, exitDone, []string{`"version":`, `"commit":`, `"go":"go1.`}},
+		"Version": {[]string{"version", "--json"}, exitOK, []string{`"version":`, `"commit":`, `"go":"go1.`}},
 		"Check":   {[]string{"check", "--json"}, exitFailed, []string{`{"name":"settings","ok":false,"wrong":["lanes is 0`, `"name":"cms","ok":`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stdout, stderr := shellFor(env(t, "lanes: 0\n"+minimal))
-			if code := s.run(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
+			s, stdout, stderr := newTestConsole(env(t, "lanes: 0\n"+minimal))
+			if code := s.runCommand(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
 				t.Errorf("exit code %d, stderr %q", code, stderr)
 			}
 			for _, want := range c.want {
@@ -94,7 +94,7 @@ func TestPollFlags_WinOverTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := pollFlags{period: 5 * time.Minute, idle: time.Second, estimate: time.Second, tolerance: 2}
-	got := f.config(a.PollConfig(), func(name string) bool { return name == "period" || name == "tolerance" })
+	got := f.override(a.PollConfig(), func(name string) bool { return name == "period" || name == "tolerance" })
 	want := poll.Config{Period: 5 * time.Minute, Idle: 3 * time.Second, Estimate: 2 * time.Second, Tolerance: 2, Timeout: 30 * time.Second}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -103,7 +103,7 @@ func TestPollFlags_WinOverTheFile(t *testing.T) {
 
 func TestPrintFinding(t *testing.T) {
 	t.Parallel()
-	s, stdout, _ := shellFor(nil)
+	s, stdout, _ := newTestConsole(nil)
 	s.printFinding(app.Finding{Name: "table", Detail: "2 lanes"})
 	s.printFinding(app.Finding{Name: "settings", Wrong: errors.Join(errors.New("a"), errors.New("b")), Todo: "do c"})
 	if got := stdout.String(); got != "table     ok  2 lanes\nsettings  wrong: a; do c\nsettings  wrong: b; do c\n" {
@@ -114,10 +114,10 @@ func TestPrintFinding(t *testing.T) {
 // The host counts each exit code except 200 as a failure, and gives up after the third.
 func TestExitCode_Restart(t *testing.T) {
 	t.Parallel()
-	if got := exitCode(failed(&app.RestartError{Err: errors.New("the host stays")}, true)); got != exitRestart {
+	if got := exitCode(asFailure(&app.RestartError{Err: errors.New("the host stays")}, true)); got != exitRestart {
 		t.Errorf("got exit code %d of a restart, want %d", got, exitRestart)
 	}
-	if got := exitCode(failed(errors.New("the host is gone"), true)); got != exitFailed {
+	if got := exitCode(asFailure(errors.New("the host is gone"), true)); got != exitFailed {
 		t.Errorf("got exit code %d of a failure, want %d", got, exitFailed)
 	}
 }

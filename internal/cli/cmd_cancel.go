@@ -27,12 +27,12 @@ type cancelFlags struct {
 	lane                    int
 }
 
-func (s *shell) cancelCommand() *cobra.Command {
-	a := &away{shell: s}
+func (s *console) cancelCommand() *cobra.Command {
+	a := &apiCommand{console: s}
 	f := &cancelFlags{}
 	cmd := &cobra.Command{Use: "cancel [ID…]", Short: "Cancel messages that wait", Long: cancelHelp}
 	f.cmd = cmd
-	a.flags(cmd)
+	a.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all messages that wait")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only messages whose ordering key begins with this")
@@ -44,12 +44,12 @@ func (s *shell) cancelCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for Weir's log")
-	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
-		if err := f.check(args); err != nil {
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
+		if err := f.checkFlags(args); err != nil {
 			return err
 		}
 		if len(args) > 0 {
-			return a.cancelNamed(ctx, args)
+			return a.cancelByID(ctx, args)
 		}
 		return a.cancelMatching(ctx, f)
 	})
@@ -60,7 +60,7 @@ func (s *shell) cancelCommand() *cobra.Command {
 var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
 
 // check reports flags that do not go together.
-func (f *cancelFlags) check(ids []string) error {
+func (f *cancelFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
 			if f.cmd.Flags().Changed(n) {
@@ -73,44 +73,44 @@ func (f *cancelFlags) check(ids []string) error {
 	switch {
 	case len(ids) > 0:
 		if name := given(append([]string{"all", "dry-run", "yes", "reason"}, waitingFlags...)); name != "" {
-			return &usage{"--" + name + " does not go with IDs"}
+			return &usageError{"--" + name + " does not go with IDs"}
 		}
 	case condition == "" && !f.all:
-		return &usage{"say which: IDs, or flags, or --all"}
+		return &usageError{"say which: IDs, or flags, or --all"}
 	case condition != "" && f.all:
-		return &usage{"--all does not go with --" + condition}
+		return &usageError{"--all does not go with --" + condition}
 	case f.cmd.Flags().Changed("key") && f.cmd.Flags().Changed("key-prefix"):
-		return &usage{"give --key or --key-prefix"}
+		return &usageError{"give --key or --key-prefix"}
 	}
 	return nil
 }
 
-// filter reads the conditions.
-func (f *cancelFlags) filter() (remote.WaitingFilter, error) {
+// readFilter reads the conditions.
+func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 	out := remote.WaitingFilter{All: f.all, KeyPrefix: f.prefix, Contract: f.contract, Stage: f.stage}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
-			return out, &usage{"--lane must be 0 or more"}
+			return out, &usageError{"--lane must be 0 or more"}
 		}
 		out.Lane = &f.lane
 	}
 	for name, text := range map[string]string{"key-prefix": f.prefix, "contract": f.contract, "stage": f.stage} {
 		if f.cmd.Flags().Changed(name) && text == "" {
-			return out, &usage{"--" + name + " is empty"}
+			return out, &usageError{"--" + name + " is empty"}
 		}
 	}
 	var err error
-	if out.Key, err = keyOf(f.cmd, f.key); err != nil {
+	if out.Key, err = readKeyFlag(f.cmd, f.key); err != nil {
 		return out, err
 	}
-	if out.From, err = ago("from", f.from); err == nil {
-		out.To, err = ago("to", f.to)
+	if out.From, err = parseTimeOrAge("from", f.from); err == nil {
+		out.To, err = parseTimeOrAge("to", f.to)
 	}
 	return out, err
 }
 
-// cancelNamed cancels messages one by one, and returns the first error.
-func (a *away) cancelNamed(ctx context.Context, ids []string) error {
+// cancelByID cancels messages one by one, and returns the first error.
+func (a *apiCommand) cancelByID(ctx context.Context, ids []string) error {
 	var first error
 	for _, id := range ids {
 		m, err := a.client.Cancel(ctx, id)
@@ -118,56 +118,56 @@ func (a *away) cancelNamed(ctx context.Context, ids []string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			fmt.Fprintf(a.stderr, "handler: %s: %s\n", plain(id), plain(err.Error()))
+			fmt.Fprintf(a.stderr, "handler: %s: %s\n", sanitizeText(id), sanitizeText(err.Error()))
 			if first == nil {
 				first = err
 			}
 			if remote.KindOf(err) == remote.Unavailable {
-				return failed(first, true)
+				return asFailure(first, true)
 			}
 		case a.json:
-			a.print("%s", m.JSON)
+			a.printLine("%s", m.JSON)
 		case m.Value.Stage == "cancelled":
-			a.print("%s is cancelled.", plain(id))
+			a.printLine("%s is cancelled.", sanitizeText(id))
 		default:
-			a.print("%s: the cancellation is asked for.", plain(id))
+			a.printLine("%s: the cancellation is asked for.", sanitizeText(id))
 		}
 	}
-	return failed(first, true)
+	return asFailure(first, true)
 }
 
 // cancelMatching counts, asks, and cancels.
-func (a *away) cancelMatching(ctx context.Context, f *cancelFlags) error {
-	filter, err := f.filter()
+func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
+	filter, err := f.readFilter()
 	if err != nil {
 		return err
 	}
-	counted, err := a.cancelAll(ctx, remote.Cancellation{Filter: filter, DryRun: true})
+	counted, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, DryRun: true})
 	if err != nil {
 		return err
 	}
 	if f.dryRun || counted.Selected == 0 {
-		return a.reportCancelled(counted, "selected", "%s would be cancelled.")
+		return a.printCancelled(counted, "selected", "%s would be cancelled.")
 	}
 	if !f.yes {
-		if yes, err := a.ask(ctx, fmt.Sprintf("Cancel %s?", number(counted.Selected, "message"))); err != nil || !yes {
+		if yes, err := a.confirm(ctx, fmt.Sprintf("Cancel %s?", formatCount(counted.Selected, "message"))); err != nil || !yes {
 			return err
 		}
 	}
 	if filter.To == nil {
 		filter.To = &counted.To // messages accepted later were not counted, so no person agreed to cancel them
 	}
-	done, err := a.cancelAll(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
+	done, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
 	if err != nil {
 		return err
 	}
-	return a.reportCancelled(done, "cancelled", fmt.Sprintf("%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
+	return a.printCancelled(done, "cancelled", fmt.Sprintf("%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
 }
 
-// cancelAll sends a request until it is complete, and returns the sum of the answers.
-func (a *away) cancelAll(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
+// cancelAllPages sends a request until it is complete, and returns the sum of the answers.
+func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
 	var sum remote.Cancelled
-	patience := a.patience(awayLimit)
+	patience := a.newPatience(unavailableLimit)
 	for {
 		var part remote.Answer[remote.Cancelled]
 		err := patience.Do(ctx, func(ctx context.Context) (err error) {
@@ -184,16 +184,16 @@ func (a *away) cancelAll(ctx context.Context, r remote.Cancellation) (remote.Can
 			return sum, nil
 		}
 		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again", number(sum.Selected, "message"))
+			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again", formatCount(sum.Selected, "message"))
 		}
 		r.Continue = p.Continue
 	}
 }
 
-func (a *away) reportCancelled(c remote.Cancelled, name, format string) error {
+func (a *apiCommand) printCancelled(c remote.Cancelled, name, format string) error {
 	if a.json {
-		return a.document(map[string]any{name: c})
+		return a.printJSON(map[string]any{name: c})
 	}
-	a.print(format, number(c.Selected, "message"))
+	a.printLine(format, formatCount(c.Selected, "message"))
 	return nil
 }

@@ -16,25 +16,25 @@ is wrong and what to do. It changes nothing in storage and sends the CMS nothing
 opens a connection to it. With --json each is a line {"name", "ok", "detail", "wrong", "todo"}.
 Ends with 1 when something is wrong.`
 
-func (s *shell) checkCommand() *cobra.Command {
+func (s *console) checkCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "check", Short: "Say whether settings, storage and CMS are as they should be", Long: checkHelp, Args: cobra.NoArgs}
-	addJSON(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return failed(s.check(cmd.Context(), asJSON), true) }
+	addJSONFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return asFailure(s.runCheck(cmd.Context(), asJSON), true) }
 	return cmd
 }
 
-// errWrong is the failure of a check that found something.
-var errWrong = errors.New("something is wrong")
+// errFindings is the failure of a check that found something.
+var errFindings = errors.New("something is wrong")
 
-func (s *shell) check(ctx context.Context, asJSON bool) error {
+func (s *console) runCheck(ctx context.Context, asJSON bool) error {
 	var err error
 	for _, f := range app.Diagnose(ctx, s.env) {
 		if f.Wrong != nil {
-			err = errWrong
+			err = errFindings
 		}
 		if asJSON {
-			err = errors.Join(err, s.document(findingToJSON(f)))
+			err = errors.Join(err, s.printJSON(findingToJSON(f)))
 			continue
 		}
 		s.printFinding(f)
@@ -43,7 +43,7 @@ func (s *shell) check(ctx context.Context, asJSON bool) error {
 }
 
 // printFinding prints a finding. Several problems are as many lines.
-func (s *shell) printFinding(f app.Finding) {
+func (s *console) printFinding(f app.Finding) {
 	if f.Wrong == nil {
 		fmt.Fprintln(s.stdout, strings.TrimSpace(fmt.Sprintf("%-9s ok  %s", f.Name, f.Detail)))
 		return

@@ -37,10 +37,10 @@ type replayFlags struct {
 	wait                    bool
 }
 
-func (a *away) deadReplayCommand() *cobra.Command {
+func (a *apiCommand) deadReplayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
-	f.flags(cmd, "died")
+	f.addFlags(cmd, "died")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all there are")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")
@@ -51,23 +51,23 @@ func (a *away) deadReplayCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.with, "with", "", "a file with the corrected body, for one ID")
 	cmd.Flags().StringVar(&f.note, "note", "", "why it was corrected; it is kept with the message")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "watch the replay to its end")
-	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
-		if err := f.check(args); err != nil {
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
+		if err := f.checkFlags(args); err != nil {
 			return err
 		}
 		if len(args) > 0 {
-			return a.replayNamed(ctx, args, &f)
+			return a.replayByID(ctx, args, &f)
 		}
 		return a.replayMatching(ctx, &f)
 	})
 	return cmd
 }
 
-// matchers are the flags that say which messages are meant, where none are named.
-var matchers = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
+// filterFlags are the flags that say which messages are meant, where none are named.
+var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
 // check looks whether the flags go together.
-func (f *replayFlags) check(ids []string) error {
+func (f *replayFlags) checkFlags(ids []string) error {
 	given := func(names ...string) (name string) {
 		for _, n := range names {
 			if f.cmd.Flags().Changed(n) {
@@ -77,33 +77,33 @@ func (f *replayFlags) check(ids []string) error {
 		return ""
 	}
 	if len(ids) > 0 {
-		if name := given(append(matchers, "dry-run", "rate", "stop-at-error-rate", "reason", "wait")...); name != "" {
-			return &usage{"--" + name + " does not go with IDs"}
+		if name := given(append(filterFlags, "dry-run", "rate", "stop-at-error-rate", "reason", "wait")...); name != "" {
+			return &usageError{"--" + name + " does not go with IDs"}
 		}
 	}
 	switch {
-	case len(ids) == 0 && given(matchers...) == "":
-		return &usage{"say which: IDs, or flags, or --all"}
-	case f.all && given(matchers[:len(matchers)-1]...) != "":
-		return &usage{"--all does not go with --" + given(matchers[:len(matchers)-1]...)}
+	case len(ids) == 0 && given(filterFlags...) == "":
+		return &usageError{"say which: IDs, or flags, or --all"}
+	case f.all && given(filterFlags[:len(filterFlags)-1]...) != "":
+		return &usageError{"--all does not go with --" + given(filterFlags[:len(filterFlags)-1]...)}
 	case f.with != "" && len(ids) != 1:
-		return &usage{"--with needs one ID"}
+		return &usageError{"--with needs one ID"}
 	case f.note != "" && f.with == "":
-		return &usage{"--note goes with --with"}
+		return &usageError{"--note goes with --with"}
 	case given("rate") != "" && (f.rate < 1 || f.rate > 6000):
-		return &usage{"--rate must be 1 to 6000"}
+		return &usageError{"--rate must be 1 to 6000"}
 	case f.stop < 0 || f.stop > 1:
-		return &usage{"--stop-at-error-rate must be 0 to 1"}
+		return &usageError{"--stop-at-error-rate must be 0 to 1"}
 	}
 	return nil
 }
 
-// replayNamed replays messages one by one, and gives the first error.
-func (a *away) replayNamed(ctx context.Context, ids []string, f *replayFlags) error {
+// replayByID replays messages one by one, and gives the first error.
+func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlags) error {
 	var corrected []byte
 	if f.with != "" {
 		var err error
-		if corrected, err = readFile(f.with); err != nil {
+		if corrected, err = readBodyFile(f.with); err != nil {
 			return err
 		}
 	}
@@ -120,25 +120,25 @@ func (a *away) replayNamed(ctx context.Context, ids []string, f *replayFlags) er
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			fmt.Fprintf(a.stderr, "handler: %s: %s\n", plain(id), plain(err.Error()))
+			fmt.Fprintf(a.stderr, "handler: %s: %s\n", sanitizeText(id), sanitizeText(err.Error()))
 			if first == nil {
 				first = err
 			}
 			if remote.KindOf(err) == remote.Unavailable {
-				return failed(first, true)
+				return asFailure(first, true)
 			}
 		case a.json:
-			a.print("%s", m.JSON)
+			a.printLine("%s", m.JSON)
 		default:
-			a.print("%s: the replay is asked for.", plain(id))
+			a.printLine("%s: the replay is asked for.", sanitizeText(id))
 		}
 	}
-	return failed(first, true)
+	return asFailure(first, true)
 }
 
 // replayMatching counts, asks, and begins.
-func (a *away) replayMatching(ctx context.Context, f *replayFlags) error {
-	filter, err := f.filter()
+func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
+	filter, err := f.readFilter()
 	if err != nil {
 		return err
 	}
@@ -150,11 +150,11 @@ func (a *away) replayMatching(ctx context.Context, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.tellPlan(plan); err != nil || f.dryRun || plan.Value.Count == 0 {
+	if err := a.printPlan(plan); err != nil || f.dryRun || plan.Value.Count == 0 {
 		return err
 	}
 	if !f.yes {
-		if yes, err := a.ask(ctx, fmt.Sprintf("Replay %s?", number(plan.Value.Count, "message"))); err != nil || !yes {
+		if yes, err := a.confirm(ctx, fmt.Sprintf("Replay %s?", formatCount(plan.Value.Count, "message"))); err != nil || !yes {
 			return err
 		}
 	}
@@ -163,29 +163,29 @@ func (a *away) replayMatching(ctx context.Context, f *replayFlags) error {
 		return err
 	}
 	if !f.wait {
-		return a.tellJob(job)
+		return a.printJob(job)
 	}
-	return a.watch(ctx, job)
+	return a.watchJob(ctx, job)
 }
 
-func (a *away) tellPlan(plan remote.Answer[remote.Plan]) error {
+func (a *apiCommand) printPlan(plan remote.Answer[remote.Plan]) error {
 	if a.json {
-		return a.document(map[string]any{"plan": plan.JSON})
+		return a.printJSON(map[string]any{"plan": plan.JSON})
 	}
 	p := plan.Value
 	about := "It is about"
 	if !p.Complete {
 		about = "It is about at least"
 	}
-	a.print("%s %s of %s; %d would be refused. It may take %s.", about, number(p.Count, "message"), number(p.Keys, "key"), p.Refused,
+	a.printLine("%s %s of %s; %d would be refused. It may take %s.", about, formatCount(p.Count, "message"), formatCount(p.Keys, "key"), p.Refused,
 		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
 	return nil
 }
 
-// ask asks on the terminal. Where there is none, --yes is needed.
-func (s *shell) ask(ctx context.Context, question string) (bool, error) {
+// confirm asks on the terminal. Where there is none, --yes is needed.
+func (s *console) confirm(ctx context.Context, question string) (bool, error) {
 	if !isTerminal(s.stdin) {
-		return false, &usage{"nobody can be asked here: add --yes"}
+		return false, &usageError{"nobody can be asked here: add --yes"}
 	}
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
@@ -202,9 +202,9 @@ func (s *shell) ask(ctx context.Context, question string) (bool, error) {
 	}
 }
 
-func (a *away) tellJob(job remote.Answer[remote.Job]) error {
+func (a *apiCommand) printJob(job remote.Answer[remote.Job]) error {
 	if a.json {
-		a.print("%s", job.JSON)
+		a.printLine("%s", job.JSON)
 		return nil
 	}
 	j := job.Value
@@ -215,25 +215,25 @@ func (a *away) tellJob(job remote.Answer[remote.Job]) error {
 	if j.Otherwise > 0 {
 		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
 	}
-	a.print("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
-		plain(j.ID), plain(j.State), colon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
+	a.printLine("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
+		sanitizeText(j.ID), sanitizeText(j.State), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
 	return nil
 }
 
-// watch tells how a replay goes on, to its end.
-func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
-	patience, last := a.patience(awayLimit), job.Value
+// watchJob tells how a replay goes on, to its end.
+func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[remote.Job]) error {
+	patience, last := a.newPatience(unavailableLimit), job.Value
 	for {
 		if job.Value.State != "running" {
-			return errors.Join(a.tellJob(job), ended(&job.Value))
+			return errors.Join(a.printJob(job), jobError(&job.Value))
 		}
 		if job.Value != last && !a.json {
-			if err := a.tellJob(job); err != nil {
+			if err := a.printJob(job); err != nil {
 				return err
 			}
 		}
 		last = job.Value
-		if !clock.Sleep(ctx, a.look) {
+		if !clock.Sleep(ctx, a.pollInterval) {
 			return ctx.Err()
 		}
 		err := patience.Do(ctx, func(ctx context.Context) error {
@@ -248,12 +248,12 @@ func (a *away) watch(ctx context.Context, job remote.Answer[remote.Job]) error {
 }
 
 // ended is what a replay's end means for the exit code.
-func ended(j *remote.Job) error {
+func jobError(j *remote.Job) error {
 	switch {
 	case j.State != "done":
-		return fmt.Errorf("the replay was %s", plain(j.State))
+		return fmt.Errorf("the replay was %s", sanitizeText(j.State))
 	case j.DeadAgain > 0:
-		return fmt.Errorf("dead again: %s", number(j.DeadAgain, "message"))
+		return fmt.Errorf("dead again: %s", formatCount(j.DeadAgain, "message"))
 	}
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 
 func TestDeadList(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	line := dead1 + `,"size":9}`
 	f.answers("GET /api/messages", 200, `{"messages":[`+line+`],"looked":20000,"complete":false,"continue":"t0"}`, `{"messages":[`+line+`],"looked":1,"complete":true}`)
 	f.run("dead", "list", "--lane", "1", "--contract", "article", "--from", "2026-01-01T00:00:00Z", "--text", "locked").
-		is(t, exitDone, "2026-01-08 12:01:00Z  AQ1  article   /a\ufffd[2J  5         the index is locked\n2026-01-08 12:01:00Z  AQ1", "")
+		is(t, exitOK, "2026-01-08 12:01:00Z  AQ1  article   /a\ufffd[2J  5         the index is locked\n2026-01-08 12:01:00Z  AQ1", "")
 	want := "GET /api/messages?contract=article&from=2026-01-01T00%3A00%3A00Z&lane=1&limit=50&stage=dead&text=locked \n" +
 		"GET /api/messages?continue=t0&contract=article&from=2026-01-01T00%3A00%3A00Z&lane=1&limit=49&stage=dead&text=locked "
 	if got := f.requests(); got != want {
@@ -30,26 +30,26 @@ func TestDeadList(t *testing.T) {
 
 func TestDeadList_ThereIsMore(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/messages", 200, `{"messages":[`+dead1+`,"size":9}],"looked":1,"complete":false,"continue":"t0"}`)
-	f.run("dead", "list", "--limit", "1").is(t, exitDone, "There is more: raise --limit.\n", "")
+	f.run("dead", "list", "--limit", "1").is(t, exitOK, "There is more: raise --limit.\n", "")
 }
 
 func TestDeadList_Nothing(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/messages", 200, `{"messages":[],"looked":0,"complete":true}`)
 	f.answers("GET /api/errors", 200, `{"errors":[],"looked":0,"complete":true}`)
-	f.run("dead", "list").is(t, exitDone, "No dead messages.\n", "")
-	f.run("dead", "list", "--errors").is(t, exitDone, "No dead messages.\n", "")
+	f.run("dead", "list").is(t, exitOK, "No dead messages.\n", "")
+	f.run("dead", "list", "--errors").is(t, exitOK, "No dead messages.\n", "")
 }
 
 func TestDeadErrors(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/errors", 200, `{"errors":[{"fingerprint":"0123456789ab","contract":"article","cmsStatus":500,"message":"the index is locked by #","count":12,"keys":3,
 		"firstAt":"2026-01-08T12:00:00Z","lastAt":"2026-01-08T13:00:00Z","sample":{"id":"AQ1","key":"/a","reason":"r"}}],"looked":12,"complete":true}`)
-	f.run("dead", "list", "--errors").is(t, exitDone, "2026-01-08 13:00:00Z  0123456789ab  12     3     article   500  the index is locked by #\n", "")
+	f.run("dead", "list", "--errors").is(t, exitOK, "2026-01-08 13:00:00Z  0123456789ab  12     3     article   500  the index is locked by #\n", "")
 	if lines := f.run("dead", "list", "--errors", "--json").lines(t); len(lines) != 1 || lines[0]["looked"] != 12.0 {
 		t.Errorf("%v", lines)
 	}
@@ -57,7 +57,7 @@ func TestDeadErrors(t *testing.T) {
 
 func TestDeadShow(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("GET /api/messages/AQ1", 200, story1)
 	f.answers("GET /api/messages/none/body", 404, "there is no such message")
 	latin := "<?xml version='1.0' encoding='ISO-8859-1'?><a>\xe4</a>"
@@ -76,26 +76,26 @@ func TestDeadShow(t *testing.T) {
 		}
 		fmt.Fprint(w, body)
 	})
-	f.run("dead", "show", "AQ1").is(t, exitDone, "The CMS's answer to attempt 1:\nno\ufffd\nnever\n\nThe body, 17 bytes:\n<a>\n\t\ufffd31m\ufffd</a>\n", "")
-	if d := f.run("dead", "show", "AQ1", "--body"); d.code != exitDone || d.out != body {
+	f.run("dead", "show", "AQ1").is(t, exitOK, "The CMS's answer to attempt 1:\nno\ufffd\nnever\n\nThe body, 17 bytes:\n<a>\n\t\ufffd31m\ufffd</a>\n", "")
+	if d := f.run("dead", "show", "AQ1", "--body"); d.code != exitOK || d.out != body {
 		t.Errorf("%+v", d)
 	}
-	f.run("dead", "show", "AQ1", "--body", "--edited").is(t, exitDone, "corrected", "")
+	f.run("dead", "show", "AQ1", "--body", "--edited").is(t, exitOK, "corrected", "")
 	if lines := f.run("dead", "show", "AQ1", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != body {
 		t.Errorf("%v", lines)
 	}
 	f.answers("GET /api/messages/AQ2", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z"}}`)
 	f.answers("GET /api/messages/AQ2/difference", 200, `{"difference":"-<a>\u009b</a>\n+<b/>\n"}`)
-	f.run("dead", "show", "AQ2").is(t, exitDone, "</a>\n\nWhat the correction changed:\n-<a>\ufffd</a>\n+<b/>\n", "")
+	f.run("dead", "show", "AQ2").is(t, exitOK, "</a>\n\nWhat the correction changed:\n-<a>\ufffd</a>\n+<b/>\n", "")
 	if lines := f.run("dead", "show", "AQ2", "--json").lines(t); len(lines) != 1 || lines[0]["difference"] != "-<a>\u009b</a>\n+<b/>\n" {
 		t.Errorf("%v", lines)
 	}
 	f.answers("GET /api/messages/AQ3", 200, story1)
-	f.run("dead", "show", "AQ3").is(t, exitDone, fmt.Sprintf("The body, %d bytes:\n<a>ä</a>\n", len(latin)), "")
+	f.run("dead", "show", "AQ3").is(t, exitOK, fmt.Sprintf("The body, %d bytes:\n<a>ä</a>\n", len(latin)), "")
 	if lines := f.run("dead", "show", "AQ3", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != "<a>ä</a>" {
 		t.Errorf("%v", lines)
 	}
-	if d := f.run("dead", "show", "AQ3", "--body"); d.code != exitDone || d.out != latin {
+	if d := f.run("dead", "show", "AQ3", "--body"); d.code != exitOK || d.out != latin {
 		t.Errorf("%+v", d)
 	}
 	f.run("dead", "show", "none").is(t, exitNotFound, "", "no such message")
@@ -103,7 +103,7 @@ func TestDeadShow(t *testing.T) {
 
 func TestDeadReplay_Named(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	f.answers("POST /api/messages/AQ1/replay", 202, story1)
 	f.answers("POST /api/messages/AQ1/edit", 202, story1)
 	f.answers("POST /api/messages/AQ2/replay", 409, "a later one of its key was delivered")
@@ -115,7 +115,7 @@ func TestDeadReplay_Named(t *testing.T) {
 	if err := os.WriteFile(name, []byte("<a/>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.run("dead", "replay", "AQ1", "--with", name, "--note", "title added").is(t, exitDone, "asked for", "")
+	f.run("dead", "replay", "AQ1", "--with", name, "--note", "title added").is(t, exitOK, "asked for", "")
 	want := "POST /api/messages/AQ2/replay \nPOST /api/messages/AQ1/replay \nPOST /api/messages/AQ1/replay?force=true \nPOST /api/messages/AQ1/edit?note=title+added <a/>"
 	if got := f.requests(); got != want {
 		t.Errorf("asked\n%s", got)
@@ -132,8 +132,8 @@ func TestDeadReplay_Matching(t *testing.T) {
 	const plan = `{"count":12,"complete":true,"estimatedSeconds":61.4,"keys":3,"refused":1}`
 	const none = `"matched":12,"replayed":0,"refused":0,"delivered":0,"deadAgain":0,"waiting":0,"skipped":0,"otherwise":0`
 	const all = `"matched":12,"replayed":11,"refused":1,"delivered":11,"deadAgain":0,"waiting":0,"skipped":0,"otherwise":0`
-	newReplays := func(t *testing.T, plan string) *farWeir {
-		f := newFarWeir(t)
+	newReplays := func(t *testing.T, plan string) *fakeServer {
+		f := newFakeServer(t)
 		f.mux.HandleFunc("POST /api/replays", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			if f.requests(); strings.Contains(lastLine(f.requests()), `"dryRun":true`) {
@@ -149,7 +149,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 	t.Run("DryRun", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
-		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitDone, "It is about 12 messages of 3 keys; 1 would be refused. It may take 1m1s.\n", "")
+		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitOK, "It is about 12 messages of 3 keys; 1 would be refused. It may take 1m1s.\n", "")
 		if got := f.requests(); got != `POST /api/replays {"filter":{"fingerprint":"0123456789ab"},"dryRun":true}` {
 			t.Errorf("asked\n%s", got)
 		}
@@ -165,7 +165,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 	t.Run("Nothing", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, `{"count":0,"complete":true,"estimatedSeconds":0,"keys":0,"refused":0}`)
-		f.run("dead", "replay", "--all", "--yes").is(t, exitDone, "0 messages", "")
+		f.run("dead", "replay", "--all", "--yes").is(t, exitOK, "0 messages", "")
 		if strings.Contains(f.requests(), "\n") {
 			t.Errorf("asked\n%s", f.requests())
 		}
@@ -174,7 +174,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)
 		f.run("dead", "replay", "--key", "/a", "--lane", "0", "--yes", "--rate", "120", "--stop-at-error-rate", "0", "--reason", "fixed", "--force").
-			is(t, exitDone, "Replay r1 is running: 12 matched, 0 replayed", "")
+			is(t, exitOK, "Replay r1 is running: 12 matched, 0 replayed", "")
 		if got := lastLine(f.requests()); got != `POST /api/replays {"filter":{"key":"/a","lane":0},"ratePerMinute":120,"stopAtErrorRate":0,"force":true,"reason":"fixed"}` {
 			t.Errorf("asked\n%s", got)
 		}
@@ -205,7 +205,7 @@ func lastLine(s string) string { return s[strings.LastIndex(s, "\n")+1:] }
 
 func TestTail(t *testing.T) {
 	t.Parallel()
-	f := newFarWeir(t)
+	f := newFakeServer(t)
 	line := func(id, stage string) string {
 		return fmt.Sprintf(`{"id":%q,"stage":%q,"contract":"a","key":"/a","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","lastError":"locked","size":3}`, id, stage)
 	}
@@ -241,14 +241,14 @@ func TestTail(t *testing.T) {
 			fmt.Fprint(w, page(""))
 		}
 	})
-	s, stdout, stderr := f.shell()
-	d := done{s.run(ctx, []string{"tail", "-n", "2", "--lane", "0", "--key", "/a", "--stage", "queued", "--interval", "100ms"}), stdout.String(), stderr.String()}
+	s, stdout, stderr := f.console()
+	d := done{s.runCommand(ctx, []string{"tail", "-n", "2", "--lane", "0", "--key", "/a", "--stage", "queued", "--interval", "100ms"}), stdout.String(), stderr.String()}
 	var got []string
 	for l := range strings.Lines(d.out) {
 		fields := strings.Fields(l)
 		got = append(got, fields[3]+" "+fields[2])
 	}
-	if want := "A2 queued, A3 queued, A3 dead, A4 queued, A5 queued, A6 queued, A6 delivered"; strings.Join(got, ", ") != want || d.code != exitDone || !strings.Contains(d.errors, "storage is away") {
+	if want := "A2 queued, A3 queued, A3 dead, A4 queued, A5 queued, A6 queued, A6 delivered"; strings.Join(got, ", ") != want || d.code != exitOK || !strings.Contains(d.errors, "storage is away") {
 		t.Errorf("%+v, want %s", d, want)
 	}
 	if !strings.Contains(d.out, "/a: locked\n") || !strings.HasPrefix(f.requests(), "GET /api/messages?key=%2Fa&lane=0&limit=100&stage=queued ") {
@@ -258,22 +258,22 @@ func TestTail(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	s, _, _ := newFarWeir(t).shell()
-	if yes, err := s.ask(t.Context(), "?"); yes || err == nil {
+	s, _, _ := newFakeServer(t).console()
+	if yes, err := s.confirm(t.Context(), "?"); yes || err == nil {
 		t.Errorf("%v %v", yes, err)
 	}
 }
 
 func TestAgo(t *testing.T) {
 	t.Parallel()
-	if at, err := ago("from", "24h"); err != nil || time.Since(*at) < 24*time.Hour || time.Since(*at) > 25*time.Hour {
+	if at, err := parseTimeOrAge("from", "24h"); err != nil || time.Since(*at) < 24*time.Hour || time.Since(*at) > 25*time.Hour {
 		t.Errorf("%v %v", at, err)
 	}
-	if at, err := ago("from", "2026-01-08T12:00:00+01:00"); err != nil || at.UTC().Hour() != 11 {
+	if at, err := parseTimeOrAge("from", "2026-01-08T12:00:00+01:00"); err != nil || at.UTC().Hour() != 11 {
 		t.Errorf("%v %v", at, err)
 	}
 	for _, text := range []string{"yesterday", "-1h", "2026-01-08"} {
-		if _, err := ago("from", text); err == nil {
+		if _, err := parseTimeOrAge("from", text); err == nil {
 			t.Errorf("%q was read", text)
 		}
 	}

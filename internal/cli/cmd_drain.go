@@ -19,24 +19,24 @@ Prints a line for each lane.
 It ends with 1 when something is left that could have gone: storage could not be reached,
 or another process holds the lane.`
 
-func (s *shell) drainCommand() *cobra.Command {
+func (s *console) drainCommand() *cobra.Command {
 	var verbose, asJSON bool
 	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
-	addVerbose(cmd, &verbose)
-	addJSON(cmd, &asJSON)
+	addVerboseFlag(cmd, &verbose)
+	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a, err := s.openApp(cmd.Context(), verbose)
 		if err != nil {
-			return failed(err, false)
+			return asFailure(err, false)
 		}
 		defer a.Close(cmd.Context())
-		return failed(s.drain(cmd.Context(), a, asJSON), false)
+		return asFailure(s.runDrain(cmd.Context(), a, asJSON), false)
 	}
 	return cmd
 }
 
-// emptiedLane is what became of a lane, for programs.
-type emptiedLane struct {
+// drainOutput is what became of a lane, for programs.
+type drainOutput struct {
 	Lane       int        `json:"lane"`
 	State      poll.State `json:"state"`
 	Delivered  int64      `json:"delivered"`
@@ -48,30 +48,30 @@ type emptiedLane struct {
 	Reason     string     `json:"reason,omitempty"`
 }
 
-func (s *shell) tellEmptied(e *poll.DrainResult, asJSON bool) error {
+func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 	if !asJSON {
-		s.print("%s", e)
+		s.printLine("%s", e)
 		return nil
 	}
-	l := emptiedLane{e.Lane, e.State(), e.Done.Delivered, e.Done.Dead, e.Done.Cancelled, e.Done.Superseded, e.Waiting, nil, e.Report.Reason}
+	l := drainOutput{e.Lane, e.State(), e.Done.Delivered, e.Done.Dead, e.Done.Cancelled, e.Done.Superseded, e.Waiting, nil, e.Report.Reason}
 	if until := e.Until(); !until.IsZero() {
 		l.Until = &until
 	}
 	if e.Err != nil {
 		l.Reason = e.Err.Error()
 	}
-	return s.document(l)
+	return s.printJSON(l)
 }
 
-// errLeft is the failure of a drain that left something.
-var errLeft = errors.New("something is left that could have gone")
+// errWorkLeft is the failure of a drain that left something.
+var errWorkLeft = errors.New("something is left that could have gone")
 
-func (s *shell) drain(ctx context.Context, a *app.App, asJSON bool) error {
+func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {
 	results, err := a.DrainLanes(ctx)
 	for _, r := range results {
-		err = errors.Join(err, s.tellEmptied(&r, asJSON))
+		err = errors.Join(err, s.printDrainResult(&r, asJSON))
 		if r.HasWorkLeft() {
-			err = errors.Join(err, fmt.Errorf("lane %d: %w", r.Lane, errLeft))
+			err = errors.Join(err, fmt.Errorf("lane %d: %w", r.Lane, errWorkLeft))
 		}
 	}
 	return err

@@ -23,30 +23,30 @@ The lanes run empty; what is scheduled or dead moves to the new ones. A change t
 interrupted, or killed, stays under way: run the same command again to finish it, or give it
 up with --undo as long as the new number is not in force. docs/lanes.md has the whole story.`
 
-func (s *shell) lanesCommand() *cobra.Command {
+func (s *console) lanesCommand() *cobra.Command {
 	var undo, verbose, asJSON bool
 	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp, Args: cobra.MaximumNArgs(1)}
 	cmd.Flags().BoolVar(&undo, "undo", false, "give up a change that is under way")
-	addVerbose(cmd, &verbose)
-	addJSON(cmd, &asJSON)
+	addVerboseFlag(cmd, &verbose)
+	addJSONFlag(cmd, &asJSON)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; give N or --undo", err) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n, err := lanesNumber(args, undo)
+		n, err := parseLanes(args, undo)
 		if err != nil {
 			return err
 		}
 		a, err := s.openApp(cmd.Context(), verbose)
 		if err != nil {
-			return failed(err, false)
+			return asFailure(err, false)
 		}
 		defer a.Close(cmd.Context())
-		return failed(s.lanes(cmd.Context(), a, laneOrder{n, undo, asJSON}), false)
+		return asFailure(s.runLanes(cmd.Context(), a, lanesOptions{n, undo, asJSON}), false)
 	}
 	return cmd
 }
 
-// lanesNumber reads N; 0 = not given.
-func lanesNumber(args []string, undo bool) (int, error) {
+// parseLanes reads N; 0 = not given.
+func parseLanes(args []string, undo bool) (int, error) {
 	switch {
 	case len(args) == 0:
 		return 0, nil
@@ -63,13 +63,13 @@ func lanesNumber(args []string, undo bool) (int, error) {
 	return n, nil
 }
 
-// laneOrder is what the command was asked for.
-type laneOrder struct {
+// lanesOptions is what the command was asked for.
+type lanesOptions struct {
 	n            int // 0 = show
 	undo, asJSON bool
 }
 
-func (s *shell) lanes(ctx context.Context, a *app.App, o laneOrder) error {
+func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) error {
 	if err := a.PrepareStorage(ctx); err != nil {
 		return fmt.Errorf("storage cannot be reached: %w", err)
 	}
@@ -88,19 +88,19 @@ func (s *shell) lanes(ctx context.Context, a *app.App, o laneOrder) error {
 		}
 		err = change.Run(ctx, o.n)
 	case !o.asJSON:
-		return s.showLanes(ctx, change, a.Lanes())
+		return s.printLanes(ctx, change, a.Lanes())
 	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, or --undo: %w", err)
 	}
 	if err == nil && o.asJSON {
-		return s.lanesDocument(ctx, change, a.Lanes())
+		return s.printLanesJSON(ctx, change, a.Lanes())
 	}
 	return err
 }
 
-// showLanes tells how things stand.
-func (s *shell) showLanes(ctx context.Context, change relane.Resharder, setting int) error {
+// printLanes tells how things stand.
+func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := change.Meta(ctx)
 	if storage.Is(err, storage.NotFound) {
 		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
@@ -125,34 +125,34 @@ func (s *shell) showLanes(ctx context.Context, change relane.Resharder, setting 
 	return nil
 }
 
-// lanesState is how the number of lanes stands, for programs. Numbers are 0 where storage
+// lanesOutput is how the number of lanes stands, for programs. Numbers are 0 where storage
 // has not been used yet.
-type lanesState struct {
-	Lanes   int          `json:"lanes"`
-	Epoch   int          `json:"epoch"`
-	Setting int          `json:"setting"`
-	Change  *lanesChange `json:"change,omitempty"`
-	Earlier []lane.Epoch `json:"earlier,omitempty"` // that still have messages, oldest first
+type lanesOutput struct {
+	Lanes   int           `json:"lanes"`
+	Epoch   int           `json:"epoch"`
+	Setting int           `json:"setting"`
+	Change  *changeOutput `json:"change,omitempty"`
+	Earlier []lane.Epoch  `json:"earlier,omitempty"` // that still have messages, oldest first
 }
 
-// lanesChange is one under way.
-type lanesChange struct {
+// changeOutput is one under way.
+type changeOutput struct {
 	Step  lane.Step `json:"step"`
 	Lanes int       `json:"lanes"`
 }
 
-func (s *shell) lanesDocument(ctx context.Context, change relane.Resharder, setting int) error {
+func (s *console) printLanesJSON(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := change.Meta(ctx)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return err
 	}
-	state := lanesState{Lanes: meta.Open.Lanes, Epoch: meta.Open.Epoch, Setting: setting, Earlier: meta.Earlier}
+	state := lanesOutput{Lanes: meta.Open.Lanes, Epoch: meta.Open.Epoch, Setting: setting, Earlier: meta.Earlier}
 	switch meta.Step {
 	case lane.StepNone:
 	case lane.StepBooks: // the new number is in force
-		state.Change = &lanesChange{meta.Step, meta.Open.Lanes}
+		state.Change = &changeOutput{meta.Step, meta.Open.Lanes}
 	default:
-		state.Change = &lanesChange{meta.Step, meta.Next.Lanes}
+		state.Change = &changeOutput{meta.Step, meta.Next.Lanes}
 	}
-	return s.document(state)
+	return s.printJSON(state)
 }

@@ -20,14 +20,14 @@ second, and lasts until it is resumed, or the moment or the time given is over.`
 What is still paused is listed.`
 )
 
-// target is what is paused or resumed.
-type target struct {
+// pauseTarget is what is paused or resumed.
+type pauseTarget struct {
 	all  bool
 	lane int
 	key  string
 }
 
-func (t *target) flags(cmd *cobra.Command) {
+func (t *pauseTarget) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&t.all, "all", false, "all lanes")
 	cmd.Flags().IntVar(&t.lane, "lane", 0, "this lane")
 	cmd.Flags().StringVar(&t.key, "key", "", "this ordering key")
@@ -35,8 +35,8 @@ func (t *target) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("all", "lane", "key")
 }
 
-func (t *target) read(cmd *cobra.Command) (remote.Target, error) {
-	key, err := keyOf(cmd, t.key)
+func (t *pauseTarget) readTarget(cmd *cobra.Command) (remote.Target, error) {
+	key, err := readKeyFlag(cmd, t.key)
 	switch {
 	case key != nil || err != nil:
 		return remote.Target{Key: key}, err
@@ -45,79 +45,79 @@ func (t *target) read(cmd *cobra.Command) (remote.Target, error) {
 	case t.all:
 		return remote.Target{All: true}, nil
 	}
-	return remote.Target{}, &usage{"give --all, --lane N or --key K"}
+	return remote.Target{}, &usageError{"give --all, --lane N or --key K"}
 }
 
-func (s *shell) pauseCommand() *cobra.Command {
-	a := &away{shell: s}
-	var t target
+func (s *console) pauseCommand() *cobra.Command {
+	a := &apiCommand{console: s}
+	var t pauseTarget
 	var p remote.Pause
 	var length time.Duration
 	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp, Args: cobra.NoArgs}
-	a.flags(cmd)
-	t.flags(cmd)
+	a.addFlags(cmd)
+	t.addFlags(cmd)
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for everybody to read (needed)")
 	cmd.Flags().DurationVar(&length, "for", 0, "how long")
 	cmd.Flags().StringVar(&p.Until, "until", "", "until when, like 2026-01-31T08:00:00+01:00")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
-	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		var err error
-		if p.Target, err = t.read(cmd); err != nil {
+		if p.Target, err = t.readTarget(cmd); err != nil {
 			return err
 		}
 		switch {
 		case p.Reason == "":
-			return &usage{"--reason is needed"}
+			return &usageError{"--reason is needed"}
 		case cmd.Flags().Changed("for") && length <= 0:
-			return &usage{"--for must be more than nothing"}
+			return &usageError{"--for must be more than nothing"}
 		case length > 0:
 			p.For = length.String()
 		case p.Until != "":
 			if _, err := weir.ParseMoment(p.Until); err != nil {
-				return &usage{"--until: " + err.Error()}
+				return &usageError{"--until: " + err.Error()}
 			}
 		}
 		list, err := a.client.Pause(ctx, p)
-		return a.tellPauses(list, err)
+		return a.printPauses(list, err)
 	})
 	return cmd
 }
 
-func (s *shell) resumeCommand() *cobra.Command {
-	a := &away{shell: s}
-	var t target
+func (s *console) resumeCommand() *cobra.Command {
+	a := &apiCommand{console: s}
+	var t pauseTarget
 	cmd := &cobra.Command{Use: "resume", Short: "End pauses", Long: resumeHelp, Args: cobra.NoArgs}
-	a.flags(cmd)
-	t.flags(cmd)
-	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
-		what, err := t.read(cmd)
+	a.addFlags(cmd)
+	t.addFlags(cmd)
+	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
+		what, err := t.readTarget(cmd)
 		if err != nil {
 			return err
 		}
 		list, err := a.client.Resume(ctx, what)
-		return a.tellPauses(list, err)
+		return a.printPauses(list, err)
 	})
 	return cmd
 }
 
-func (s *shell) pausesCommand() *cobra.Command {
-	a := &away{shell: s}
+func (s *console) pausesCommand() *cobra.Command {
+	a := &apiCommand{console: s}
 	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says. A lane that waits for a CMS\nthat is away is none of these: the page and /api/lanes show it.", Args: cobra.NoArgs}
-	a.flags(cmd)
-	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+	a.addFlags(cmd)
+	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		list, err := a.client.Pauses(ctx)
-		return a.tellPauses(list, err)
+		return a.printPauses(list, err)
 	})
 	return cmd
 }
 
-// tellPauses lists what is paused.
-func (a *away) tellPauses(list remote.Answer[remote.PauseList], err error) error {
+// printPauses lists what is paused.
+func (a *apiCommand) printPauses(list remote.Answer[remote.PauseList], err error) error {
 	if err != nil {
 		return err
 	}
 	if a.json {
-		a.print("%s", list.JSON)
+		a.printLine("%s", list.JSON)
 		return nil
 	}
 	rows := [][]string{{"PAUSED", "SINCE", "UNTIL", "REASON"}}
@@ -128,20 +128,20 @@ func (a *away) tellPauses(list remote.Answer[remote.PauseList], err error) error
 		}
 		until := "resumed"
 		if p.Until != nil {
-			until = moment(p.Until)
+			until = formatTime(p.Until)
 		}
-		rows = append(rows, []string{what, moment(&p.Since), until, p.Reason})
+		rows = append(rows, []string{what, formatTime(&p.Since), until, p.Reason})
 	}
 	if len(rows) > 1 {
-		a.table(rows)
+		a.printTable(rows)
 	} else {
-		a.print("Nobody has paused anything.")
+		a.printLine("Nobody has paused anything.")
 	}
 	switch c := list.Value.Calendar; {
 	case c.Closed:
-		a.print("The calendar is closed until %s%s.", moment(c.Until), colon(c.Reason))
+		a.printLine("The calendar is closed until %s%s.", formatTime(c.Until), afterColon(c.Reason))
 	case c.NextChange != nil:
-		a.print("The calendar closes at %s.", moment(c.NextChange))
+		a.printLine("The calendar closes at %s.", formatTime(c.NextChange))
 	}
 	return nil
 }

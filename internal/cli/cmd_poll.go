@@ -33,7 +33,7 @@ type pollFlags struct {
 	verbose, asJSON        bool
 }
 
-func (s *shell) pollCommand() *cobra.Command {
+func (s *console) pollCommand() *cobra.Command {
 	var f pollFlags
 	cmd := &cobra.Command{Use: "poll", Short: "Work for one period, for places without triggers", Long: pollHelp, Args: cobra.NoArgs}
 	d, flags := app.DefaultPollConfig(), cmd.Flags()
@@ -41,25 +41,25 @@ func (s *shell) pollCommand() *cobra.Command {
 	flags.DurationVar(&f.idle, "idle", d.Idle, "time between two looks at the lanes")
 	flags.DurationVar(&f.estimate, "estimate", d.Estimate, "average time of an attempt, until it is known")
 	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "how many averages before the period's end to stop")
-	addVerbose(cmd, &f.verbose)
-	addJSON(cmd, &f.asJSON)
+	addVerboseFlag(cmd, &f.verbose)
+	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a, err := s.openApp(cmd.Context(), f.verbose)
 		if err != nil {
-			return failed(err, false)
+			return asFailure(err, false)
 		}
 		defer a.Close(cmd.Context())
-		cfg := f.config(a.PollConfig(), flags.Changed)
+		cfg := f.override(a.PollConfig(), flags.Changed)
 		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
 			return err
 		}
-		return failed(s.poll(cmd.Context(), a, cfg, f.asJSON), false)
+		return asFailure(s.runPoll(cmd.Context(), a, cfg, f.asJSON), false)
 	}
 	return cmd
 }
 
 // config is what the settings say, and where a flag was given, the flag.
-func (f *pollFlags) config(c poll.Config, given func(name string) bool) poll.Config {
+func (f *pollFlags) override(c poll.Config, given func(name string) bool) poll.Config {
 	for name, set := range map[string]func(){
 		"period":    func() { c.Period = f.period },
 		"idle":      func() { c.Idle = f.idle },
@@ -74,16 +74,16 @@ func (f *pollFlags) config(c poll.Config, given func(name string) bool) poll.Con
 }
 
 // poll works for one period, which began when the process started.
-func (s *shell) poll(ctx context.Context, a *app.App, cfg poll.Config, asJSON bool) error {
-	summary, err := a.Poll(ctx, cfg, s.started)
+func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJSON bool) error {
+	summary, err := a.Poll(ctx, cfg, s.startedAt)
 	if summary == nil {
 		return err
 	}
-	return errors.Join(err, s.tellPeriod(*summary, asJSON))
+	return errors.Join(err, s.printSummary(*summary, asJSON))
 }
 
 // period is what one came to, for programs. Times are seconds.
-type period struct {
+type pollOutput struct {
 	Runs        int     `json:"runs"`
 	Delivered   int     `json:"delivered"`
 	Rejected    int     `json:"rejected"`
@@ -96,11 +96,11 @@ type period struct {
 	Worked      float64 `json:"seconds"`
 }
 
-func (s *shell) tellPeriod(sum poll.Summary, asJSON bool) error {
+func (s *console) printSummary(sum poll.Summary, asJSON bool) error {
 	if !asJSON {
-		s.print("poll: %s", sum)
+		s.printLine("poll: %s", sum)
 		return nil
 	}
 	c := sum.Counts
-	return s.document(period{sum.Runs, sum.Messages, c.Rejected, c.Retried, c.Unavailable, c.Cut, sum.Average.Seconds(), !sum.Known, sum.Idle, sum.Worked.Seconds()})
+	return s.printJSON(pollOutput{sum.Runs, sum.Messages, c.Rejected, c.Retried, c.Unavailable, c.Cut, sum.Average.Seconds(), !sum.Known, sum.Idle, sum.Worked.Seconds()})
 }

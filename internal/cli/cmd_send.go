@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-const sendHelp = `Sends files as messages, one each; - is standard input. A pattern that the shell left as it
+const sendHelp = `Sends files as messages, one each; - is standard input. A pattern that the console left as it
 is ('*.xml') is resolved; directories are not. Each message goes under an idempotency key
 made of its content: send the same files again after a break, and what was accepted before
 is not filed twice.
@@ -33,48 +33,48 @@ Ctrl-C finishes the requests under way, and tells what was done.`
 type sendFlags struct {
 	parallel int
 	giveUp   time.Duration
-	wait     waiting
+	wait     waitFlag
 }
 
-func (s *shell) sendCommand() *cobra.Command {
-	a, f := &away{shell: s}, sendFlags{}
+func (s *console) sendCommand() *cobra.Command {
+	a, f := &apiCommand{console: s}, sendFlags{}
 	cmd := &cobra.Command{Use: "send FILE…|-", Short: "Send files as messages", Long: sendHelp, Args: cobra.MinimumNArgs(1)}
-	a.flags(cmd)
+	a.addFlags(cmd)
 	cmd.Flags().IntVarP(&f.parallel, "parallel", "p", 4, "how many are sent at a time, 1 to 64")
 	cmd.Flags().DurationVar(&f.giveUp, "give-up", 5*time.Minute, "stop when nothing has got through for so long; 0s tries each once")
-	addWait(cmd, &f.wait, "wait until all are final")
-	cmd.RunE = a.runs(func(ctx context.Context, args []string) error {
+	addWaitFlag(cmd, &f.wait, "wait until all are final")
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if f.parallel < 1 || f.parallel > 64 {
-			return &usage{fmt.Sprintf("--parallel is %d, and must be 1 to 64", f.parallel)}
+			return &usageError{fmt.Sprintf("--parallel is %d, and must be 1 to 64", f.parallel)}
 		}
 		if f.giveUp < 0 {
-			return &usage{"--give-up must be 0s or more"}
+			return &usageError{"--give-up must be 0s or more"}
 		}
-		files, err := filesOf(args)
+		files, err := resolveFiles(args)
 		if err != nil {
 			return err
 		}
-		return (&sending{away: a, sendFlags: f, files: files, patience: a.patience(f.giveUp)}).run(ctx)
+		return (&sendRun{apiCommand: a, sendFlags: f, files: files, patience: a.newPatience(f.giveUp)}).sendAll(ctx)
 	})
 	return cmd
 }
 
 // sending is one run of send.
-type sending struct {
-	*away
+type sendRun struct {
+	*apiCommand
 	sendFlags
 	files    []string
 	patience *remote.Patience
-	progress *progress
+	progress *progressReport
 
 	mu    sync.Mutex
-	sent  []*sent // accepted, in no order
-	count counts
+	sent  []*sentFile // accepted, in no order
+	count sendCounts
 	fatal error // why all was stopped
 }
 
 // sent is what came of a file.
-type sent struct {
+type sentFile struct {
 	File      string           `json:"file"`
 	ID        string           `json:"id,omitempty"`
 	Stage     weir.Stage       `json:"stage,omitempty"`
@@ -86,8 +86,8 @@ type sent struct {
 	told      bool
 }
 
-// counts is the summary.
-type counts struct {
+// sendCounts is the summary.
+type sendCounts struct {
 	Files      int                `json:"files"`
 	Accepted   int                `json:"accepted"`
 	Duplicates int                `json:"duplicates"` // were there already
@@ -97,23 +97,23 @@ type counts struct {
 	Stages     map[weir.Stage]int `json:"stages,omitempty"`
 }
 
-func (s *sending) run(ctx context.Context) error {
+func (s *sendRun) sendAll(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
-	each(ctx, s.grace, s.parallel, s.files, s.one, func() bool { return s.stopped() != nil })
-	s.progress.close()
+	runParallel(ctx, s.gracePeriod, s.parallel, s.files, s.sendFile, func() bool { return s.stopCause() != nil })
+	s.progress.finish()
 	if s.wait.Duration > 0 && ctx.Err() == nil {
-		s.awaitAll(ctx)
+		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.tell(r) // where it was stopped before its end was known
+		s.reportFile(r) // where it was stopped before its end was known
 	}
-	return s.summary(ctx)
+	return s.printSummary(ctx)
 }
 
-// each does something with every item, several at a time, until ctx or stop ends it. What
+// runParallel does something with every item, several at a time, until ctx or stop ends it. What
 // was begun is finished: it has grace for that.
-func each[T any](ctx context.Context, grace time.Duration, parallel int, items []T, do func(ctx, finishing context.Context, item T), stop func() bool) {
+func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T, do func(ctx, finishing context.Context, item T), stop func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
@@ -140,21 +140,21 @@ func each[T any](ctx context.Context, grace time.Duration, parallel int, items [
 }
 
 // one sends a file.
-func (s *sending) one(ctx, finishing context.Context, file string) {
-	if s.stopped() != nil {
+func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
+	if s.stopCause() != nil {
 		return
 	}
-	body, err := s.content(ctx, file)
+	body, err := s.readContent(ctx, file)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		s.settle(sent{File: file, Error: err.Error()}, func(c *counts) { c.Unread++ })
+		s.recordResult(sentFile{File: file, Error: err.Error()}, func(c *sendCounts) { c.Unread++ })
 		return
 	}
 	var receipt remote.Answer[remote.Receipt]
 	err = s.patience.Do(ctx, func(context.Context) error {
-		if s.stopped() != nil {
+		if s.stopCause() != nil {
 			return context.Canceled
 		}
 		var err error
@@ -162,11 +162,11 @@ func (s *sending) one(ctx, finishing context.Context, file string) {
 		return err
 	})
 	if err != nil {
-		s.refused(file, err)
+		s.recordRefusal(file, err)
 		return
 	}
 	r := receipt.Value
-	s.settle(sent{File: file, ID: r.ID, Stage: r.Stage, Key: &r.Key, Duplicate: &r.Duplicate}, func(c *counts) {
+	s.recordResult(sentFile{File: file, ID: r.ID, Stage: r.Stage, Key: &r.Key, Duplicate: &r.Duplicate}, func(c *sendCounts) {
 		if r.Duplicate {
 			c.Duplicates++
 		} else {
@@ -175,8 +175,8 @@ func (s *sending) one(ctx, finishing context.Context, file string) {
 	})
 }
 
-// refused takes in why a file was not accepted. What would be so for every file stops all.
-func (s *sending) refused(file string, err error) {
+// recordRefusal takes in why a file was not accepted. What would be so for every file stops all.
+func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
 	case !errors.As(err, &e):
@@ -189,17 +189,17 @@ func (s *sending) refused(file string, err error) {
 		}
 		return
 	}
-	s.settle(sent{File: file, Error: e.Message, Status: e.Status, Problems: e.Problems}, func(c *counts) { c.Refused++ })
+	s.recordResult(sentFile{File: file, Error: e.Message, Status: e.Status, Problems: e.Problems}, func(c *sendCounts) { c.Refused++ })
 }
 
-func (s *sending) stopped() error {
+func (s *sendRun) stopCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fatal
 }
 
-// settle counts what came of a file, and tells it. What is to be waited for is told later.
-func (s *sending) settle(r sent, counted func(*counts)) {
+// recordResult sendCounts what came of a file, and tells it. What is to be waited for is told later.
+func (s *sendRun) recordResult(r sentFile, counted func(*sendCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counted(&s.count)
@@ -208,37 +208,39 @@ func (s *sending) settle(r sent, counted func(*counts)) {
 		s.sent = append(s.sent, &r)
 	}
 	if r.ID == "" || s.wait.Duration == 0 {
-		s.tell(&r)
+		s.reportFile(&r)
 	}
-	s.progress.add()
+	s.progress.addOne()
 }
 
 // tell tells about a file, once: in JSON all, else what went wrong.
-func (s *sending) tell(r *sent) {
+func (s *sendRun) reportFile(r *sentFile) {
 	if r.told {
 		return
 	}
 	r.told = true
 	switch {
 	case s.json:
-		s.progress.aside(func() { _ = s.document(r) }) // strings and numbers always encode
+		s.progress.printBetween(func() { _ = s.printJSON(r) }) // strings and numbers always encode
 	case r.Error != "":
 		text := r.Error
 		if r.Status != 0 {
 			text = (&remote.Error{Status: r.Status, Message: r.Error, Problems: r.Problems}).Error()
 		}
-		s.progress.aside(func() { fmt.Fprintf(s.stderr, "handler: %s: %s\n", plain(r.File), plain(text)) })
-	case r.Stage.Final() && !arrived(r.Stage):
-		s.progress.aside(func() { fmt.Fprintf(s.stderr, "handler: %s: %s is %s\n", plain(r.File), plain(r.ID), r.Stage) })
+		s.progress.printBetween(func() { fmt.Fprintf(s.stderr, "handler: %s: %s\n", sanitizeText(r.File), sanitizeText(text)) })
+	case r.Stage.Final() && !isGoodEnd(r.Stage):
+		s.progress.printBetween(func() {
+			fmt.Fprintf(s.stderr, "handler: %s: %s is %s\n", sanitizeText(r.File), sanitizeText(r.ID), r.Stage)
+		})
 	}
 }
 
-// awaitAll waits until all that was accepted is final.
-func (s *sending) awaitAll(ctx context.Context) {
+// awaitAllFinal waits until all that was accepted is final.
+func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
 	until := time.Now().Add(s.wait.Duration)
-	each(ctx, s.grace, s.parallel, s.sent, func(ctx, _ context.Context, r *sent) {
+	runParallel(ctx, s.gracePeriod, s.parallel, s.sent, func(ctx, _ context.Context, r *sentFile) {
 		m, err := s.awaitFinal(ctx, r.ID, time.Until(until))
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -251,20 +253,20 @@ func (s *sending) awaitAll(ctx context.Context) {
 		}
 		r.Stage = m.Value.Stage
 		s.count.Stages[r.Stage]++
-		s.tell(r)
-		s.progress.add()
-	}, func() bool { return s.stopped() != nil })
-	s.progress.close()
+		s.reportFile(r)
+		s.progress.addOne()
+	}, func() bool { return s.stopCause() != nil })
+	s.progress.finish()
 }
 
 // summary tells the end, and gives the error that the exit code is made of.
-func (s *sending) summary(ctx context.Context) error {
+func (s *sendRun) printSummary(ctx context.Context) error {
 	if s.json {
-		if err := s.document(map[string]counts{"summary": s.count}); err != nil {
+		if err := s.printJSON(map[string]sendCounts{"summary": s.count}); err != nil {
 			return err
 		}
 	} else {
-		s.print("%s", s.count)
+		s.printLine("%s", s.count)
 	}
 	switch n := s.count; {
 	case s.fatal != nil:
@@ -272,9 +274,9 @@ func (s *sending) summary(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted; send the same files again, and what was accepted is not filed twice")
 	case n.Refused > 0:
-		return failed(&remote.Error{Kind: remote.Refused}, true)
+		return asFailure(&remote.Error{Kind: remote.Refused}, true)
 	case n.Unread > 0, n.NotSent > 0, n.Stages[weir.Dead]+n.Stages[weir.Cancelled] > 0:
-		return failed(errors.New("not all"), true)
+		return asFailure(errors.New("not all"), true)
 	}
 	for stage := range s.count.Stages {
 		if !stage.Final() {
@@ -285,7 +287,7 @@ func (s *sending) summary(ctx context.Context) error {
 }
 
 // String says the summary in a line.
-func (c counts) String() string {
+func (c sendCounts) String() string {
 	parts := []string{fmt.Sprintf("%d accepted", c.Accepted)}
 	for _, p := range []struct {
 		n    int
@@ -295,7 +297,7 @@ func (c counts) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
 	}
-	text := number(c.Files, "file") + ": " + strings.Join(parts, ", ")
+	text := formatCount(c.Files, "file") + ": " + strings.Join(parts, ", ")
 	if c.Stages == nil {
 		return text
 	}

@@ -18,7 +18,7 @@ import (
 
 // intake is a Weir that files messages under their idempotency keys.
 type intake struct {
-	*farWeir
+	*fakeServer
 	mu    sync.Mutex
 	filed map[string]string // body by idempotency key
 	posts int
@@ -26,7 +26,7 @@ type intake struct {
 }
 
 func newIntake(t *testing.T) *intake {
-	in := &intake{farWeir: newFarWeir(t), filed: map[string]string{}, ends: "delivered"}
+	in := &intake{fakeServer: newFakeServer(t), filed: map[string]string{}, ends: "delivered"}
 	in.mux.HandleFunc("POST /api/messages", in.post)
 	in.mux.HandleFunc("GET /api/messages/{id}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
@@ -75,12 +75,12 @@ func files(t *testing.T, n int) string {
 func TestSend(t *testing.T) {
 	t.Parallel()
 	in, dir := newIntake(t), files(t, 20)
-	in.run("send", dir+"/*.xml").is(t, exitDone, "20 files: 20 accepted\n", "")
-	in.run("send", "-p", "1", filepath.Join(dir, "000.xml"), filepath.Join(dir, "01*.xml")).is(t, exitDone, "11 files: 0 accepted, 11 there already\n", "")
+	in.run("send", dir+"/*.xml").is(t, exitOK, "20 files: 20 accepted\n", "")
+	in.run("send", "-p", "1", filepath.Join(dir, "000.xml"), filepath.Join(dir, "01*.xml")).is(t, exitOK, "11 files: 0 accepted, 11 there already\n", "")
 	if len(in.filed) != 20 {
 		t.Errorf("%d messages were filed", len(in.filed))
 	}
-	in.run("send", "--wait", dir+"/00*.xml").is(t, exitDone, "10 files: 0 accepted, 10 there already; 10 delivered\n", "")
+	in.run("send", "--wait", dir+"/00*.xml").is(t, exitOK, "10 files: 0 accepted, 10 there already; 10 delivered\n", "")
 }
 
 func TestSend_JSON(t *testing.T) {
@@ -131,9 +131,9 @@ func TestSend_AFileThatCannotBeRead(t *testing.T) {
 func TestSend_Stdin(t *testing.T) {
 	t.Parallel()
 	in := newIntake(t)
-	s, stdout, stderr := in.shell()
+	s, stdout, stderr := in.console()
 	s.stdin = strings.NewReader("<a/>")
-	done{s.run(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitDone, "1 file: 1 accepted\n", "")
+	done{s.runCommand(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitOK, "1 file: 1 accepted\n", "")
 	if in.filed[remote.IdempotencyKey([]byte("<a/>"))] != "<a/>" {
 		t.Errorf("%v", in.filed)
 	}
@@ -170,7 +170,7 @@ func TestSend_TriesAgain(t *testing.T) {
 		return true
 	}
 	d := in.run("send", dir+"/*.xml")
-	if d.code != exitDone || len(in.filed) != 20 || !strings.Contains(d.out, "there already") {
+	if d.code != exitOK || len(in.filed) != 20 || !strings.Contains(d.out, "there already") {
 		t.Errorf("%+v, %d filed", d, len(in.filed))
 	}
 }
@@ -220,16 +220,16 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 		}
 		return false
 	}
-	s, stdout, stderr := in.shell()
+	s, stdout, stderr := in.console()
 	began := time.Now()
-	first := done{s.run(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	first := done{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}
 	filed := len(in.filed)
 	first.is(t, exitFailed, fmt.Sprintf("50 files: %d accepted, %d not sent\n", filed, 50-filed), "interrupted; send the same files again")
-	if filed < 20 || filed > 24 || time.Since(began) > s.grace/2 {
+	if filed < 20 || filed > 24 || time.Since(began) > s.gracePeriod/2 {
 		t.Errorf("%d filed after %s", filed, time.Since(began))
 	}
 	in.spoil = nil
-	in.run("send", dir+"/*.xml").is(t, exitDone, fmt.Sprintf("50 files: %d accepted, %d there already\n", 50-filed, filed), "")
+	in.run("send", dir+"/*.xml").is(t, exitOK, fmt.Sprintf("50 files: %d accepted, %d there already\n", 50-filed, filed), "")
 	if len(in.filed) != 50 {
 		t.Errorf("%d messages were filed", len(in.filed))
 	}
@@ -246,10 +246,10 @@ func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 		cancel()
 		return true
 	}
-	s, stdout, stderr := in.shell()
+	s, stdout, stderr := in.console()
 	began := time.Now()
-	done{s.run(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.is(t, exitFailed, "5 not sent", "interrupted")
-	if took := time.Since(began); took > s.grace/2 {
+	done{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.is(t, exitFailed, "5 not sent", "interrupted")
+	if took := time.Since(began); took > s.gracePeriod/2 {
 		t.Errorf("after %s", took)
 	}
 }
@@ -266,8 +266,8 @@ func TestSend_InterruptedWhileWaiting(t *testing.T) {
 		}
 		return false
 	}
-	s, stdout, stderr := in.shell()
-	d := done{s.run(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	s, stdout, stderr := in.console()
+	d := done{s.runCommand(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(), stderr.String()}
 	if lines := d.lines(t); d.code != exitFailed || len(lines) != 6 || lines[4]["stage"] != "queued" || lines[5]["summary"] == nil {
 		t.Errorf("%+v", d)
 	}
@@ -277,13 +277,13 @@ func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 	t.Parallel()
 	in := newIntake(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s, stdout, stderr := in.shell()
+	s, stdout, stderr := in.console()
 	r, w := io.Pipe()
 	s.stdin = r
 	go func() {
 		w.Write([]byte("<a>")) // is read, and its end never comes
 		cancel()
 	}()
-	done{s.run(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitFailed, "1 not sent", "interrupted")
+	done{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitFailed, "1 not sent", "interrupted")
 	w.Close()
 }

@@ -20,35 +20,35 @@ const statusHelp = `Tells a message's story so far. With --wait it waits until t
 with 1 when it is dead or cancelled then. --json prints Weir's own answer, in one line.`
 
 const (
-	// A message that is waited for is looked at after firstLook, and then after pauses twice
-	// as long each, up to lastLook.
-	firstLook = 300 * time.Millisecond
-	lastLook  = 5 * time.Second
-	// awayLimit is how long a Weir that is away is waited for, where no flag says so.
-	awayLimit = 5 * time.Minute
+	// A message that is waited for is looked at after firstPollPause, and then after pauses twice
+	// as long each, up to lastPollPause.
+	firstPollPause = 300 * time.Millisecond
+	lastPollPause  = 5 * time.Second
+	// unavailableLimit is how long a Weir that is away is waited for, where no flag says so.
+	unavailableLimit = 5 * time.Minute
 )
 
-func (s *shell) statusCommand() *cobra.Command {
-	a, wait := &away{shell: s}, waiting{}
+func (s *console) statusCommand() *cobra.Command {
+	a, wait := &apiCommand{console: s}, waitFlag{}
 	cmd := &cobra.Command{Use: "status ID", Short: "Tell where a message is", Long: statusHelp, Args: cobra.ExactArgs(1)}
-	a.flags(cmd)
-	addWait(cmd, &wait, "wait until the message is final")
-	cmd.RunE = a.runs(func(ctx context.Context, args []string) error { return a.status(ctx, args[0], wait.Duration) })
+	a.addFlags(cmd)
+	addWaitFlag(cmd, &wait, "wait until the message is final")
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error { return a.showStatus(ctx, args[0], wait.Duration) })
 	return cmd
 }
 
-// waiting is how long --wait waits. Without a value it is for ever.
-type waiting struct{ time.Duration }
+// waitFlag is how long --wait waits. Without a value it is for ever.
+type waitFlag struct{ time.Duration }
 
 const (
-	forever     = "forever"
-	foreverTime = 100 * 365 * 24 * time.Hour
+	forever         = "forever"
+	foreverDuration = 100 * 365 * 24 * time.Hour
 )
 
 // Set implements pflag.Value.
-func (w *waiting) Set(text string) (err error) {
+func (w *waitFlag) Set(text string) (err error) {
 	if text == forever {
-		w.Duration = foreverTime
+		w.Duration = foreverDuration
 		return nil
 	}
 	if w.Duration, err = time.ParseDuration(text); err == nil && w.Duration <= 0 {
@@ -58,23 +58,23 @@ func (w *waiting) Set(text string) (err error) {
 }
 
 // Type implements pflag.Value.
-func (w *waiting) Type() string { return "duration" }
+func (w *waitFlag) Type() string { return "duration" }
 
 // String implements pflag.Value.
-func (w *waiting) String() string {
+func (w *waitFlag) String() string {
 	if w.Duration == 0 {
 		return ""
 	}
 	return w.Duration.String()
 }
 
-// addWait adds --wait, which may say how long.
-func addWait(cmd *cobra.Command, wait *waiting, text string) {
+// addWaitFlag adds --wait, which may say how long.
+func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
 	known := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if wait.Duration == foreverTime && len(args) > 0 {
+		if wait.Duration == foreverDuration && len(args) > 0 {
 			if _, err := time.ParseDuration(args[0]); err == nil && !isFile(args[0]) {
 				return fmt.Errorf("--wait takes its value with '=': --wait=%s", args[0])
 			}
@@ -88,7 +88,7 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-func (a *away) status(ctx context.Context, id string, wait time.Duration) error {
+func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
 	var m remote.Answer[remote.Message]
 	var err error
 	if wait > 0 {
@@ -101,23 +101,23 @@ func (a *away) status(ctx context.Context, id string, wait time.Duration) error 
 		return err
 	}
 	if a.json {
-		a.print("%s", m.JSON)
+		a.printLine("%s", m.JSON)
 	} else {
-		a.story(&m.Value)
+		a.printStory(&m.Value)
 	}
-	if stage := m.Value.Stage; wait > 0 && !arrived(stage) {
+	if stage := m.Value.Stage; wait > 0 && !isGoodEnd(stage) {
 		return fmt.Errorf("the message is %s", stage)
 	}
 	return nil
 }
 
-// arrived says whether a stage is a good end.
-func arrived(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
+// isGoodEnd says whether a stage is a good end.
+func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
 // awaitFinal looks at a message until it is final, or the time is over.
-func (a *away) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[remote.Message], err error) {
-	deadline, patience := time.Now().Add(limit), a.patience(awayLimit)
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[remote.Message], err error) {
+	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
+	for pause := firstPollPause; ; pause = min(2*pause, lastPollPause) {
 		err = patience.Do(ctx, func(ctx context.Context) error {
 			m, err = a.client.Message(ctx, id)
 			return err
@@ -132,40 +132,40 @@ func (a *away) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 	}
 }
 
-// story tells what happened to a message, a line each.
-func (a *away) story(m *remote.Message) {
+// printStory tells what happened to a message, a line each.
+func (a *apiCommand) printStory(m *remote.Message) {
 	key := "no key"
 	if m.Key != "" {
 		key = m.Key
 	}
-	a.print("Message %s is %s.", plain(m.ID), m.Stage)
-	a.print("%s  accepted as %s for %s%s, number %d of lane %d", moment(&m.AcceptedAt), plain(m.Contract), plain(key), versionText(m.Version), m.Sequence, m.Lane)
+	a.printLine("Message %s is %s.", sanitizeText(m.ID), m.Stage)
+	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(&m.AcceptedAt), sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
 	if m.DeliverAt != nil {
-		a.print("%s  due", moment(m.DeliverAt))
+		a.printLine("%s  due", formatTime(m.DeliverAt))
 	}
-	deeds := deedsOf(m)
+	actions := listActions(m)
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
-			a.print("%-20s  … and %s more", "", number(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
+			a.printLine("%-20s  … and %s more", "", formatCount(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
 		}
-		deeds = a.tell(deeds, &t.At)
-		a.print("%s  attempt %d, %s: %s", moment(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, outcomeText(t))
+		actions = a.printActions(actions, &t.At)
+		a.printLine("%s  attempt %d, %s: %s", formatTime(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, formatOutcome(t))
 	}
-	deeds = a.tell(deeds, m.FinishedAt)
-	a.ended(m)
-	a.tell(deeds, nil)
-	a.outlook(m)
+	actions = a.printActions(actions, m.FinishedAt)
+	a.printEnd(m)
+	a.printActions(actions, nil)
+	a.printForecast(m)
 }
 
-// deed is what an operator did to a message.
-type deed struct {
+// operatorAction is what an operator did to a message.
+type operatorAction struct {
 	at   time.Time
 	text string
 }
 
-// deedsOf gives what is known of that, in order: the last correction, and the last replay,
+// listActions gives what is known of that, in order: the last correction, and the last replay,
 // unless it came with that correction.
-func deedsOf(m *remote.Message) (deeds []deed) {
+func listActions(m *remote.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
 		force = ", by force"
@@ -175,81 +175,81 @@ func deedsOf(m *remote.Message) (deeds []deed) {
 		if asked == nil || !m.Edited.At.Before(*asked) { // it was that replay
 			text, asked = text+force, nil
 		}
-		deeds = append(deeds, deed{m.Edited.At, text + colon(m.Edited.Note)})
+		actions = append(actions, operatorAction{m.Edited.At, text + afterColon(m.Edited.Note)})
 	}
 	if asked != nil {
 		text := "replayed"
 		if m.Stage == weir.Dead && m.FinishedAt != nil && m.FinishedAt.Before(*asked) {
 			text = "replay asked for"
 		}
-		deeds = append(deeds, deed{*asked, text + force})
+		actions = append(actions, operatorAction{*asked, text + force})
 	}
-	return deeds
+	return actions
 }
 
-// tell prints the deeds before a moment, nil being the end of time, and gives the others.
-func (a *away) tell(deeds []deed, before *time.Time) []deed {
-	for len(deeds) > 0 && (before == nil || deeds[0].at.Before(*before)) {
-		a.print("%s  %s", moment(&deeds[0].at), deeds[0].text)
-		deeds = deeds[1:]
+// tell prints the actions before a moment, nil being the end of time, and gives the others.
+func (a *apiCommand) printActions(actions []operatorAction, before *time.Time) []operatorAction {
+	for len(actions) > 0 && (before == nil || actions[0].at.Before(*before)) {
+		a.printLine("%s  %s", formatTime(&actions[0].at), actions[0].text)
+		actions = actions[1:]
 	}
-	return deeds
+	return actions
 }
 
 // ended tells how a message ended, or when it goes on.
-func (a *away) ended(m *remote.Message) {
+func (a *apiCommand) printEnd(m *remote.Message) {
 	if m.FinishedAt != nil {
 		text := string(m.Stage)
 		switch {
 		case m.SupersededBy != "":
 			text += " by " + m.SupersededBy
 		case m.Stage == weir.Dead:
-			text += colon(m.LastError)
+			text += afterColon(m.LastError)
 		}
-		a.print("%s  %s", moment(m.FinishedAt), plain(text))
+		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
 	} else if m.NextAttemptAt != nil {
-		a.print("%s  next attempt", moment(m.NextAttemptAt))
+		a.printLine("%s  next attempt", formatTime(m.NextAttemptAt))
 	}
 }
 
-// outlook tells what a message waits for, and how often it was replayed.
-func (a *away) outlook(m *remote.Message) {
+// printForecast tells what a message waits for, and how often it was replayed.
+func (a *apiCommand) printForecast(m *remote.Message) {
 	if m.WaitsFor != "" {
-		a.print("It waits for: %s", plain(m.WaitsFor))
+		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
 	}
 	if m.Position > 0 {
-		a.print("It is number %d in its key's line.", m.Position)
+		a.printLine("It is number %d in its key's line.", m.Position)
 	}
 	if m.ExpectedAt != nil && !m.Stage.Final() {
-		a.print("It is expected at %s.", moment(m.ExpectedAt))
+		a.printLine("It is expected at %s.", formatTime(m.ExpectedAt))
 	}
 	if m.Replays > 0 {
-		a.print("Replayed: %s.", number(m.Replays, "time"))
+		a.printLine("Replayed: %s.", formatCount(m.Replays, "time"))
 	}
 	if m.ReplayRefused != "" {
-		a.print("The last replay was refused: %s", plain(m.ReplayRefused))
+		a.printLine("The last replay was refused: %s", sanitizeText(m.ReplayRefused))
 	}
 }
 
-func versionText(version string) string {
+func formatVersion(version string) string {
 	if version == "" {
 		return ""
 	}
-	return ", version " + plain(version)
+	return ", version " + sanitizeText(version)
 }
 
-// outcomeText says what an attempt came to.
-func outcomeText(t remote.Attempt) string {
+// formatOutcome says what an attempt came to.
+func formatOutcome(t remote.Attempt) string {
 	text := string(t.Outcome)
 	if status := strconv.Itoa(t.Status); t.Status != 0 && !strings.HasPrefix(t.Reason, status) {
 		text += ", " + status
 	}
-	return text + colon(t.Reason)
+	return text + afterColon(t.Reason)
 }
 
-// colon puts text behind a colon; nothing when there is none.
-func colon(text string) string {
-	if text = strings.TrimSpace(plain(text)); text == "" {
+// afterColon puts text behind a colon; nothing when there is none.
+func afterColon(text string) string {
+	if text = strings.TrimSpace(sanitizeText(text)); text == "" {
 		return ""
 	}
 	return ": " + text

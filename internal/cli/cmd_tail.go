@@ -35,37 +35,37 @@ type tailFlags struct {
 	interval   time.Duration
 }
 
-func (s *shell) tailCommand() *cobra.Command {
-	a, f := &away{shell: s}, tailFlags{}
+func (s *console) tailCommand() *cobra.Command {
+	a, f := &apiCommand{console: s}, tailFlags{}
 	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change", Long: tailHelp, Args: cobra.NoArgs}
-	a.flags(cmd)
+	a.addFlags(cmd)
 	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", -1, "only messages of this lane")
 	cmd.Flags().IntVarP(&f.first, "lines", "n", 10, "how many to begin with, up to 100")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between looks")
-	cmd.RunE = a.runs(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		switch {
 		case f.first < 0 || f.first > tailPage:
-			return &usage{"--lines must be 0 to 100"}
+			return &usageError{"--lines must be 0 to 100"}
 		case f.interval < 100*time.Millisecond:
-			return &usage{"--interval must be 100ms or more"}
+			return &usageError{"--interval must be 100ms or more"}
 		}
-		query, err := tailQuery(cmd, f)
+		query, err := buildTailQuery(cmd, f)
 		if err != nil {
 			return err
 		}
-		return (&tail{away: a, query: query, known: map[string]weir.Stage{}}).run(ctx, f)
+		return (&tailRun{apiCommand: a, query: query, known: map[string]weir.Stage{}}).followMessages(ctx, f)
 	})
 	return cmd
 }
 
-func tailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
+func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	query := url.Values{"limit": {strconv.Itoa(tailPage)}}
 	if f.stage != "" {
 		query.Set("stage", f.stage)
 	}
-	key, err := keyOf(cmd, f.key)
+	key, err := readKeyFlag(cmd, f.key)
 	if key != nil {
 		query.Set("key", *key)
 	}
@@ -76,38 +76,38 @@ func tailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 }
 
 // tail is one run of tail.
-type tail struct {
-	*away
+type tailRun struct {
+	*apiCommand
 	query url.Values
 	known map[string]weir.Stage // what was shown
 }
 
 // run looks again and again. Ctrl-C is its good end; what is away is waited for.
-func (t *tail) run(ctx context.Context, f tailFlags) error {
+func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
-		news, err := t.look(ctx, first)
+		news, err := t.readNews(ctx, first)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && (first || remote.KindOf(err) != remote.Unavailable):
 			return err
 		case err != nil:
-			fmt.Fprintln(t.stderr, "handler:", plain(err.Error()))
+			fmt.Fprintln(t.stderr, "handler:", sanitizeText(err.Error()))
 		case first:
 			news = news[max(0, len(news)-f.first):]
 		}
 		for _, line := range news {
-			t.show(line)
+			t.printMessage(line)
 		}
 		first = false
-		if !clock.Sleep(ctx, max(f.interval, wanted(err))) {
+		if !clock.Sleep(ctx, max(f.interval, requestedPause(err))) {
 			return nil
 		}
 	}
 }
 
-// wanted is how long Weir asked to be left alone.
-func wanted(err error) time.Duration {
+// requestedPause is how long Weir asked to be left alone.
+func requestedPause(err error) time.Duration {
 	var e *remote.Error
 	if errors.As(err, &e) {
 		return e.RetryAfter
@@ -116,7 +116,7 @@ func wanted(err error) time.Duration {
 }
 
 // look gives what was not known, the oldest first.
-func (t *tail) look(ctx context.Context, first bool) ([]json.RawMessage, error) {
+func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
 	for range tailPages {
@@ -124,7 +124,7 @@ func (t *tail) look(ctx context.Context, first bool) ([]json.RawMessage, error) 
 		if err != nil {
 			return nil, err
 		}
-		met := t.sift(page.Value.Messages, seen, &news)
+		met := t.filterNews(page.Value.Messages, seen, &news)
 		if first || met || page.Value.Continue == "" {
 			break
 		}
@@ -144,8 +144,8 @@ func (t *tail) look(ctx context.Context, first bool) ([]json.RawMessage, error) 
 	return news, nil
 }
 
-// sift takes what is not known from a page, and says whether something was.
-func (t *tail) sift(page []json.RawMessage, seen map[string]weir.Stage, news *[]json.RawMessage) (met bool) {
+// filterNews takes what is not known from a page, and says whether something was.
+func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage, news *[]json.RawMessage) (met bool) {
 	for _, line := range page {
 		var m remote.Message
 		if json.Unmarshal(line, &m) != nil {
@@ -162,10 +162,10 @@ func (t *tail) sift(page []json.RawMessage, seen map[string]weir.Stage, news *[]
 }
 
 // show prints a message.
-func (t *tail) show(line json.RawMessage) {
+func (t *tailRun) printMessage(line json.RawMessage) {
 	var m remote.Message
 	if t.json || json.Unmarshal(line, &m) != nil {
-		t.print("%s", line)
+		t.printLine("%s", line)
 		return
 	}
 	at := &m.AcceptedAt
@@ -174,7 +174,7 @@ func (t *tail) show(line json.RawMessage) {
 	}
 	text := ""
 	if m.Stage == weir.Dead || m.Stage == weir.Retrying {
-		text = colon(m.LastError)
+		text = afterColon(m.LastError)
 	}
-	t.print("%s  %-10s  %s  lane %d  %s%s", moment(at), m.Stage, plain(m.ID), m.Lane, plain(m.Key), text)
+	t.printLine("%s  %-10s  %s  lane %d  %s%s", formatTime(at), m.Stage, sanitizeText(m.ID), m.Lane, sanitizeText(m.Key), text)
 }

@@ -9,14 +9,14 @@ import (
 	"weir/internal/app"
 )
 
-func (s *shell) versionCommand() *cobra.Command {
+func (s *console) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs}
-	addJSON(cmd, &asJSON)
+	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := app.ReadBuild()
 		if asJSON {
-			return s.document(struct {
+			return s.printJSON(struct {
 				Version string `json:"version"`
 				Commit  string `json:"commit"`
 				Go      string `json:"go"`

@@ -17,9 +17,9 @@ import (
 // maxFile is what the Functions host lets in.
 const maxFile = 100 << 20
 
-// filesOf resolves arguments to files, and names every argument that is wrong: nothing is
+// resolveFiles resolves arguments to files, and names every argument that is wrong: nothing is
 // sent then.
-func filesOf(args []string) ([]string, error) {
+func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
 		found := []string{arg}
@@ -42,20 +42,20 @@ func filesOf(args []string) ([]string, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, &usage{strings.Join(wrong, "\n")}
+		return nil, &usageError{strings.Join(wrong, "\n")}
 	}
 	return files, nil
 }
 
 // content reads a file. Standard input is not waited for when ctx ends.
-func (s *sending) content(ctx context.Context, file string) ([]byte, error) {
+func (s *sendRun) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		return readAll(f)
+		return readLimited(f)
 	}
 	type result struct {
 		body []byte
@@ -63,7 +63,7 @@ func (s *sending) content(ctx context.Context, file string) ([]byte, error) {
 	}
 	read := make(chan result, 1)
 	go func() {
-		body, err := readAll(s.stdin)
+		body, err := readLimited(s.stdin)
 		read <- result{body, err}
 	}()
 	select {
@@ -74,7 +74,7 @@ func (s *sending) content(ctx context.Context, file string) ([]byte, error) {
 	}
 }
 
-func readAll(in io.Reader) ([]byte, error) {
+func readLimited(in io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(body) > maxFile {
 		err = fmt.Errorf("is over %d bytes", maxFile)
@@ -82,11 +82,11 @@ func readAll(in io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// plainInterval is how often progress is told where nobody sees a bar.
-const plainInterval = 10 * time.Second
+// reportInterval is how often progress is told where nobody sees a bar.
+const reportInterval = 10 * time.Second
 
 // progress tells how far it has come: by a bar on a terminal, else by a line now and then.
-type progress struct {
+type progressReport struct {
 	bar  *progressbar.ProgressBar
 	mu   sync.Mutex
 	done int
@@ -95,15 +95,15 @@ type progress struct {
 }
 
 // newProgress begins to tell, on stderr.
-func (s *shell) newProgress(what string, total int) *progress {
-	p := &progress{stop: make(chan struct{})}
+func (s *console) newProgress(what string, total int) *progressReport {
+	p := &progressReport{stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
 		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 		return p
 	}
 	p.wg.Go(func() {
-		ticker := time.NewTicker(plainInterval)
+		ticker := time.NewTicker(reportInterval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -120,7 +120,7 @@ func (s *shell) newProgress(what string, total int) *progress {
 }
 
 // add counts one more. A bar that cannot be drawn is no reason to stop.
-func (p *progress) add() {
+func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
@@ -129,8 +129,8 @@ func (p *progress) add() {
 	}
 }
 
-// aside prints something else meanwhile.
-func (p *progress) aside(print func()) {
+// printBetween prints something else meanwhile.
+func (p *progressReport) printBetween(print func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
@@ -140,7 +140,7 @@ func (p *progress) aside(print func()) {
 }
 
 // close ends the telling.
-func (p *progress) close() {
+func (p *progressReport) finish() {
 	close(p.stop)
 	p.wg.Wait()
 	if p.bar != nil {
