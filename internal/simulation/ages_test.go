@@ -25,7 +25,7 @@ const (
 	roundsTake = 150 * time.Second
 )
 
-// drawAges draws what happens to old messages.
+// drawAges draws how messages age in a seed.
 func (s *settings) drawAges(d *dice) {
 	s.grows = d.drawChance("grows old", 0.35)
 	s.refusedRow, s.refusesBody = -1, d.drawChance("refuses a body", 0.3)
@@ -194,7 +194,7 @@ func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal)
 	return found
 }
 
-// checkRemoved holds that a removed message was final, and for long enough.
+// checkRemoved checks that a removed message was final, and for long enough.
 func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone []removal) {
 	for _, r := range gone {
 		switch early := r.st.FinishedAt.Add(keepOf(r.st.Stage)).Sub(p.nowAtMost()); {
@@ -212,7 +212,7 @@ func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone 
 	}
 }
 
-// checkStaysDelivered holds that a delivered message stays delivered until it is gone.
+// checkStaysDelivered checks that a delivered message stays delivered until it is gone.
 func (c *checker) checkStaysDelivered(l *laneState) {
 	for _, f := range l.log {
 		if f.final != weir.Delivered || f.gone {
@@ -225,7 +225,7 @@ func (c *checker) checkStaysDelivered(l *laneState) {
 	}
 }
 
-// checkAged holds, between two jumps, that each message left has its stage, its body and its
+// checkAged checks, between two jumps, that each message left has its stage, its body and its
 // idempotency key.
 func (c *checker) checkAged(ctx context.Context) {
 	c.mu.Lock()
@@ -254,7 +254,7 @@ func (c *checker) checkAged(ctx context.Context) {
 	}
 }
 
-// checkEmptied holds that in the end only the row and the body are left that storage refuses to
+// checkEmptied checks that in the end only the row and the body are left that storage refuses to
 // remove, and the rows that belong to them.
 func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()

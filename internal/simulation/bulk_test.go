@@ -39,7 +39,7 @@ func (l bulkLog) Replay(ctx context.Context, id weir.ID, force bool) error {
 	return err
 }
 
-// bulkLook shows the runner what a sweep reads of lane 0, as the handler does.
+// bulkLook shows the runner the control rows of lane 0 that a sweep reads, as the program does.
 type bulkLook struct {
 	mailLook
 	carrier *replay.Runner
@@ -85,13 +85,13 @@ func (w *world) replayInBulk(ctx context.Context) {
 	}
 }
 
-// areBulkReplaysOver says whether all bulk replays are over.
+// areBulkReplaysOver reports whether all bulk replays are over.
 func (w *world) areBulkReplaysOver(ctx context.Context) bool {
 	jobs, err := w.check.store.Jobs(ctx)
 	return err == nil && len(jobs) == 0
 }
 
-// checkBulkReplays holds, at rest, what must hold of bulk replays.
+// checkBulkReplays checks, at rest, that each bulk replay is over and that its numbers add up.
 func (c *checker) checkBulkReplays(ctx context.Context) {
 	r := replay.New(replay.Config{Store: c.store, Now: time.Now, Logger: discardLog})
 	jobs, err := r.List(ctx)
@@ -117,8 +117,8 @@ func (c *checker) checkBulkReplays(ctx context.Context) {
 	}
 }
 
-// checkLeftOut holds that nothing is dead any more that was before a bulk replay began, but for
-// what stands in front of a delivery.
+// checkLeftOut checks that nothing is dead any more that was before a bulk replay began, except
+// messages that stand in front of a delivery.
 func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
 	const clocks = 4 * time.Second // how far two of them may differ, and then some
 	for n := range c.w.lanes {

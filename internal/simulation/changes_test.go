@@ -9,8 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// What upstreams ask of messages beside filing them: a moment, to be cancelled, another
-// moment.
+// Requests of upstreams beside posting: a due time, a cancellation, another due time.
 
 // drawSchedules draws how much of that a seed has.
 func (s *settings) drawSchedules(d *dice) {
@@ -29,7 +28,7 @@ func (s *settings) drawSchedules(d *dice) {
 	}
 }
 
-// dueFor draws a message's moment; zero = none. Several lanes of a process would do things
+// dueFor draws a message's due time; zero = none. Several lanes of a process would do things
 // at the very same nanosecond, and which of them is first is not the seed's: so the moments
 // that many share are a microsecond apart from lane to lane.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
@@ -62,7 +61,7 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	return draw(time.Second, 20*time.Second)
 }
 
-// changeMessage cancels and moves a message that was filed, as the seed says.
+// changeMessage cancels and moves a message that was filed, if the seed has it so.
 func (w *world) changeMessage(ctx context.Context, s *submission) {
 	id := w.check.idOf(s)
 	if id.IsZero() {
@@ -119,8 +118,7 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage gives a message another moment: earlier, later, in the past, at its very release, the
-// same.
+// moveMessage moves a message to another due time: earlier, later, in the past, at its very release, the same.
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
 	switch w.dice.drawBelow("move kind "+name, 6) {

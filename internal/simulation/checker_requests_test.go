@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// What the checker holds of the requests that reach the CMS.
+// Checks of the requests that reach the CMS.
 
 // beginRequest sees a request reach the CMS.
 func (c *checker) beginRequest(r *request) {
@@ -42,7 +42,7 @@ func (c *checker) beginRequest(r *request) {
 	c.checkNotEarly(l, l.log[r.id.Seq-1], r)
 }
 
-// checkNotEarly holds that nothing is sent before the time that was set for it, by the sender's
+// checkNotEarly checks that nothing is sent before the time that was set for it, by the sender's
 // own clock.
 func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
@@ -57,8 +57,8 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	}
 }
 
-// checkHandedOver looks at what the last holder left. Whoever closed tail has committed all it
-// knew; and nobody leaves more uncommitted than a crash may repeat.
+// checkHandedOver checks the work that the last holder left. A holder that closed tail has committed all
+// deliveries that it knew of. No holder leaves more uncommitted than a crash may repeat.
 func (c *checker) checkHandedOver(l *laneState, number int) {
 	left := 0
 	for _, f := range l.log {
@@ -72,7 +72,7 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 	}
 }
 
-// checkOverlap holds that two requests of a lane are in the CMS at once only where the earlier
+// checkOverlap checks that two requests of a lane are in the CMS at once only where the earlier
 // holder stood still past the end of its trust; the tail's rules then refuse its commit. A holder
 // whose clock jumped may end its own settle time too early here. The program measures that time by
 // the monotonic clock, which does not jump, and a simulated moment has none of its own.
@@ -95,7 +95,7 @@ func (c *checker) checkOverlap(l *laneState, r *request) {
 	}
 }
 
-// checkOrder holds the order of a key, and that only what is not committed is repeated.
+// checkOrder checks the order of a key, and that only uncommitted deliveries are repeated.
 func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	if stage := c.stageOf(f); stage.Final() {
 		c.addViolation("repeat", "%s sent seq %d of lane %d, which is %s", r.p.name, f.id.Seq, f.id.Lane, stage)
@@ -118,7 +118,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
 		case f.edit && o.edit:
-			// What was replayed goes before what a crash left uncommitted.
+			// A replayed message goes before those that a crash left uncommitted.
 			if s := c.stageOf(o); o.taken && o.version.Newer(f.version) && s != weir.Dead && s != weir.Cancelled &&
 				(f.replays == 0 || s == weir.Delivered) {
 				c.addViolation("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key,
@@ -170,7 +170,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 	}
 }
 
-// checkContent holds that what is sent is what was submitted.
+// checkContent checks that the CMS gets the bytes that were submitted.
 func (c *checker) checkContent(f *filed, r *request) {
 	if f.key == recurringKey {
 		if !slices.Contains(c.w.listOccurrences(), r.body) {

@@ -17,7 +17,7 @@ import (
 // violation is a promise that was not kept.
 type violation struct{ kind, text string }
 
-// counts are what runs went through.
+// counts sums up the events of runs.
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead,
 	Superseded int
@@ -101,7 +101,7 @@ type filed struct {
 	version weir.Version
 	body    string
 	idem    string
-	number  int   // of the submission, as its body says; -1 = no request has shown it
+	number  int   // of the submission, from its body; -1 = no request has shown it
 	begun   bool  // a request for it has reached the CMS
 	taken   bool  // a process has been told that the CMS took it
 	under   int64 // the fence of that
@@ -112,7 +112,7 @@ type filed struct {
 	replaying
 }
 
-// laneState is what the checker knows of a lane.
+// laneState is a lane as the checker knows it.
 type laneState struct {
 	log     []*filed // by sequence number, from 1
 	fence   int64
@@ -211,7 +211,7 @@ func (c *checker) laneOf(n int) *laneState {
 	return l
 }
 
-// applyTransaction lets a transaction take effect, and looks at what it did.
+// applyTransaction lets a transaction take effect, and checks its result.
 func (c *checker) applyTransaction(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,7 +296,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	}
 }
 
-// checkCommitted holds that only the newest holder writes tail, each commit once.
+// checkCommitted checks that only the newest holder writes tail, each commit once.
 func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[string]any) {
 	fence, _ := v["Fence"].(int64)
 	commit, _ := v["Commit"].(int64)
@@ -316,7 +316,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks holds that every state balances and nothing counts backwards.
+// checkBooks checks that every state balances and nothing counts backwards.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.Control(context.Background(), number)
 	if err != nil {

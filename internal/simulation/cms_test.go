@@ -45,7 +45,7 @@ type wire struct {
 
 var errRefused, errLost = errors.New("connection refused"), errors.New("connection reset by peer")
 
-// plan is what the CMS does with a request.
+// plan is the CMS's reaction to a request.
 type plan struct {
 	refuse bool // the connection
 	stale  bool // it is a kept one that was closed before anything was written
@@ -125,7 +125,7 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 }
 
 // RoundTrip sends one request. A process that stands still sends it when it goes on, too
-// late perhaps: what it had begun to write is not held back by a context.
+// late perhaps: a request that is being written is not held back by a context.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
 	name := "send " + r.Header.Get("Weir-Key")
@@ -239,9 +239,8 @@ func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Respo
 	return nil, errLost
 }
 
-// handleRequest takes a request in. Of what is cut off the CMS may still do for most of settle; a
-// connection that is lost is such a cut too, and so is whoever gives up on the way (408,
-// 504).
+// handleRequest takes a request in. The CMS may work on a request that was cut off for most of the settle time.
+// A lost connection is such a cut, too, and so is a proxy that gives up on the way (408, 504).
 func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()

@@ -10,8 +10,8 @@ import (
 	"weir/internal/lane"
 )
 
-// Many messages that fall due at one moment, long after the faults, with storage as slow as an
-// account is: what is held of them is pace, and that others do not wait for them.
+// Many messages that fall due at one time, long after the faults, with storage as slow as an
+// account is. The checks: they keep the CMS's pace, and other messages do not wait for them.
 
 // drawCrowd draws them, for some seeds.
 func (s *settings) drawCrowd(d *dice) {
@@ -24,7 +24,7 @@ func (s *settings) drawCrowd(d *dice) {
 	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.stopped, s.every, s.scheduled = 0, 0, false, 0, 0, 0, 0, 0
 }
 
-// crowdAt is their moment in a lane; zero = there are none.
+// crowdAt returns their due time in a lane; zero = there are none.
 func (w *world) crowdAt(number int) time.Time {
 	if w.crowd == 0 {
 		return time.Time{}
@@ -61,7 +61,7 @@ func (w *world) sendCrowd(ctx context.Context) {
 	}
 }
 
-// countPlain is how many are filed about the moment of a crowd without a due time.
+// countPlain returns how many messages without a due time are filed about the due time of a crowd.
 func (w *world) countPlain() int { return min(w.crowd, 50) }
 
 // drawSlowTrip draws how long one way to storage and back takes, where it is slow: log-normal, as
@@ -77,19 +77,19 @@ const (
 	// crowdIdle is the share of the time in which the CMS may have nothing of a lane while some
 	// of its crowd wait: a request's way to it is up to 2 ms of 32 on average.
 	crowdIdle = 0.1
-	// plainLag is how long what is filed beside a crowd may wait: a holder that is busy looks each
-	// second for what other instances have filed.
+	// plainLag is how long a message that is filed beside a crowd may wait: a busy holder looks each second for
+	// messages that other instances have filed.
 	plainLag = 1500 * time.Millisecond
 )
 
-// crowding is what the checker knows of a lane's crowd.
+// crowding is a lane's crowd as the checker knows it.
 type crowding struct {
 	sent      int
 	first     time.Time
 	idle, gap time.Duration // without a request, up to the crowd's last and since
 }
 
-// checkCrowd holds that a crowd is sent from its moment on as fast as the CMS takes it, and that
+// checkCrowd checks that a crowd is sent from its due time on as fast as the CMS takes it, and that
 // nothing else waits for that.
 func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 	at := c.w.crowdAt(f.id.Lane)

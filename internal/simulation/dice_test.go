@@ -54,8 +54,8 @@ func (d *dice) drawBetween(name string, low, high time.Duration) time.Duration {
 	return low + time.Duration(d.drawFloat(name)*float64(high-low))
 }
 
-// newSource gives chances to a part that several goroutines use: what is drawn depends on the
-// moment and not on who comes first.
+// newSource returns chances for a part that several goroutines use. They depend on the time and not on the goroutine
+// that comes first.
 func (d *dice) newSource(name string) func() float64 {
 	return func() float64 {
 		return float64(d.drawNth(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)

@@ -1,29 +1,30 @@
-// Package simulation proves Weir's promises in virtual time. It holds no code of the
-// program: its tests put the real parts together (appender, bell, drainer, the functions
-// for tickets and timers, the CMS client) as several instances over one storage account in
-// memory, break everything around them by a seed, and watch.
+// Package simulation proves Weir's promises in virtual time. It holds no code of the program. Its tests wire the real
+// parts together (appender, ticket sender, drainer, the functions for tickets and timers, the CMS client) as several
+// instances over one storage account in memory, break everything around them as a seed decides, and check each step.
 //
-// # What is simulated
+// # One run, in order
 //
-// Instances that are killed at any moment, stopped in order, or stand still past their
-// lease and go on; clocks that differ by up to two seconds; a host that delivers tickets
-// (hidden ten minutes in hand, back at once after a failure, poison after five) and calls
-// the sweep; storage whose every operation may fail before or after it was done, hang, or
-// arrive late; a CMS that is slow, refuses, is down, redirects, loses connections, or
-// still works on what its client has given up. Upstreams send again what was not answered
-// with 202, give messages due times, cancel and move them; operators replay and edit what
-// is dead; a schedule recurs. After a while the faults end, and everything has to come to
-// rest.
+//  1. drawSettings (world_test.go) draws the settings of the seed: instances, lanes, messages, keys, kinds of faults.
+//  2. liveThrough creates the lanes in storage, puts the schedule, and starts one process in each slot. A slot is an
+//     instance of the platform; process_test.go wires a process as internal/app does.
+//  3. Upstreams post messages (upstream_test.go), cancel and move them (changes_test.go). Operators replay
+//     (replays_test.go, bulk_test.go), pause and resume (pauses_test.go). The host delivers tickets and calls the sweep
+//     (host_test.go).
+//  4. Meanwhile the faults happen: crashes, standstills, cuts, clock jumps, stops (process_test.go), traps at a certain
+//     operation (traps_test.go), storage faults (ports_test.go), the moods of the CMS (cms_test.go).
+//  5. The checker (checker_test.go) sees each transaction when it takes effect and each request when it reaches the CMS
+//     and when it leaves it. It checks the six promises at that instant, and notes the first violation.
+//  6. When the time of faults is over, awaitRest waits until all work is done, eight minutes at most. Some seeds then
+//     file messages that the CMS refuses (refused_test.go), and let days pass for retention (ages_test.go).
+//  7. checkAtRest (rest_test.go) counts everything again from the rows. The history of each key goes to tools/linear,
+//     whose checker others wrote (histories_test.go).
 //
-// # What is held
-//
-// The checker (checker_test.go) sees every transaction when it takes effect and every
-// request when it reaches the CMS and leaves it, and holds the six promises at that moment;
-// at the end it counts everything again.
+// TestSeeds runs usual worlds, TestLarge large ones (sizes_test.go), TestMoves worlds in which instances leave in order
+// (moves_test.go), TestRelane changes of the number of lanes (relane_test.go). TestMutants_AreCaught takes one rule of the
+// engine away at a time and expects a violation (mutants_test.go).
 //
 // # Replay
 //
-// All chances are drawn by name from the seed: the n-th time of this operation by this
-// process. So they do not depend on the order in which goroutines run, and a seed that
-// fails, fails again. docs/simulation.md says how to run it.
+// All chances are drawn by name from the seed: the n-th time of this operation by this process. So they do not depend on
+// the order in which goroutines run, and a seed that fails, fails again. docs/simulation.md describes how to run it.
 package simulation

@@ -13,9 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// What the checker holds of due times, and of what was asked for messages.
+// Checks of due times, and of requests to cancel and move messages.
 
-// scheduling is what the checker knows of a message's moment and of wishes for it.
+// scheduling is a message's due time, and the requests to change it, as the checker knows them.
 type scheduling struct {
 	accepted  time.Time // by the clock of who accepted it
 	filed     time.Time // when it came into the log
@@ -26,7 +26,7 @@ type scheduling struct {
 	cancelled bool      // at once, while it was scheduled
 	asked     bool      // a wish to cancel it was filed
 	changed   time.Time // when it was filed, or moved last
-	answered  bool      // and somebody was told so, or that it is cancelled
+	answered  bool      // and a caller got that answer, or that it is cancelled
 }
 
 // placeInOrder is a message's position among all of its key.
@@ -43,7 +43,7 @@ func (c *checker) idOf(s *submission) weir.ID {
 	return s.id
 }
 
-// lastDue is when the last message falls due, or a moment before which nothing has to.
+// lastDue returns when the last message falls due; from, if none does later.
 func (c *checker) lastDue(from time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func seqOf(key string) int64 {
 	return seq
 }
 
-// noteRequests notes what somebody asked for in a transaction on head.
+// noteRequests notes the requests that a transaction on head files.
 func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
@@ -95,7 +95,7 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// noteSettled notes what a holder's commit does to messages.
+// noteSettled notes the changes of messages in a holder's commit.
 func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if op.Key[:2] != "m_" {
@@ -115,7 +115,7 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkReleased holds that a message takes its place behind all of its key that was sent, and
+// checkReleased checks that a message takes its place behind all of its key that was sent, and
 // not before its time.
 func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string) {
 	if !f.waits {
@@ -133,9 +133,9 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 	c.checkInTime(l, f, place)
 }
 
-// checkInTime holds that a message goes before what was accepted of its key after its moment,
-// however late it was released; but for what had been sent by then, or may have been. Who
-// accepts and who releases may differ by two seconds in their clocks.
+// checkInTime checks that a message goes before those of its key that were accepted after its due time,
+// however late it was released, except those that had been sent by then, or may have been. The clocks of the
+// receiver and the holder may differ by two seconds.
 func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	known := l.last.Tail.Taken
 	for _, o := range slices.Backward(l.log) {
@@ -150,8 +150,8 @@ func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	}
 }
 
-// checkDue holds that nothing is sent before its moment, by the sender's own clock, nor while
-// storage says that it is scheduled or cancelled.
+// checkDue checks that no message is sent before its due time, by the sender's own clock, nor while it is scheduled or
+// cancelled in storage.
 func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	switch {
@@ -166,7 +166,7 @@ func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	}
 }
 
-// findFiled gives a message that somebody was told of; nil when it is lost.
+// findFiled returns a message that a caller got an answer about; nil if it is lost.
 func (c *checker) findFiled(id weir.ID) *filed {
 	if l := c.laneOf(id.Lane); id.Seq <= int64(len(l.log)) {
 		return l.log[id.Seq-1]
@@ -175,8 +175,8 @@ func (c *checker) findFiled(id weir.ID) *filed {
 	return nil
 }
 
-// cancelAnswered takes in what was answered to a cancel, and says whether that is an end. Too
-// late it may have been when it was asked, for a message that was replayed since.
+// cancelAnswered checks the answer to a cancellation, and reports whether the caller need not ask again. A message that
+// was replayed since may have been too late to cancel when the caller asked.
 func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,10 +220,9 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// checkRows holds that a lane's rows belong together: a scheduled message has one row under its
-// moment, a held one stands once in its key's line at its place, wishes were asked for, and
-// tail knows when the next of them is due. It gives the number of messages that are
-// cancelled and not counted yet.
+// checkRows checks that a lane's rows belong together: a scheduled message has one row under its
+// due time, a held one stands once in its key's queue at its place, each request row was asked for, and tail has the
+// next due time. checkRows returns the number of messages that are cancelled and not counted yet.
 func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncounted int64) {
 	next := time.Time{}
 	sooner := func(at time.Time) {
@@ -299,7 +298,7 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 			uncounted++
 		}
 	}
-	// A holder that has to look again says that something is due by now, by its clock.
+	// A holder that has to look again writes its own time as the next due time.
 	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
 		next = soon
 	}
@@ -330,7 +329,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	}
 }
 
-// isOutdated says that a message can only become superseded any more.
+// isOutdated reports whether a message can only become superseded any more.
 func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
 		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stageOf(o) == weir.Delivered {
@@ -351,8 +350,8 @@ const heard = 65 * time.Second
 // before it. Where messages supersede there may be a read and a commit more, of up to 6 ms each.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
-// checkPunctual holds that what falls due long after the faults is sent at its moment, by the
-// clock of whoever sends it, where its lane has nothing else to do.
+// checkPunctual checks that a message that falls due long after the faults is sent at its due time, by the clock of its
+// sender, if its lane has nothing else to do.
 func (c *checker) checkPunctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
 	if after := c.disturbed.Add(recovered); after.After(quiet) {

@@ -15,7 +15,7 @@ import (
 // message.
 type posts struct {
 	mu      sync.Mutex
-	begun   map[string]int // by what is posted
+	begun   map[string]int // by message
 	sent    map[string]bool
 	givenUp map[string]time.Time
 }
@@ -39,7 +39,7 @@ func (p *posts) giveUp(name string) {
 	p.givenUp[name] = time.Now()
 }
 
-// noteSent notes what a transaction files, and returns the name of a request in it that was
+// noteSent notes the messages that a transaction files, and returns the name of a request in it that was
 // given up before anything of it was sent.
 func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	p.mu.Lock()

@@ -69,7 +69,7 @@ func (c *checker) recordWrite(r *request, late bool) {
 	}
 }
 
-// findWrite returns what is recorded of a request. The caller holds mu.
+// findWrite returns the record of a request. The caller holds mu.
 func (c *checker) findWrite(r *request) *written {
 	for i := len(c.history.writes) - 1; i >= 0; i-- {
 		if c.history.writes[i].r == r {

@@ -28,11 +28,11 @@ const (
 
 var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
 
-// hosting is what only some seeds have of the platform.
+// hosting is the behaviour of the platform that only some seeds have.
 type hosting struct {
 	cold     time.Duration // until a handler is ready, at most; 0 = at once
 	deaths   int           // handlers that die while their host lives on
-	idleEnds int           // instances ended in a moment without an invocation
+	idleEnds int           // instances ended while they have no invocation
 	scales   bool          // by the queue's length
 }
 
@@ -50,14 +50,14 @@ func (s *settings) drawHost(d *dice) {
 	s.hosting.scales = d.drawChance("scales", 0.2)
 }
 
-// platform is what a process knows of its host.
+// platform is the host of a process.
 type platform struct {
 	readyAt     time.Time
-	hostLives   atomic.Bool  // though the handler is dead: what it had in hand comes back at once
+	hostLives   atomic.Bool  // though the handler is dead: its messages come back at once
 	invocations atomic.Int32 // queue and timer calls, and requests
 }
 
-// awaitReady waits until the handler is ready, as the program holds what comes before; false when that
+// awaitReady waits until the handler is ready, as the program holds earlier requests, and returns false if that
 // takes too long.
 func (p *process) awaitReady(ctx context.Context, name string) bool {
 	left := time.Until(p.readyAt)
@@ -67,7 +67,7 @@ func (p *process) awaitReady(ctx context.Context, name string) bool {
 	if !p.waitFor(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
-	// Callers that waited for the same moment go on one after the other.
+	// Callers that waited for the same time go on one after the other.
 	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
@@ -149,7 +149,7 @@ func (p *process) listenToQueue(name string, function func(context.Context, invo
 	}
 }
 
-// planHost plans what the platform does to the slot.
+// planHost plans the acts of the platform on the slot.
 func (s *slot) planHost() {
 	name := fmt.Sprint("slot ", s.number)
 	for i := range s.w.hosting.deaths {

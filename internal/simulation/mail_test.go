@@ -17,7 +17,7 @@ import (
 )
 
 // Who is told of messages that have come to their end: each message with a callback at least
-// once of the end it came to, and somebody of every death, across all that may happen to
+// once of the end it came to, and a receiver of every death, across all faults of
 // processes, storage and receivers.
 
 const (
@@ -55,7 +55,7 @@ func (p *process) newNotifier() *notify.Sender {
 	return notify.New(cfg)
 }
 
-// mailLook shows the sender what a sweep reads, as the handler does.
+// mailLook shows the sender the control rows that a sweep reads, as the program does.
 type mailLook struct {
 	*lane.Store
 	sender *notify.Sender
@@ -151,7 +151,7 @@ func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.told[to][event.Data.Stage] = true
 }
 
-// checkTold holds that a message has come to the end that was told. One that was dead may have
+// checkTold checks that a message has come to the end that was told. One that was dead may have
 // been replayed since.
 func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	st, err := c.store.Status(context.Background(), id)
@@ -161,7 +161,7 @@ func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	}
 }
 
-// checkAllTold holds, in the end, that everybody was told, and that nothing is left to be told.
+// checkAllTold checks, in the end, that everybody was told, and that nothing is left to be told.
 func (c *checker) checkAllTold(ctx context.Context) {
 	if c.first != nil {
 		return

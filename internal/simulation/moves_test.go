@@ -31,7 +31,7 @@ const (
 	alone     leavingKind = "one instance lives on"
 )
 
-// group is what an instance runs.
+// group is the group of functions that an instance runs.
 type group string
 
 const (
@@ -177,7 +177,7 @@ func (w *world) endIdleOnes() {
 	}
 }
 
-// checkMoved holds that a lane does not stand still, and nothing is written twice, while instances go.
+// checkMoved checks that a lane does not stand still, and nothing is written twice, while instances go.
 // The caller holds mu.
 func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// What operators pause and resume, and what the checker holds of it.
+// Pauses by operators, and the checks of them.
 
 // stopped is a pause as storage has it.
 type stopped struct {
@@ -86,7 +86,7 @@ func (w *world) askUntilDone(ctx context.Context, name string, number int,
 	}
 }
 
-// notePauses notes what a transaction on head does to pauses.
+// notePauses notes the changes of pauses in a transaction on head.
 func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		switch {
@@ -119,7 +119,7 @@ const (
 	clocks = 2 * time.Second
 )
 
-// checkPaused holds that nothing is sent of what is paused, but by a process that stood still.
+// checkPaused checks that no message of a paused lane or key is sent, except by a process that stood still.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {
 		s, ok := l.stopped[row]
@@ -143,14 +143,14 @@ func (l *laneState) pausedUntil(keyHash string) time.Time {
 	return s.until
 }
 
-// stoodSince says whether a process has stood still since a moment.
+// stoodSince reports whether a process has stood still since a time.
 func (p *process) stoodSince(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.resume != nil || p.resumed.After(t)
 }
 
-// jumpedSince says whether the slot's clock has jumped since a moment.
+// jumpedSince reports whether the slot's clock has jumped since a time.
 func (s *slot) jumpedSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 )
 
 // ports are a process's way to storage. Every operation takes its time, may be broken by
-// the seed, and ends with the process. What goes its own way beside the rest of a process
-// has its own name, so that its chances are its own, too.
+// the seed, and ends with the process. A part that works beside the rest of a process has its own name, so that its
+// chances are its own, too.
 type ports struct {
 	p  *process
 	as string
 }
 
-// newTable, with its limits of time as the handler has it; as names what goes its own way.
+// newTable returns the table with the time limits of the program; as names a part that has chances of its own.
 func (p *process) newTable(as string) storage.Table { return timelimit.Table(ports{p: p, as: as}) }
 
 func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
@@ -47,7 +47,7 @@ func newFault(op string, kind storage.Kind) error {
 	return &storage.Error{Op: op, Kind: kind, Index: -1, Err: errFault}
 }
 
-// faultKind is what goes wrong with an operation.
+// faultKind is a way in which an operation fails.
 type faultKind int
 
 const (
@@ -71,8 +71,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation. write says that it changes something; effect must be safe to
-// call once, at any moment, also when nobody waits for it any more.
+// doOperation makes one operation. write reports whether it changes storage. effect is called once at most, at any time,
+// even after its caller has gone.
 func (p *process) doOperation(ctx context.Context, op string, write bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
@@ -220,7 +220,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 	return <-answer, nil
 }
 
-// copyOps keeps what was asked: a late transaction writes what was sent.
+// copyOps copies the operations, because a late transaction writes them as they were sent.
 func copyOps(ops []storage.Op) []storage.Op {
 	out := make([]storage.Op, len(ops))
 	for i, op := range ops {

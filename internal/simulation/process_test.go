@@ -74,7 +74,7 @@ type process struct {
 	resumed  time.Time
 	cutUntil time.Time            // storage is not reached before, or its leases are not
 	onlyCut  string               // operations that are cut off begin with this
-	trap     *trap                // what happens at its next operation of a kind
+	trap     *trap                // sprung by its next operation of a kind
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
 
@@ -160,8 +160,7 @@ func (p *process) nowAtMost() time.Time {
 }
 
 // awaitRunning waits while the process stands still. It is false when the process has been
-// killed, and then comes back only when all is over: nothing of it goes on. The name says
-// what wants to go on.
+// killed, and then comes back only when all is over: nothing of it goes on. name names the caller.
 func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
@@ -234,7 +233,7 @@ func (p *process) goOn() {
 	p.w.check.noteDisturbance()
 }
 
-// isCutOff says that an operation does not reach storage at all at the moment.
+// isCutOff reports whether an operation cannot reach storage now.
 func (p *process) isCutOff(op string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +249,7 @@ func (p *process) noteGrant(name string, asked time.Time, length time.Duration) 
 	}
 }
 
-// trustedUntil says until when the process may trust a lease, and whether it has stood still
+// trustedUntil returns until when the process may trust a lease, and reports whether it has stood still
 // lately, so that it may not have noticed the end of it.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
@@ -284,7 +283,7 @@ func (p *process) waitForPoll(d time.Duration) {
 	}
 }
 
-// planFaults lets happen to the slot what the seed says.
+// planFaults plans the faults that the seed has for the slot.
 func (s *slot) planFaults() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
 	s.planHost()
@@ -365,7 +364,7 @@ func (w *world) planOutages() {
 	}
 }
 
-// meddleWithTail is an outsider that writes tail, as nobody but the holder may.
+// meddleWithTail is an outsider that writes tail, which only the holder may.
 func (w *world) meddleWithTail() {
 	for i := range 3 {
 		w.loose.Go(func() {
@@ -377,7 +376,7 @@ func (w *world) meddleWithTail() {
 	}
 }
 
-// planAt does something to the slot at a moment of the time of trouble, one thing after
+// planAt calls do at a time within the time of trouble, one call after
 // another.
 func (s *slot) planAt(name string, do func()) {
 	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
@@ -387,7 +386,7 @@ func (s *slot) planAt(name string, do func()) {
 		case s.turn <- struct{}{}:
 		default:
 			s.turn <- struct{}{}
-			// not in the nanosecond of what was before it
+			// not in the same nanosecond as the one before
 			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 		}
 		do()

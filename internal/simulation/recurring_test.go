@@ -78,7 +78,7 @@ func (w *world) listOccurrences() (bodies []string) {
 	return bodies
 }
 
-// isRecurringDone says whether all occurrences were settled.
+// isRecurringDone reports whether all occurrences were filed.
 func (w *world) isRecurringDone(ctx context.Context) bool {
 	if w.every == 0 {
 		return true
@@ -87,7 +87,7 @@ func (w *world) isRecurringDone(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// checkRecurring holds that each occurrence is in the log once, in their order.
+// checkRecurring checks that each occurrence is in the log once, in their order.
 func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
 	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))

@@ -49,7 +49,7 @@ func (w *world) fileRefused(ctx context.Context) bool {
 		return true
 	}
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
-		time.Sleep(left) // an outage may outlast the faults, and what hangs in it even that
+		time.Sleep(left) // an outage may outlast the faults, and a request that hangs may outlast the outage
 	}
 	bad := w.firstRefused()
 	good := bad + w.refused
@@ -113,7 +113,7 @@ func (c *checker) isAllTaken(first, n int) bool {
 	return true
 }
 
-// checkFair holds that refused messages, however many, keep none of another key for long.
+// checkFair checks that refused messages, however many, keep none of another key for long.
 func (c *checker) checkFair(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *checker) checkFair(first, n int) {
 	}
 }
 
-// checkSpared holds that no attempt is counted while the CMS may have failed as a whole.
+// checkSpared checks that no attempt is counted while the CMS may have failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,7 +34,7 @@ func TestRelane(t *testing.T) {
 			w.judgeRun()
 			end()
 			w.loose.Wait()
-			time.Sleep(10 * time.Minute) // what had begun to wait gives up
+			time.Sleep(10 * time.Minute) // callers that wait give up
 			for _, p := range w.problems {
 				t.Errorf("seed %d: %s", seed, p)
 			}
@@ -146,7 +146,7 @@ func (w *town) judgeRun() {
 			return
 		}
 	}
-	time.Sleep(30 * time.Second) // what is late arrives
+	time.Sleep(30 * time.Second) // late requests arrive
 	for _, l := range w.letters {
 		st, err := w.newStore().Status(context.Background(), l.id)
 		want := weir.Delivered
@@ -222,7 +222,7 @@ func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks holds that all epochs together have every letter once.
+// checkBooks checks that all epochs together have every letter once.
 func (w *town) checkBooks() {
 	meta, err := w.newStore().Meta(context.Background())
 	if err != nil || meta.Step != lane.StepNone {
@@ -246,7 +246,7 @@ func (w *town) checkBooks() {
 }
 
 // relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of
-// what TestRelane says of each.
+// TestRelane describes each.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {",
 		new: "if false {", caught: "filed as"},

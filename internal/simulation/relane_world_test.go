@@ -16,8 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// The scenario of relane_test.go has a world of its own: what the other one watches is one
-// epoch.
+// The scenario of relane_test.go has a world of its own, because the checker of the other follows one epoch only.
 
 // town is instances, upstreams and a CMS over one storage account, in which the number of
 // lanes changes.
@@ -82,7 +81,7 @@ func (w *town) newLife(name string) *life {
 	return p
 }
 
-// drawFault decides what becomes of an operation.
+// drawFault decides how an operation fails.
 func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +221,7 @@ func (w *town) newStore() *lane.Store {
 }
 
 // postLetter sends a letter until it is accepted, as an upstream does, and asks once more where
-// the seed says so.
+// the seed has it so.
 func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
 	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
@@ -254,10 +253,10 @@ func (w *town) postLetter(l *letter) {
 	}
 }
 
-// recorder is the CMS: it takes a while, refuses what is bad, and notes what it got.
+// recorder is the CMS: it takes a while, refuses bad messages, and records the others.
 type recorder struct {
 	mu     sync.Mutex
-	active map[string]string // by key: what is being written
+	active map[string]string // by key: the message that is being written
 	log    []entry
 	down   func() bool
 }
@@ -289,7 +288,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
-	w.loose.Go(func() { // also when nobody waits for it any more
+	w.loose.Go(func() { // even after its caller has gone
 		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
 		delete(c.active, m.Key)

@@ -16,15 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// What operators ask of dead messages, and what the checker holds of it.
+// Replays by operators, and the checks of them.
 
-// replaying is what the checker knows of a message's replays.
+// replaying is a message's replays as the checker knows them.
 type replaying struct {
 	wishes   map[string]bool // rows of those that wait in storage: is it to be done in any case?
 	replays  int
 	revived  time.Time // when it was taken back last
 	base     int       // attempts before the last one
-	edited   string    // what is sent in place of what was submitted; "" = that
+	edited   string    // the body after an edit; "" = as submitted
 	editions int       // how often that was changed
 	died     time.Time // when storage was told last
 }
@@ -110,10 +110,10 @@ func (w *world) newCorrection(name string, s *submission) *lane.Edit {
 	return e
 }
 
-// isRequested says whether a replay waits.
+// isRequested reports whether a replay waits.
 func (r *replaying) isRequested() bool { return len(r.wishes) > 0 }
 
-// isForced says whether one waits that is to be done in any case.
+// isForced reports whether a forced replay waits.
 func (r *replaying) isForced() bool {
 	for _, forced := range r.wishes {
 		if forced {
@@ -138,8 +138,8 @@ func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	f.wishes[op.Key] = force
 }
 
-// checkGranted holds that a replay was asked for, and does not go behind what was delivered. It
-// gives the number of messages that the commit takes back.
+// checkGranted checks that a replay was asked for, and does not go behind a later delivery. It returns the number of
+// messages that the commit takes back.
 func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
 	for _, op := range ops {
@@ -168,7 +168,7 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 	return taken
 }
 
-// isRefusable says whether a commit may refuse a replay: one that is not forced is done with,
+// isRefusable reports whether a commit may refuse a replay: one that is not forced is done with,
 // and stands in front of a delivery.
 func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
@@ -179,7 +179,7 @@ func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	return false
 }
 
-// checkTakenBack holds it of one message.
+// checkTakenBack checks that of one message.
 func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[string]any) {
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
@@ -217,8 +217,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 }
 
-// deliveredBehind gives a message that stands behind another in its key's order, and was
-// delivered; nil also where order does not matter.
+// deliveredBehind returns a delivered message that stands behind another in its key's order; nil if there is none, or
+// if order does not matter.
 func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
 	for _, o := range l.log {
 		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&
@@ -229,7 +229,7 @@ func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
 	return nil
 }
 
-// replayAnswered takes in what was answered, and says whether that is an end.
+// replayAnswered checks the answer to a replay, and reports whether the caller need not ask again.
 func (c *checker) replayAnswered(id weir.ID, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

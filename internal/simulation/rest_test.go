@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// What the checker holds in the end, when everything has come to rest.
+// Checks at the end, when everything has come to rest.
 
 // checkAtRest counts everything at the end.
 func (c *checker) checkAtRest(ctx context.Context, rest bool) {
@@ -57,7 +57,7 @@ func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	}
 }
 
-// checkLeftovers holds that nothing stands among the held where nothing waits, and that the
+// checkLeftovers checks that nothing stands among the held where nothing waits, and that the
 // list of the dead is complete.
 func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	if c.first != nil {
@@ -78,7 +78,7 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	}
 }
 
-// checkSettled holds that a message came to an end, and to a true one.
+// checkSettled checks that a message came to an end, and to a true one.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Status(ctx, f.id)
 	switch {
@@ -112,7 +112,7 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	}
 }
 
-// describeWaiting names what is left.
+// describeWaiting names the messages that are left.
 func (c *checker) describeWaiting() string {
 	text := ""
 	for n := range c.w.lanes {

@@ -84,8 +84,8 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	}
 }
 
-// replaySeed runs a seed until it has been the same twice, five times at most. It gives how
-// often that was, and in what two of them differed.
+// replaySeed runs a seed until two runs were the same, five times at most. It returns how often it ran, and the first
+// difference of two runs.
 func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	var seen []string
 	for len(seen) < 5 {
@@ -100,7 +100,7 @@ func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	return len(seen), differs
 }
 
-// firstDifference gives the first line in which two traces differ.
+// firstDifference returns the first line in which two traces differ.
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {

@@ -15,10 +15,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Large worlds: a backlog of thousands, a thousand messages due at one moment, more lanes than a
+// Large worlds: a backlog of thousands, a thousand messages due at one time, more lanes than a
 // host has slots. They are few, for each takes as long as a hundred others.
 
-// sizes is what the bounds of a large world depend on; zero = a world of the usual size.
+// sizes has the bounds of a large world; zero = a world of the usual size.
 type sizes struct {
 	kind   largeKind
 	commit float64 // transactions on tail for each message, at most
@@ -67,8 +67,8 @@ func (z sizes) startOf(w *world, i int) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, 10*time.Second)
 }
 
-// decided counts by lane what holders decided to be final and storage does not have yet: it
-// is in memory, and a crash repeats it.
+// decided counts by lane the messages that holders decided to be final and storage does not have yet: they are in memory,
+// and a crash repeats them.
 type decided struct {
 	w  *world
 	mu sync.Mutex
@@ -153,7 +153,7 @@ func (p *process) sweepIn(ctx context.Context) error {
 // countEnded is how many messages have come to an end.
 func countEnded(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
 
-// countTransaction counts what a lane's messages cost, and what is committed of those decided. The caller
+// countTransaction counts a lane's commits, and the decided messages that they commit. The caller
 // holds mu.
 func (c *checker) countTransaction(p *process, number int, ops []storage.Op, before, now int64) {
 	if c.w.sizes.kind == "" {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// moment is where in an operation a trap springs.
+// moment is the point of an operation at which a trap springs.
 type moment int
 
 const (
@@ -23,7 +23,7 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// springTrap is called at each moment of each operation.
+// springTrap is called before and after each operation takes effect.
 func (p *process) springTrap(op string, at moment) {
 	p.mu.Lock()
 	t := p.trap

@@ -73,7 +73,7 @@ func (w *world) newSubmission(i int) *submission {
 	return s
 }
 
-// newBody says which submission it is. A large one does not compress, so it needs a blob.
+// newBody returns a body with the submission's number. A large one does not compress, so it needs a blob.
 func (w *world) newBody(i int) []byte {
 	b := []byte(fmt.Sprintf("<a n='%d'>", i))
 	if w.dice.drawChance("large", w.large) {
@@ -91,8 +91,8 @@ func numberOf(body string) (n int, err error) {
 	return n, err
 }
 
-// sendUntilAccepted sends a message to some instance until it is answered with 202. What has no
-// idempotency key is sent once: to send it again would be another message.
+// sendUntilAccepted sends a message to some instance until it is answered with 202. A message without an
+// idempotency key is sent once: to send it again would file another message.
 func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.pickReceiver(name).currentProcess()
@@ -130,7 +130,7 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// receiveMessage files a message, and wakes the lane once the answer is written, whoever still reads it.
+// receiveMessage files a message, and wakes the lane once the answer is written, even if its reader has gone.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.File(ctx, m, idem)
 	if err == nil && !r.Duplicate {

@@ -19,11 +19,11 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// settings are what one seed runs.
+// settings describe the world of one seed.
 type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
-	settle                           time.Duration // how long the CMS may work on what was cut off
+	settle                           time.Duration // how long the CMS may work on a request that was cut off
 	timeout                          time.Duration // of one attempt
 	attempts                         int
 	backoff                          drain.Backoff
@@ -40,19 +40,19 @@ type settings struct {
 	outages                          int              // of all storage
 	large                            float64          // share of bodies that need a blob
 	scheduled                        float64          // share of messages with a due time
-	cancels, moves                   float64          // share of messages that upstreams cancel, or give another moment
+	cancels, moves                   float64          // share of messages that upstreams cancel, or move
 	horizon                          time.Duration    // of due times
 	moments                          [3]time.Duration // which many messages share
 	every                            time.Duration    // of a recurring message; 0 = none
 	callbacks                        float64          // share of messages with a callback
-	deaths                           bool             // somebody is told of all deaths
+	deaths                           bool             // a receiver gets the event of each death
 	operators                        int              // who look for dead messages, and replay some
 	forces, edits                    float64          // share of that which is forced, or edited
 	bulk                             int              // bulk replays
 	bulkForce, bulkCancel            float64          // share of those that are forced, or cancelled
 	stopped                          int              // pauses of lanes and keys
-	crowd                            int              // messages that fall due at one moment, long after the faults
-	storage                          time.Duration    // about what a request to storage takes; 0 = next to nothing
+	crowd                            int              // messages that fall due at one time, long after the faults
+	storage                          time.Duration    // about how long a request to storage takes; 0 = hardly any time
 	refused, refusal                 int              // how many the CMS refuses in the end, and how it answers
 	stand                            time.Duration    // how long they do before others come
 	patience                         time.Duration    // with a CMS that takes nothing
@@ -107,8 +107,7 @@ func drawSettings(d *dice) settings {
 	return s
 }
 
-// drawLimits draws what only some seeds have: a rush of messages on a CMS that keeps up, and
-// limits of rate and number.
+// drawLimits draws a rush of messages on a CMS that keeps up, or limits of rate and number. Most seeds have neither.
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
@@ -134,13 +133,13 @@ type world struct {
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
 	rough    atomic.Int64   // nanosecond until which faults go on, when days have passed
-	over     chan struct{}  // closed at the end: whoever stands still for good lets go
-	loose    sync.WaitGroup // what goes on without anybody waiting: late writes, requests inside the CMS
+	over     chan struct{}  // closed at the end: processes that stand still for good return
+	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
 	slots    []*slot
 	upstream sync.WaitGroup
 }
 
-// trace is what happened, for replays.
+// trace lists the events of a run, for replays.
 type trace struct {
 	mu    sync.Mutex
 	began time.Time
@@ -153,18 +152,18 @@ func (t *trace) addLine(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// String gives the lines by time. What happens at one nanosecond has no order.
+// String returns the lines by time. Events of one nanosecond have no order.
 func (t *trace) String() string {
 	slices.Sort(t.lines)
 	return strings.Join(t.lines, "\n")
 }
 
-// isCalm says that the time of faults is over.
+// isCalm reports whether the time of faults is over.
 func (w *world) isCalm() bool {
 	return time.Since(w.started) > w.trouble && time.Now().UnixNano() > w.rough.Load()
 }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
 	violation *violation
 	counts    counts
@@ -188,7 +187,7 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 		w.check = newChecker(w)
 		w.cms = &fakeCMS{w: w}
 		w.liveThrough(t.Context())
-		time.Sleep(time.Minute) // what a killed process was appending tries on for some seconds, in vain
+		time.Sleep(time.Minute) // an append of a killed process tries on for some seconds, in vain
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
 		history = &w.check.history.History
 	})
@@ -196,7 +195,7 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	return o
 }
 
-// bound is within what everything comes to rest after faults have ended: a lease, a
+// bound is the time within which everything comes to rest after the faults have ended: a lease, a
 // ticket's or a sweep's minute, the CMS's longest pause and backoffs in a row.
 const bound = 8 * time.Minute
 
@@ -244,7 +243,7 @@ func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
 }
 
-// awaitRest waits until everything has come to rest, and stays so while what is late arrives.
+// awaitRest waits until everything has come to rest, and stays so while late requests arrive.
 func (w *world) awaitRest(ctx context.Context) bool {
 	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.holds(); {
 		if !w.isAtRest(ctx) {
@@ -277,7 +276,7 @@ func (w *world) endWorld(ctx context.Context) {
 		s.endSlot(ctx)
 	}
 	w.loose.Wait()
-	time.Sleep(10 * time.Minute) // what had begun to wait gives up
+	time.Sleep(10 * time.Minute) // callers that wait give up
 }
 
 var discardLog = slog.New(slog.DiscardHandler)
