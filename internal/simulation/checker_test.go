@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,57 +40,18 @@ type counts struct {
 	Longest time.Duration
 }
 
+// addAll adds the counts of another run. Of the fields Longest… and Most… the larger one stays.
 func (c *counts) addAll(o counts) {
-	c.Messages += o.Messages
-	c.Removed += o.Removed
-	c.Kept += o.Kept
-	c.Bulks += o.Bulks
-	c.BulkReplayed += o.BulkReplayed
-	c.Requests += o.Requests
-	c.Repeats += o.Repeats
-	c.Delivered += o.Delivered
-	c.Dead += o.Dead
-	c.Superseded += o.Superseded
-	c.Crashes += o.Crashes
-	c.Pauses += o.Pauses
-	c.Cuts += o.Cuts
-	c.Stops += o.Stops
-	c.Faults += o.Faults
-	c.Takeovers += o.Takeovers
-	c.Fenced += o.Fenced
-	c.LateWriters += o.LateWriters
-	c.Traps += o.Traps
-	c.Blobs += o.Blobs
-	c.Packed += o.Packed
-	c.Recurred += o.Recurred
-	c.Punctual += o.Punctual
-	c.Scheduled += o.Scheduled
-	c.InTime += o.InTime
-	c.Released += o.Released
-	c.Moved += o.Moved
-	c.Cancelled += o.Cancelled
-	c.CancelledAtOnce += o.CancelledAtOnce
-	c.Replayed += o.Replayed
-	c.Refused += o.Refused
-	c.Edited += o.Edited
-	c.Stopped += o.Stopped
-	c.Resumed += o.Resumed
-	c.Crowded += o.Crowded
-	c.Told += o.Told
-	c.ToldAgain += o.ToldAgain
-	c.Linearized += o.Linearized
-	c.Turned += o.Turned
-	c.HandlerDeaths += o.HandlerDeaths
-	c.IdleEnds += o.IdleEnds
-	c.ScaledOut += o.ScaledOut
-	c.ScaledIn += o.ScaledIn
-	c.OrderlyEnds += o.OrderlyEnds
-	c.LongestStand = max(c.LongestStand, o.LongestStand)
-	c.NamedNone += o.NamedNone
-	c.Commits += o.Commits
-	c.MostTickets = max(c.MostTickets, o.MostTickets)
-	c.LongestSweep = max(c.LongestSweep, o.LongestSweep)
-	c.Longest = max(c.Longest, o.Longest)
+	sums, others := reflect.ValueOf(c).Elem(), reflect.ValueOf(o)
+	for i := range sums.NumField() {
+		sum, other := sums.Field(i), others.Field(i).Int()
+		switch name := sums.Type().Field(i).Name; {
+		case strings.HasPrefix(name, "Longest"), strings.HasPrefix(name, "Most"):
+			sum.SetInt(max(sum.Int(), other))
+		default:
+			sum.SetInt(sum.Int() + other)
+		}
+	}
 }
 
 // filed is a message's row as it came into the log.

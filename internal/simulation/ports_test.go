@@ -71,7 +71,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation. write reports whether it changes storage. effect is called once at most, at any time,
+// doOperation makes one operation. write reports whether it changes storage. effect is called once at most,
+// at any time,
 // even after its caller has gone.
 func (p *process) doOperation(ctx context.Context, op string, write bool, effect func() error) error {
 	op = withoutRandom(op)

@@ -245,8 +245,8 @@ func (w *town) checkBooks() {
 	}
 }
 
-// relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of
-// TestRelane describes each.
+// relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of a
+// problem that TestRelane prints then.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {",
 		new: "if false {", caught: "filed as"},

@@ -67,7 +67,8 @@ func (z sizes) startOf(w *world, i int) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, 10*time.Second)
 }
 
-// decided counts by lane the messages that holders decided to be final and storage does not have yet: they are in memory,
+// decided counts by lane the messages that holders decided to be final and storage does not have yet: they
+// are in memory,
 // and a crash repeats them.
 type decided struct {
 	w  *world
