@@ -40,8 +40,10 @@ func scriptRoot(t *testing.T) string {
 	}
 	root := t.TempDir()
 	files := map[string]string{
-		"host.json":        `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self + `"},"enableForwardingHttpRequest":true}}`,
-		"fn/function.json": `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http","direction":"out","name":"res"}]}`,
+		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self +
+			`"},"enableForwardingHttpRequest":true}}`,
+		"fn/function.json": `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http","direction":"out",` +
+			`"name":"res"}]}`,
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -55,7 +57,7 @@ func scriptRoot(t *testing.T) string {
 	return root
 }
 
-// start runs the program, and gives it with its handler's pid once that is ready.
+// start runs the program, and returns it with its handler's pid when the handler is ready.
 func start(t *testing.T) (cmd *exec.Cmd, handler int) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "--script-root", scriptRoot(t), "--port", "0")
@@ -91,7 +93,8 @@ func handlerPID(t *testing.T, url string) int {
 	}
 	defer res.Body.Close()
 	var status struct{ Instances []struct{ PID int } }
-	if err := json.NewDecoder(res.Body).Decode(&status); err != nil || len(status.Instances) != 1 || status.Instances[0].PID == 0 {
+	if err := json.NewDecoder(res.Body).Decode(&status); err != nil || len(status.Instances) != 1 ||
+		status.Instances[0].PID == 0 {
 		t.Fatalf("status %+v: %v", status, err)
 	}
 	return status.Instances[0].PID
@@ -154,7 +157,8 @@ func TestRun_ExitCodes(t *testing.T) {
 		code int
 		text string
 	}{
-		"TakenPort":      {[]string{"--script-root", scriptRoot(t), "--port", port}, 1, "port " + port + " is unavailable"},
+		"TakenPort": {[]string{"--script-root", scriptRoot(t), "--port", port},
+			1, "port " + port + " is unavailable"},
 		"NoScriptRoot":   {[]string{"--script-root", t.TempDir(), "--port", "0"}, 1, "host.json"},
 		"WrongInstances": {[]string{"--instances", "http"}, 2, "http=2,process=1"},
 		"TwoGroups":      {[]string{"--instances", "http=1", "--group", "q"}, 2, "--group"},
@@ -164,7 +168,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stdout, stderr strings.Builder
-			code := run(context.Background(), c.args, func(string) string { return "" }, &stdout, &stderr)
+			code := runHost(context.Background(), c.args, func(string) string { return "" }, &stdout, &stderr)
 			if code != c.code || !strings.Contains(stderr.String(), c.text) {
 				t.Errorf("exit code %d, %q; want %d and %q", code, &stderr, c.code, c.text)
 			}

@@ -40,9 +40,9 @@ type Fleet struct {
 	address string
 	serving sync.WaitGroup
 
-	mu    sync.Mutex
-	hosts []*Host
-	turn  int
+	mu       sync.Mutex
+	hosts    []*Host
+	nextTurn int
 }
 
 // Build compiles funchost into a directory and returns the program's path.
@@ -64,7 +64,7 @@ func Start(o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	f := &Fleet{options: o, address: socket.Addr().String()}
-	f.front = &http.Server{Handler: f.proxy(), ReadHeaderTimeout: time.Minute}
+	f.front = &http.Server{Handler: f.newFront(), ReadHeaderTimeout: time.Minute}
 	f.serving.Go(func() { _ = f.front.Serve(socket) }) // ErrServerClosed
 	return f, nil
 }
@@ -83,7 +83,7 @@ func (f *Fleet) Hosts() []*Host {
 func (f *Fleet) Close() {
 	_ = f.front.Close()
 	for _, h := range f.Hosts() {
-		h.end()
+		h.killGroup()
 	}
 	f.serving.Wait()
 }
@@ -103,7 +103,7 @@ func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
 	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
 	h.cmd.Env = append(os.Environ(), f.options.Env...)
-	// The group lets end reach a handler that has lost its parent.
+	// The group lets killGroup reach a handler that has lost its parent.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, in := io.Pipe()
 	h.cmd.Stdout, h.cmd.Stderr = in, in
@@ -116,11 +116,11 @@ func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 		close(h.done)
 	}()
 	listening := make(chan string, 1)
-	f.serving.Go(func() { f.relay(out, listening) })
+	f.serving.Go(func() { f.relayOutput(out, listening) })
 	f.mu.Lock()
 	f.hosts = append(f.hosts, h)
 	f.mu.Unlock()
-	return h, f.await(ctx, h, listening)
+	return h, f.awaitListening(ctx, h, listening)
 }
 
 func groupOf(args []string) string {
@@ -132,8 +132,8 @@ func groupOf(args []string) string {
 
 var listensOn = regexp.MustCompile(`Now listening on: (http://[0-9.:]+)`)
 
-// relay copies the host's output to Options.Out, and sends the address on which the host listens.
-func (f *Fleet) relay(out io.Reader, listening chan<- string) {
+// relayOutput copies the host's output to Options.Out, and sends the address on which the host listens.
+func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
@@ -147,7 +147,7 @@ func (f *Fleet) relay(out io.Reader, listening chan<- string) {
 	}
 }
 
-func (f *Fleet) await(ctx context.Context, h *Host, listening <-chan string) error {
+func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan string) error {
 	select {
 	case url := <-listening:
 		f.mu.Lock()
@@ -157,7 +157,7 @@ func (f *Fleet) await(ctx context.Context, h *Host, listening <-chan string) err
 	case <-h.done:
 		return fmt.Errorf("the host ended before it listened: %w", cmp.Or(h.err, errors.New("exit code 0")))
 	case <-ctx.Done():
-		h.end()
+		h.killGroup()
 		return fmt.Errorf("the host does not listen: %w", ctx.Err())
 	}
 }
@@ -181,8 +181,8 @@ func (h *Host) Kill() error {
 	return err
 }
 
-// end kills the host with all its children.
-func (h *Host) end() {
+// killGroup kills the host with all its children.
+func (h *Host) killGroup() {
 	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error: no process of the group is left
 	<-h.done
 }

@@ -13,8 +13,8 @@ import (
 // forwardingHeaders are removed by ReverseProxy. The front puts them back, so that the app gets them as sent.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// proxy sends each request to the next host that takes its connection.
-func (f *Fleet) proxy() http.Handler {
+// newFront sends each request to the next host that takes its connection.
+func (f *Fleet) newFront() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "fleet"
@@ -26,7 +26,7 @@ func (f *Fleet) proxy() http.Handler {
 			}
 		},
 		// A connection serves one request, so that requests and not connections are spread.
-		Transport:     &http.Transport{DialContext: f.dial, DisableKeepAlives: true, DisableCompression: true},
+		Transport:     &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true, DisableCompression: true},
 		FlushInterval: -1,
 		ErrorLog:      log.New(f.options.Out, "front: ", 0),
 	}
@@ -34,8 +34,8 @@ func (f *Fleet) proxy() http.Handler {
 
 var errNoHost = errors.New("no host serves HTTP")
 
-// dial connects to the next host in turn. If one refuses, it tries the next: nothing was sent yet.
-func (f *Fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dialNextHost connects to the next host in turn. If one refuses, it tries the next: no byte was sent yet.
+func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error) {
 	err := errNoHost
 	for _, address := range f.nextAddresses() {
 		var conn net.Conn
@@ -60,7 +60,7 @@ func (f *Fleet) nextAddresses() []string {
 	if len(all) == 0 {
 		return nil
 	}
-	f.turn++
-	first := f.turn % len(all)
+	f.nextTurn++
+	first := f.nextTurn % len(all)
 	return append(all[first:], all[:first]...)
 }

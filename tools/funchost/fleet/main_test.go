@@ -146,7 +146,7 @@ type rig struct {
 	queue *azqueue.QueueClient
 }
 
-// output collects what the hosts print.
+// output collects the hosts' output.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -203,11 +203,14 @@ func (r *rig) app(queue string) string {
 		r.t.Fatal(err)
 	}
 	files := map[string]string{
-		"host.json":       `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self + `"},"enableForwardingHttpRequest":true}}`,
-		"q/function.json": `{"bindings":[{"type":"queueTrigger","name":"item","queueName":"` + queue + `","connection":"Store"}]}`,
+		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self +
+			`"},"enableForwardingHttpRequest":true}}`,
+		"q/function.json": `{"bindings":[{"type":"queueTrigger","name":"item","queueName":"` + queue +
+			`","connection":"Store"}]}`,
 	}
 	for _, name := range []string{"hold", "who", "listening"} {
-		files[name+"/function.json"] = `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http","direction":"out","name":"res"}]}`
+		files[name+"/function.json"] = `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http",` +
+			`"direction":"out","name":"res"}]}`
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)

@@ -87,7 +87,8 @@ func TestStop_QueueInvocationThatTakesTooLong(t *testing.T) {
 				r.eventually("the connection is closed", func() bool { return r.noted("closed") })
 			}
 			if runs(pid) != orphan || r.noted("closed") != orphan {
-				t.Errorf("the handler runs: %t, saw its connection closed: %t; want %t", runs(pid), r.noted("closed"), orphan)
+				t.Errorf("the handler runs: %t, saw its connection closed: %t; want %t", runs(pid), r.noted("closed"),
+					orphan)
 			}
 			if r.noted("signal") {
 				t.Error("the handler got a signal")

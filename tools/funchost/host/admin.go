@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Status is what GET /admin/host/status answers.
+// Status is the answer to GET /admin/host/status.
 type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
@@ -34,75 +34,80 @@ type InstanceStatus struct {
 	Invocations int `json:"invocations"`
 }
 
-// Status tells how the instances are.
+// Status returns the states of the host and its instances.
 func (h *Host) Status() Status {
 	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions(), Logged: h.Logged()}
-	for _, i := range h.all() {
-		one := i.status()
+	for _, i := range h.allInstances() {
+		one := i.readStatus()
 		if one.State == string(starting) {
 			s.State = "Initialized"
 		}
 		s.Instances = append(s.Instances, one)
 	}
 	for _, i := range h.allReplaced() {
-		s.Replaced = append(s.Replaced, i.status())
+		s.Replaced = append(s.Replaced, i.readStatus())
 	}
 	return s
 }
 
-func (i *instance) status() InstanceStatus {
-	at, p, _, _ := i.now()
-	s := InstanceStatus{Number: i.number, Group: i.group, State: string(at), Port: i.port}
+func (i *instance) readStatus() InstanceStatus {
+	at, p, _, _ := i.readState()
+	s := InstanceStatus{Number: i.number, Group: i.group, State: string(at), Port: i.handlerPort}
 	if at == gone && i.isScaledIn.Load() {
 		s.State = "scaled in"
 	}
-	s.Requests, s.Invocations, _ = i.inFlight.now()
+	s.Requests, s.Invocations, _ = i.inFlight.readCounts()
 	if p != nil {
 		s.WorkerID = p.workerID
-		if at != zombie {
-			s.PID = p.pid()
+		if at != exited {
+			s.PID = p.processID()
 		}
 	}
 	return s
 }
 
-// admin serves /admin: the host's status, drain and restart, its functions' manual start, and, beyond the real one,
+// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. Beyond
+// the real host it has
 //
 //	POST   /admin/host/instances      adds an instance; ?group=process: of a group
 //	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
 //	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
-func (h *Host) admin() http.Handler {
+func (h *Host) adminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /admin/host/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, h.Status()) })
-	mux.HandleFunc("GET /admin/host/ping", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /admin/host/status",
+		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, h.Status()) })
+	mux.HandleFunc("GET /admin/host/ping",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("POST /admin/functions/{name}", h.startFunction)
-	mux.HandleFunc("POST /admin/host/drain", func(w http.ResponseWriter, _ *http.Request) { h.Drain(); w.WriteHeader(http.StatusAccepted) })
-	mux.HandleFunc("GET /admin/host/drain/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, h.DrainStatus()) })
+	mux.HandleFunc("POST /admin/host/drain",
+		func(w http.ResponseWriter, _ *http.Request) { h.Drain(); w.WriteHeader(http.StatusAccepted) })
+	mux.HandleFunc("GET /admin/host/drain/status",
+		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, h.DrainStatus()) })
 	mux.HandleFunc("POST /admin/host/restart", func(w http.ResponseWriter, _ *http.Request) {
 		if err := h.Restart(); err != nil {
-			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
-		reply(w, http.StatusOK, h.Status())
+		writeJSON(w, http.StatusOK, h.Status())
 	})
 	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := h.addInstance(GroupName(r.FormValue("group"))); err != nil {
-			reply(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
-		reply(w, http.StatusCreated, h.Status())
+		writeJSON(w, http.StatusCreated, h.Status())
 	})
 	mux.HandleFunc("POST /admin/host/instances/{n}/stop", h.onInstance(func(i *instance) {
-		h.console.log("Instance %d is stopped by request.", i.number)
-		i.retire(h.cfg.StopWait, i.awaitHTTP)
+		h.console.logOwn("Instance %d is stopped by request.", i.number)
+		i.endInOrder(h.cfg.StopWait, i.awaitHTTP)
 	}))
 	mux.HandleFunc("DELETE /admin/host/instances/{n}", h.onInstance(func(i *instance) {
-		h.console.log("Instance %d is crashed by request.", i.number)
-		i.end()
+		h.console.logOwn("Instance %d is crashed by request.", i.number)
+		i.crash()
 		<-i.ended
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.cfg.EnableAuth && !same(givenKey(r), h.cfg.MasterKey) {
+		if h.cfg.EnableAuth && !equalKeys(givenKey(r), h.cfg.MasterKey) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -110,23 +115,23 @@ func (h *Host) admin() http.Handler {
 	})
 }
 
-func reply(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// onInstance does something to the instance that the path names, and answers with the host's status.
+// onInstance calls do with the instance that the path names, and answers with the host's status.
 func (h *Host) onInstance(do func(*instance)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.PathValue("n"))
-		all := h.all()
+		all := h.allInstances()
 		if err != nil || n < 1 || n > len(all) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		do(all[n-1])
-		reply(w, http.StatusOK, h.Status())
+		writeJSON(w, http.StatusOK, h.Status())
 	}
 }
 
@@ -138,7 +143,7 @@ func (h *Host) startFunction(w http.ResponseWriter, r *http.Request) {
 	if err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &body)
 	}
-	f := h.function(r.PathValue("name"))
+	f := h.findFunction(r.PathValue("name"))
 	switch {
 	case f == nil:
 		w.WriteHeader(http.StatusNotFound)
@@ -151,7 +156,7 @@ func (h *Host) startFunction(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Host) function(name string) *function {
+func (h *Host) findFunction(name string) *function {
 	for _, f := range h.app.functions {
 		if strings.EqualFold(f.name, name) {
 			return f
@@ -161,7 +166,7 @@ func (h *Host) function(name string) *function {
 }
 
 func (h *Host) startManually(f *function, input string) bool {
-	i, leave := h.take(f)
+	i, leave := h.pickInstance(f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i == nil || h.isStopping {
@@ -170,15 +175,16 @@ func (h *Host) startManually(f *function, input string) bool {
 	}
 	now := h.console.now()
 	var body []byte
-	if f.is("timerTrigger") {
+	if f.hasTrigger("timerTrigger") {
 		s, _ := parseSchedule(f.trigger.pattern) // it parsed before
-		body = timerPayload(f, s.cron, nil, false, now)
+		body = timerPayload(f, s.isCron, nil, false, now)
 	} else {
-		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now, nextVisible: &now}, now)
+		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now,
+			nextVisible: &now}, now)
 	}
-	h.work.Go(func() {
+	h.background.Go(func() {
 		defer leave()
-		_, _ = i.invoke(newGUID(), f, body) // reported there
+		_, _ = i.invokeFunction(newGUID(), f, body) // reported there
 	})
 	return true
 }

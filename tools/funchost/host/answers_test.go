@@ -17,21 +17,21 @@ import (
 // proxyRig is an app that asks for both ways, as one does that must run under old and new hosts.
 func proxyRig(t *testing.T, mode host.Mode) *rig {
 	t.Helper()
-	return newRig(t, options{cfg: host.Config{HTTP: mode}, functions: map[string]string{
+	return newRig(t, rigOptions{cfg: host.Config{HTTP: mode}, functions: map[string]string{
 		"receive": httpFunction(`,"methods":["post"],"route":"messages"`),
 		"status":  httpFunction(`,"methods":["get"],"route":"messages/{id}"`),
 		"health":  httpFunction(`,"methods":["get","head"]`),
-	}, env: []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"}}).start()
+	}, env: []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"}}).startHost()
 }
 
-func (r *rig) orders(o order) {
+func (r *rig) setOrder(o handlerOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.decide = func(call) order { return o }
+	r.decide = func(handlerCall) handlerOrder { return o }
 }
 
-// exchange sends a request over a connection that is kept, and reads the answer's head.
-func exchange(t *testing.T, conn net.Conn, reader *bufio.Reader, request string) (*http.Response, error) {
+// exchangeRaw sends a request over a connection that is kept, and reads the answer's head.
+func exchangeRaw(t *testing.T, conn net.Conn, reader *bufio.Reader, request string) (*http.Response, error) {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, err
@@ -44,14 +44,14 @@ func TestHost_Forwarding_StatusWithoutBodyEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Forwarding)
 	for status, length := range map[int]string{204: "", 205: "0", 304: "0"} {
-		r.orders(order{Status: status, NoReply: true, Header: http.Header{"Etag": {`"e"`}}})
+		r.setOrder(handlerOrder{Status: status, NoReply: true, Header: http.Header{"Etag": {`"e"`}}})
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		reader := bufio.NewReader(conn)
-		res, err := exchange(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
+		res, err := exchangeRaw(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err != nil {
 			t.Fatalf("%d: %v", status, err)
 		}
@@ -79,8 +79,8 @@ func TestHost_Proxying_StatusWithoutBodyKeepsTheConnection(t *testing.T) {
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
 	for _, status := range []int{304, 204, 304, 205} {
-		r.orders(order{Status: status, NoReply: true, Header: http.Header{"Etag": {`"e"`}}})
-		res, err := exchange(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
+		r.setOrder(handlerOrder{Status: status, NoReply: true, Header: http.Header{"Etag": {`"e"`}}})
+		res, err := exchangeRaw(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err != nil {
 			t.Fatalf("%d: %v", status, err)
 		}
@@ -95,9 +95,10 @@ func TestHost_Forwarding_AnswerThatBreaks(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Forwarding)
 	exit := 3
-	for name, o := range map[string]order{"reset": {Break: -1}, "cut short": {Break: 10}, "death": {Exit: &exit}} {
-		r.orders(o)
-		if got := r.do("GET", "/api/messages/7", ""); got.StatusCode != 500 || got.body != "" {
+	for name, o := range map[string]handlerOrder{"reset": {Break: -1}, "cut short": {Break: 10},
+		"death": {Exit: &exit}} {
+		r.setOrder(o)
+		if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != 500 || got.body != "" {
 			t.Errorf("%s: answered %d %q; want an empty 500", name, got.StatusCode, got.body)
 		}
 	}
@@ -106,11 +107,11 @@ func TestHost_Forwarding_AnswerThatBreaks(t *testing.T) {
 func TestHost_Proxying_AnswerThatBreaks(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Proxying)
-	r.orders(order{Break: -1})
-	if got := r.do("GET", "/api/messages/7", ""); got.StatusCode != 500 || got.body != "" {
+	r.setOrder(handlerOrder{Break: -1})
+	if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != 500 || got.body != "" {
 		t.Errorf("reset: answered %d %q; want an empty 500", got.StatusCode, got.body)
 	}
-	r.orders(order{Break: 10})
+	r.setOrder(handlerOrder{Break: 10})
 	res, err := http.Get(r.host.URL() + "/api/messages/7")
 	if err != nil {
 		t.Fatal(err)
@@ -131,11 +132,11 @@ func TestHost_Answer_BufferedOrStreamed(t *testing.T) {
 			r := proxyRig(t, mode)
 			const body = "the first half; the second one"
 			half, want := make(chan struct{}), body
-			r.decide = func(c call) order {
+			r.decide = func(c handlerCall) handlerOrder {
 				if c.URI == "/again" && isStreamed {
 					<-half
 				}
-				return order{Flush: true, Body: body}
+				return handlerOrder{Flush: true, Body: body}
 			}
 			res, err := http.Get(r.host.URL() + "/api/messages/7")
 			if err != nil {
@@ -177,36 +178,38 @@ func TestHost_ClientGoesAway(t *testing.T) {
 	t.Run("proxying: the handler learns of it", func(t *testing.T) {
 		t.Parallel()
 		r := proxyRig(t, host.Proxying)
-		r.orders(order{Watch: true})
+		r.setOrder(handlerOrder{Watch: true})
 		leave(t, r)
 		if c := r.nextCall(); c.URI != "/gone" {
 			t.Errorf("the handler got %+v; want it to see that the client has gone", c)
 		}
-		eventually(t, "the host logs it", func() bool { return strings.Contains(r.out.String(), "The client disconnected") })
+		awaitCondition(t, "the host logs it",
+			func() bool { return strings.Contains(r.out.String(), "The client disconnected") })
 	})
 	t.Run("forwarding: the handler answers all the same", func(t *testing.T) {
 		t.Parallel()
 		r := proxyRig(t, host.Forwarding)
 		release := make(chan struct{})
-		r.decide = func(c call) order {
+		r.decide = func(c handlerCall) handlerOrder {
 			if c.URI == "/api/messages" {
 				<-release
 			}
-			return order{Flush: true, Body: "late"}
+			return handlerOrder{Flush: true, Body: "late"}
 		}
 		leave(t, r)
 		close(release)
 		if c := r.nextCall(); c.URI != "/again" {
 			t.Errorf("the handler got %+v; want it to go on with its answer", c)
 		}
-		eventually(t, "the invocation succeeds", func() bool { return strings.Contains(r.out.String(), "(Succeeded") })
+		awaitCondition(t, "the invocation succeeds",
+			func() bool { return strings.Contains(r.out.String(), "(Succeeded") })
 	})
 }
 
 func TestHost_Proxying_Request(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Proxying)
-	got := r.do("POST", "/api/messages?a=1&A=2&flag&b=%2f+", "", func(q *http.Request) {
+	got := r.sendRequest("POST", "/api/messages?a=1&A=2&flag&b=%2f+", "", func(q *http.Request) {
 		q.Host = "weir.example"
 		q.Body, q.ContentLength = io.NopCloser(strings.NewReader("<a/>")), -1
 		q.Header = http.Header{
@@ -246,7 +249,7 @@ func TestHost_Forwarding_HeadersPassAsSent(t *testing.T) {
 		"X-Functions-Key": {"k"}, "Cookie": {"c=1"}, "Expect": {"100-continue"},
 		"X-Azure-Functions-Hostversion": {"9"}, "X-Twice": {"a", "b,c"},
 	}
-	r.do("POST", "/api/messages", "x", func(q *http.Request) { q.Header = sent })
+	r.sendRequest("POST", "/api/messages", "x", func(q *http.Request) { q.Header = sent })
 	c := r.nextCall()
 	for name, values := range sent {
 		want := strings.Join(values, ", ")
@@ -263,7 +266,7 @@ func TestHost_HeadAndOptions(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
 		r := proxyRig(t, mode)
-		r.orders(order{Body: "12345"})
+		r.setOrder(handlerOrder{Body: "12345"})
 		for _, c := range []struct {
 			method, path string
 			want         int
@@ -271,7 +274,7 @@ func TestHost_HeadAndOptions(t *testing.T) {
 			{"HEAD", "/api/health", 200}, {"HEAD", "/api/messages/7", 404},
 			{"OPTIONS", "/api/messages/7", 404}, {"OPTIONS", "/api/health", 404},
 		} {
-			if got := r.do(c.method, c.path, ""); got.StatusCode != c.want || got.body != "" {
+			if got := r.sendRequest(c.method, c.path, ""); got.StatusCode != c.want || got.body != "" {
 				t.Errorf("%s: %s %s: %d %q; want %d without a body",
 					mode, c.method, c.path, got.StatusCode, got.body, c.want)
 			}
@@ -287,7 +290,7 @@ func TestHost_HeaderTooLarge(t *testing.T) {
 	r := proxyRig(t, host.Forwarding)
 	for size, want := range map[int]int{20 << 10: 200, 40 << 10: 431} {
 		large := func(q *http.Request) { q.Header.Set("X-Large", strings.Repeat("x", size)) }
-		got := r.do("GET", "/api/messages/7", "", large)
+		got := r.sendRequest("GET", "/api/messages/7", "", large)
 		if got.StatusCode != want {
 			t.Errorf("a header of %d bytes is answered %d; want %d", size, got.StatusCode, want)
 		}
@@ -312,12 +315,12 @@ func TestHost_ModeByAgeAndHostJSON(t *testing.T) {
 		{host.Proxying, "false", "false", function, "127.0.0.1"},
 		{"", "true", "true", "/api/messages/a+b", "127.0.0.1"},
 	} {
-		r := newRig(t, options{cfg: host.Config{HTTP: c.mode},
+		r := newRig(t, rigOptions{cfg: host.Config{HTTP: c.mode},
 			functions: map[string]string{"status": httpFunction(`,"route":"messages/{id}"`)}, env: []string{
 				"AzureFunctionsJobHost__customHandler__enableForwardingHttpRequest=" + c.forwarding,
 				"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=" + c.proxying,
-			}}).start()
-		r.do("GET", "/api/messages/a%2bb", "", func(q *http.Request) { q.Host = "weir.example" })
+			}}).startHost()
+		r.sendRequest("GET", "/api/messages/a%2bb", "", func(q *http.Request) { q.Host = "weir.example" })
 		got := r.nextCall()
 		if name, _, _ := strings.Cut(got.Host, ":"); got.URI != c.wantURI || name != c.wantHostName {
 			t.Errorf("%q, forwarding %s, proxying %s: %s at %s; want %s at %s",
@@ -361,7 +364,7 @@ func TestHost_LenientTargets_OnOneConnection(t *testing.T) {
 		{sized, 200, "/api/messages?%25zz=", body}, {get, 200, "/api/messages/%25zz", ""},
 		{sized + get, 200, "/api/messages?%25zz=", body}, {"", 200, "/api/messages/%25zz", ""}, {chunked, 500, "", ""},
 	} {
-		res, err := exchange(t, conn, reader, c.request)
+		res, err := exchangeRaw(t, conn, reader, c.request)
 		if err != nil {
 			t.Fatalf("%q: %v", c.request, err)
 		}
@@ -389,13 +392,14 @@ func TestHost_LenientTargets_Chunks(t *testing.T) {
 	const body = "GET /%zz HTTP/1.1\r\n\r\n"
 	reader := bufio.NewReader(conn)
 	chunk := fmt.Sprintf("%x;x=y\r\n%s\r\n", len(body), body)
-	post := "POST /api/messages?%zz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + chunk + "0\r\nT: 1\r\n\r\n"
+	post := "POST /api/messages?%zz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + chunk +
+		"0\r\nT: 1\r\n\r\n"
 	get := "GET /api/messages/%zz HTTP/1.1\r\nHost: h\r\n\r\n"
 	for _, c := range []struct{ request, uri, body string }{
 		{post, "/api/messages?%25zz", body + body}, {get, "/api/messages/%25zz", ""},
 		{post, "/api/messages?%25zz", body + body},
 	} {
-		res, err := exchange(t, conn, reader, c.request)
+		res, err := exchangeRaw(t, conn, reader, c.request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,17 +418,18 @@ func TestHost_Traceparent(t *testing.T) {
 	const own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
 		for _, isOn := range []bool{false, true} {
-			r := newRig(t, options{cfg: host.Config{HTTP: mode, Traceparent: isOn},
+			r := newRig(t, rigOptions{cfg: host.Config{HTTP: mode, Traceparent: isOn},
 				functions: map[string]string{
 					"open": httpFunction(""),
-					"tick": `{"bindings":[{"type":"timerTrigger","direction":"in","name":"t","schedule":"0 0 0 1 1 *"}]}`,
+					"tick": `{"bindings":[{"type":"timerTrigger","direction":"in","name":"t",` +
+						`"schedule":"0 0 0 1 1 *"}]}`,
 				},
-				env: []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"}}).start()
-			r.do("GET", "/api/open", "")
+				env: []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"}}).startHost()
+			r.sendRequest("GET", "/api/open", "")
 			checkTraceparent(t, r.nextCall(), isOn)
-			r.do("POST", "/admin/functions/tick", "{}")
+			r.sendRequest("POST", "/admin/functions/tick", "{}")
 			checkTraceparent(t, r.nextCall(), isOn)
-			r.do("GET", "/api/open", "", func(q *http.Request) { q.Header.Set("traceparent", own) })
+			r.sendRequest("GET", "/api/open", "", func(q *http.Request) { q.Header.Set("traceparent", own) })
 			if got := r.nextCall().Header["Traceparent"]; !slices.Equal(got, []string{own}) {
 				t.Errorf("%s: a client's traceparent arrives as %q; want %q", mode, got, own)
 			}
@@ -432,7 +437,7 @@ func TestHost_Traceparent(t *testing.T) {
 	}
 }
 
-func checkTraceparent(t *testing.T, c call, isOn bool) {
+func checkTraceparent(t *testing.T, c handlerCall, isOn bool) {
 	t.Helper()
 	got := c.Header.Get("traceparent")
 	isThere := len(got) == 55 && strings.HasPrefix(got, "00-") && strings.HasSuffix(got, "-00")

@@ -13,40 +13,40 @@ import (
 	"time"
 )
 
-// app is what a script root describes.
+// app is the content of a script root.
 type app struct {
-	root        string
-	env         *environ
-	command     command
-	forwarding  bool
-	proxying    bool
-	initTimeout time.Duration
-	timeout     time.Duration // of a function; negative = none
-	routePrefix string
-	queues      queueOptions
-	functions   []*function // in the order of their names
-	indexing    []error     // of functions that are left out
-	logs        logFilter
+	root           string
+	env            *environment
+	command        handlerCommand
+	isForwarding   bool
+	isProxying     bool
+	initTimeout    time.Duration
+	timeout        time.Duration // of a function; negative = none
+	routePrefix    string
+	queues         queueOptions
+	functions      []*function // in the order of their names
+	indexingErrors []error     // of functions that are left out
+	filter         logFilter
 	// stderrIsErrors makes each line on stderr an error, except one that has "warn" in it.
 	stderrIsErrors bool
 }
 
-// command is how the handler is started.
-type command struct {
+// handlerCommand is how the handler is started.
+type handlerCommand struct {
 	path, dir string
 	args      []string
 }
 
 type function struct {
-	name     string
-	trigger  binding
-	output   string // name of the HTTP output binding
-	route    template
-	disabled bool
-	pure     bool // HTTP in and out and nothing else: may be forwarded
+	name          string
+	trigger       functionBinding
+	httpOutput    string // name of the HTTP output binding
+	route         routeTemplate
+	isDisabled    bool
+	isForwardable bool // its only bindings are HTTP in and out
 }
 
-type binding struct {
+type functionBinding struct {
 	Type, Name, Direction      string
 	AuthLevel                  string
 	Methods                    []string
@@ -59,30 +59,30 @@ type binding struct {
 	queue, connection, pattern string // expanded
 }
 
-func (f *function) is(kind string) bool { return strings.EqualFold(f.trigger.Type, kind) }
+func (f *function) hasTrigger(kind string) bool { return strings.EqualFold(f.trigger.Type, kind) }
 
-func (f *function) isHTTP() bool { return f.is("httpTrigger") }
+func (f *function) isHTTP() bool { return f.hasTrigger("httpTrigger") }
 
-func readApp(root string, env *environ) (*app, error) {
+func readApp(root string, env *environment) (*app, error) {
 	h, err := readHostFile(root, env)
 	if err != nil {
 		return nil, err
 	}
 	a := &app{
-		root:        root,
-		env:         env,
-		forwarding:  h.flag(false, "customHandler", "enableForwardingHttpRequest"),
-		proxying:    h.flag(false, "customHandler", "enableProxyingHttpRequest"),
-		initTimeout: h.span(30*time.Second, "customHandler", "initializationTimeout"),
-		timeout:     h.span(30*time.Minute, "functionTimeout"),
-		routePrefix: strings.Trim(h.text("api", "extensions", "http", "routePrefix"), "/"),
-		queues:      h.queues(env),
-		logs:        h.logFilter(),
+		root:         root,
+		env:          env,
+		isForwarding: h.readBool(false, "customHandler", "enableForwardingHttpRequest"),
+		isProxying:   h.readBool(false, "customHandler", "enableProxyingHttpRequest"),
+		initTimeout:  h.readSpan(30*time.Second, "customHandler", "initializationTimeout"),
+		timeout:      h.readSpan(30*time.Minute, "functionTimeout"),
+		routePrefix:  strings.Trim(h.readString("api", "extensions", "http", "routePrefix"), "/"),
+		queues:       h.readQueueOptions(env),
+		filter:       h.readLogFilter(),
 
-		stderrIsErrors: h.flag(true, "customHandler", "description", "useStdErrorStreamForErrorsOnly"),
+		stderrIsErrors: h.readBool(true, "customHandler", "description", "useStdErrorStreamForErrorsOnly"),
 	}
 	if a.timeout >= 0 && a.timeout < time.Second {
-		h.bad([]string{"functionTimeout"}, "at least a second, or -1")
+		h.addProblem([]string{"functionTimeout"}, "at least a second, or -1")
 	}
 	cmd, err := readCommand(h, root, env)
 	if err := errors.Join(append(h.problems, err)...); err != nil {
@@ -92,25 +92,26 @@ func readApp(root string, env *environ) (*app, error) {
 	return a, a.readFunctions()
 }
 
-func readCommand(h *hostFile, root string, env *environ) (command, error) {
+func readCommand(h *hostFile, root string, env *environment) (handlerCommand, error) {
 	at := func(name string) []string { return []string{"customHandler", "description", name} }
-	path, _ := env.expand(h.text("", at("defaultExecutablePath")...))
+	path, _ := env.expandSettings(h.readString("", at("defaultExecutablePath")...))
 	if path == "" {
-		return command{}, errors.New("host.json: customHandler.description.defaultExecutablePath is missing")
+		return handlerCommand{}, errors.New("host.json: customHandler.description.defaultExecutablePath is missing")
 	}
 	if inRoot := filepath.Join(root, path); !filepath.IsAbs(path) {
 		if _, err := os.Stat(inRoot); err == nil {
 			path = inRoot // otherwise it is looked for in PATH
 		}
 	}
-	args := h.texts(at("arguments")...)
-	if worker := h.text("", at("defaultWorkerPath")...); worker != "" {
+	args := h.readStrings(at("arguments")...)
+	if worker := h.readString("", at("defaultWorkerPath")...); worker != "" {
 		args = append(args, worker)
 	}
-	args = append(args, h.texts(at("workerArguments")...)...)
-	line, _ := env.expand(strings.Join(args, " "))
-	// Nothing is quoted: an argument with a space becomes two.
-	return command{path: path, dir: filepath.Join(root, h.text("", at("workingDirectory")...)), args: strings.Fields(line)}, nil
+	args = append(args, h.readStrings(at("workerArguments")...)...)
+	line, _ := env.expandSettings(strings.Join(args, " "))
+	// The host quotes no argument: one with a space becomes two.
+	return handlerCommand{path: path, dir: filepath.Join(root, h.readString("", at("workingDirectory")...)),
+		args: strings.Fields(line)}, nil
 }
 
 var functionName = regexp.MustCompile(`(?i)^[a-z][a-z0-9_-]{0,127}$`)
@@ -128,7 +129,7 @@ func (a *app) readFunctions() error {
 		}
 		f, err := a.readFunction(folder.Name(), raw)
 		if unresolved := (*unresolvedError)(nil); errors.As(err, &unresolved) {
-			a.indexing = append(a.indexing, &indexingError{folder.Name(), unresolved})
+			a.indexingErrors = append(a.indexingErrors, &indexingError{folder.Name(), unresolved})
 			continue
 		}
 		if err != nil {
@@ -139,10 +140,11 @@ func (a *app) readFunctions() error {
 	}
 	switch {
 	case len(a.functions) > 0 || len(problems) > 0:
-	case len(a.indexing) > 0:
-		problems = a.indexing
+	case len(a.indexingErrors) > 0:
+		problems = a.indexingErrors
 	default:
-		problems = append(problems, fmt.Errorf("no functions found in %s: function.json is looked for one level below the script root", a.root))
+		problems = append(problems, fmt.Errorf(
+			"no functions found in %s: function.json is looked for one level below the script root", a.root))
 	}
 	slices.SortFunc(a.functions, func(x, y *function) int {
 		return cmp.Compare(strings.ToLower(x.name), strings.ToLower(y.name))
@@ -156,7 +158,7 @@ func (a *app) readFunction(name string, raw []byte) (*function, error) {
 	}
 	var file struct {
 		ScriptFile string
-		Bindings   []binding
+		Bindings   []functionBinding
 		Retry      any
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
@@ -168,15 +170,15 @@ func (a *app) readFunction(name string, raw []byte) (*function, error) {
 	if file.Retry != nil {
 		return nil, errors.New("retry policies are not supported here")
 	}
-	f := &function{name: name, disabled: a.disabled(name)}
-	if err := f.sort(file.Bindings); err != nil {
+	f := &function{name: name, isDisabled: a.isDisabled(name)}
+	if err := f.assignBindings(file.Bindings); err != nil {
 		return nil, err
 	}
-	return f, a.complete(f)
+	return f, a.completeTrigger(f)
 }
 
-// sort tells the trigger from the output.
-func (f *function) sort(bindings []binding) error {
+// assignBindings sets the trigger and the HTTP output.
+func (f *function) assignBindings(bindings []functionBinding) error {
 	inputs, outputs := 0, 0
 	for _, b := range bindings {
 		switch {
@@ -184,7 +186,7 @@ func (f *function) sort(bindings []binding) error {
 			f.trigger = b
 			inputs++
 		case strings.EqualFold(b.Type, "http") && strings.EqualFold(b.Direction, "out"):
-			f.output = b.Name
+			f.httpOutput = b.Name
 			outputs++
 		default:
 			return fmt.Errorf("binding %q: type %q is not supported here", b.Name, b.Type)
@@ -196,20 +198,20 @@ func (f *function) sort(bindings []binding) error {
 	if f.trigger.Name == "" {
 		return errors.New("the trigger has no name")
 	}
-	f.pure = f.isHTTP() && outputs == 1
+	f.isForwardable = f.isHTTP() && outputs == 1
 	return nil
 }
 
-// complete reads what is particular to the kind of trigger.
-func (a *app) complete(f *function) error {
+// completeTrigger reads the settings of the trigger's kind.
+func (a *app) completeTrigger(f *function) error {
 	b := &f.trigger
 	switch {
 	case f.isHTTP():
 		return a.completeHTTP(f)
-	case f.is("queueTrigger"):
-		return errors.Join(a.resolve(b.QueueName, &b.queue), a.resolveConnection(b))
-	case f.is("timerTrigger"):
-		if err := a.resolve(b.Schedule, &b.pattern); err != nil {
+	case f.hasTrigger("queueTrigger"):
+		return errors.Join(a.resolveSetting(b.QueueName, &b.queue), a.resolveConnection(b))
+	case f.hasTrigger("timerTrigger"):
+		if err := a.resolveSetting(b.Schedule, &b.pattern); err != nil {
 			return err
 		}
 		_, err := parseSchedule(b.pattern)
@@ -220,14 +222,16 @@ func (a *app) complete(f *function) error {
 }
 
 func (a *app) completeHTTP(f *function) error {
-	if !slices.Contains([]string{"", "anonymous", "user", "function", "system", "admin"}, strings.ToLower(f.trigger.AuthLevel)) {
+	if !slices.Contains([]string{"", "anonymous", "user", "function", "system", "admin"},
+		strings.ToLower(f.trigger.AuthLevel)) {
 		return fmt.Errorf("authLevel %q is unknown", f.trigger.AuthLevel)
 	}
 	route := f.name
 	if f.trigger.Route != nil && *f.trigger.Route != "" {
 		route = *f.trigger.Route
 	}
-	if first, _, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(route, "/")), "/"); first == "admin" || first == "runtime" {
+	if first, _, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(route, "/")), "/"); first == "admin" ||
+		first == "runtime" {
 		return fmt.Errorf("route %q is reserved", route)
 	}
 	t, err := parseTemplate(strings.Trim(a.routePrefix+"/"+strings.TrimPrefix(route, "/"), "/"))
@@ -254,8 +258,8 @@ func (e *indexingError) Error() string {
 
 func (e *indexingError) Unwrap() error { return e.cause }
 
-func (a *app) resolve(s string, to *string) error {
-	text, missing := a.env.expand(s)
+func (a *app) resolveSetting(s string, to *string) error {
+	text, missing := a.env.expandSettings(s)
 	if missing != "" {
 		return &unresolvedError{missing}
 	}
@@ -266,18 +270,18 @@ func (a *app) resolve(s string, to *string) error {
 	return nil
 }
 
-func (a *app) resolveConnection(b *binding) error {
+func (a *app) resolveConnection(b *functionBinding) error {
 	name := cmp.Or(b.Connection, "AzureWebJobsStorage")
-	b.connection = cmp.Or(a.env.get("AzureWebJobs"+name), a.env.get(name))
+	b.connection = cmp.Or(a.env.getVar("AzureWebJobs"+name), a.env.getVar(name))
 	if b.connection == "" {
 		return fmt.Errorf("app setting %s holds no connection string", name)
 	}
 	return nil
 }
 
-func (a *app) disabled(name string) bool {
+func (a *app) isDisabled(name string) bool {
 	for _, setting := range []string{"AzureWebJobs." + name + ".Disabled", "AzureWebJobs_" + name + "_Disabled"} {
-		if v := strings.ToLower(a.env.get(setting)); v == "true" || v == "1" {
+		if v := strings.ToLower(a.env.getVar(setting)); v == "true" || v == "1" {
 			return true
 		}
 	}
@@ -290,7 +294,8 @@ func (a *app) routeConflicts() []error {
 	for i, f := range a.functions {
 		for _, g := range a.functions[:i] {
 			if f.isHTTP() && g.isHTTP() && strings.EqualFold(f.route.text, g.route.text) && f.sharesMethod(g) {
-				out = append(out, fmt.Errorf("function %q: the route %q conflicts with function %q", f.name, f.route.text, g.name))
+				out = append(out, fmt.Errorf("function %q: the route %q conflicts with function %q", f.name,
+					f.route.text, g.name))
 			}
 		}
 	}
@@ -301,10 +306,10 @@ func (f *function) sharesMethod(g *function) bool {
 	if len(f.trigger.Methods) == 0 || len(g.trigger.Methods) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(f.trigger.Methods, g.allows)
+	return slices.ContainsFunc(f.trigger.Methods, g.allowsMethod)
 }
 
-func (f *function) allows(method string) bool {
+func (f *function) allowsMethod(method string) bool {
 	return len(f.trigger.Methods) == 0 ||
 		slices.ContainsFunc(f.trigger.Methods, func(m string) bool { return strings.EqualFold(m, method) })
 }

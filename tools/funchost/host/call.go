@@ -23,7 +23,7 @@ const (
 // timeoutGrace is how long a timed-out call may still come to its end before the kill.
 const timeoutGrace = 2 * time.Second
 
-// maxAnswer bounds what is buffered of an answer.
+// maxAnswer is how much of an answer is buffered.
 const maxAnswer = 100 << 20
 
 func newHandlerClient(forwarding bool) *http.Client {
@@ -38,13 +38,14 @@ func newHandlerClient(forwarding bool) *http.Client {
 	return c
 }
 
-// invoke sends one invocation's payload and judges the answer. An error is a failed invocation.
-func (i *instance) invoke(id string, f *function, body []byte) (*result, error) {
-	var out *result
+// invokeFunction sends one invocation's payload and judges the answer. An error is a failed invocation.
+func (i *instance) invokeFunction(id string, f *function, body []byte) (*invocationResult, error) {
+	var out *invocationResult
 	start := i.host.console.now()
 	i.reportStart(f, id)
-	err := i.within(func(ctx context.Context, client *http.Client) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url("/"+f.name), unsized{bytes.NewReader(body)})
+	err := i.callWithTimeout(func(ctx context.Context, client *http.Client) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.handlerURL("/"+f.name),
+			unsized{bytes.NewReader(body)})
 		if err != nil {
 			return err
 		}
@@ -61,10 +62,10 @@ func (i *instance) invoke(id string, f *function, body []byte) (*result, error) 
 		out, err = judgeAnswer(res)
 		return err
 	})
-	i.report(f.name, id, start, err)
+	i.reportEnd(f.name, id, start, err)
 	if err == nil {
 		for _, line := range out.Logs {
-			i.host.console.event(categoryOf(f.name)+".User", levelInformation, "%s", line)
+			i.host.console.logEvent(categoryOf(f.name)+".User", levelInformation, "%s", line)
 		}
 	}
 	return out, err
@@ -73,15 +74,15 @@ func (i *instance) invoke(id string, f *function, body []byte) (*result, error) 
 // unsized hides the length, so that the body goes out in chunks as in Azure.
 type unsized struct{ io.Reader }
 
-// within runs one call under functionTimeout. When that has passed the whole process is
+// callWithTimeout runs one call under functionTimeout. When that has passed the whole process is
 // killed, and with it everything else in flight. The call itself is cancelled only with the instance.
-func (i *instance) within(call func(context.Context, *http.Client) error) error {
-	p, client, err := i.ready()
+func (i *instance) callWithTimeout(call func(context.Context, *http.Client) error) error {
+	p, client, err := i.awaitCallable()
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- call(i.life, client) }()
+	go func() { done <- call(i.lifetime, client) }()
 	var deadline <-chan time.Time
 	if i.host.app.timeout > 0 {
 		t := time.NewTimer(i.host.app.timeout)
@@ -98,20 +99,20 @@ func (i *instance) within(call func(context.Context, *http.Client) error) error 
 	select {
 	case <-done:
 	case <-grace.C:
-		p.kill()
+		p.killHandler()
 		<-done
 	}
 	return errTimeout
 }
 
-// ready waits for a process that can be called.
-func (i *instance) ready() (*process, *http.Client, error) {
+// awaitCallable waits for a process that can be called.
+func (i *instance) awaitCallable() (*handlerProcess, *http.Client, error) {
 	limit := time.NewTimer(4 * i.host.app.initTimeout)
 	defer limit.Stop()
 	for {
-		s, p, client, changed := i.now()
+		s, p, client, changed := i.readState()
 		switch s {
-		case running, zombie:
+		case running, exited:
 			return p, client, nil
 		case gone:
 			return nil, nil, errGone
@@ -120,21 +121,21 @@ func (i *instance) ready() (*process, *http.Client, error) {
 		case <-changed:
 		case <-limit.C:
 			err := fmt.Errorf("the handler of instance %d did not become ready", i.number)
-			i.host.fail(err)
+			i.host.reportFatal(err)
 			return nil, nil, err
 		}
 	}
 }
 
-// result is the handler's answer.
-type result struct {
+// invocationResult is the handler's answer.
+type invocationResult struct {
 	Outputs     map[string]json.RawMessage
 	Logs        []string
 	ReturnValue json.RawMessage
 }
 
 // judgeAnswer decides whether an answer is a success.
-func judgeAnswer(res *http.Response) (*result, error) {
+func judgeAnswer(res *http.Response) (*invocationResult, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read the handler's answer: %w", err)
@@ -143,12 +144,15 @@ func judgeAnswer(res *http.Response) (*result, error) {
 		return nil, fmt.Errorf("the handler answered %d", res.StatusCode)
 	}
 	if len(bytes.TrimSpace(body)) == 0 || string(bytes.TrimSpace(body)) == "null" {
-		return nil, fmt.Errorf("the handler answered %d without a body: the real host would hang here until functionTimeout and then kill the handler", res.StatusCode)
+		return nil, fmt.Errorf("the handler answered %d without a body: the real host would hang here until "+
+			"functionTimeout and then kill the handler", res.StatusCode)
 	}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" && kind != "text/json" {
-		return nil, fmt.Errorf("the handler answered with content type %q: want application/json", res.Header.Get("Content-Type"))
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" &&
+		kind != "text/json" {
+		return nil, fmt.Errorf("the handler answered with content type %q: want application/json",
+			res.Header.Get("Content-Type"))
 	}
-	var out *result
+	var out *invocationResult
 	if err := json.Unmarshal(body, &out); err != nil {
 		return nil, errors.Join(errors.New("the handler's answer is not the JSON object wanted"), err)
 	}

@@ -19,72 +19,72 @@ type console struct {
 	logged map[string]Logged
 }
 
-func (c *console) plain(line string) {
+func (c *console) writeLine(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = io.WriteString(c.out, line+"\n") // nowhere to report it
 }
 
-func (c *console) log(format string, args ...any) {
-	c.plain("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
+func (c *console) logOwn(format string, args ...any) {
+	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
 }
 
-// detail logs what belongs to one invocation.
-func (c *console) detail(format string, args ...any) {
+// logDetail logs a line about a single invocation, except when the host is quiet.
+func (c *console) logDetail(format string, args ...any) {
 	if !c.quiet {
-		c.log(format, args...)
+		c.logOwn(format, args...)
 	}
 }
 
-// maxLine cuts lines that no one would read.
+// maxLine is the length at which a line is cut.
 const maxLine = 64 << 10
 
-// lines passes a handler's output on line by line, each with a prefix, and remembers the last three.
-type lines struct {
+// lineWriter passes a handler's output on line by line, each with a prefix, and remembers the last three.
+type lineWriter struct {
 	console *console
 	prefix  string
 	level   func(line string) logLevel
 
-	mu   sync.Mutex
-	part []byte
-	last []string
+	mu      sync.Mutex
+	partial []byte
+	last    []string
 }
 
-func (l *lines) Write(b []byte) (int, error) {
+func (l *lineWriter) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.part = append(l.part, b...)
+	l.partial = append(l.partial, b...)
 	for {
-		line, rest, ok := bytes.Cut(l.part, []byte("\n"))
-		if !ok && len(l.part) < maxLine {
+		line, rest, ok := bytes.Cut(l.partial, []byte("\n"))
+		if !ok && len(l.partial) < maxLine {
 			return len(b), nil
 		}
-		l.part = append([]byte(nil), rest...)
-		l.pass(string(bytes.TrimSuffix(line, []byte("\r"))))
+		l.partial = append([]byte(nil), rest...)
+		l.writeThrough(string(bytes.TrimSuffix(line, []byte("\r"))))
 	}
 }
 
-func (l *lines) pass(line string) {
+func (l *lineWriter) writeThrough(line string) {
 	l.last = append(l.last, line)
 	if len(l.last) > 3 {
 		l.last = l.last[1:]
 	}
-	if l.console.admits(categoryConsole, l.level(line), line) {
-		l.console.plain(l.prefix + line)
+	if l.console.admitLine(categoryConsole, l.level(line), line) {
+		l.console.writeLine(l.prefix + line)
 	}
 }
 
-// flush passes on what has no line end.
-func (l *lines) flush() {
+// flushPartial writes the rest that has no line end.
+func (l *lineWriter) flushPartial() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.part) > 0 {
-		l.pass(string(l.part))
-		l.part = nil
+	if len(l.partial) > 0 {
+		l.writeThrough(string(l.partial))
+		l.partial = nil
 	}
 }
 
-func (l *lines) tail() []string {
+func (l *lineWriter) lastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.last...)

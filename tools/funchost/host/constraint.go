@@ -43,7 +43,8 @@ var netClasses = map[byte]string{'d': `\p{Nd}`, 'w': `\p{L}\p{Mn}\p{Nd}\p{Pc}`}
 
 var errNotInGo = errors.New("not supported here: Go has no expression that means the same")
 
-// translateRegex writes a .NET expression in Go's syntax. It refuses what would mean something else.
+// translateRegex writes a .NET expression in Go's syntax. It refuses
+// an expression whose meaning would change.
 func translateRegex(expression string) (string, error) {
 	var b strings.Builder
 	inClass := false

@@ -14,67 +14,68 @@ import (
 
 // delivery is one dequeued message on its way through the function.
 type delivery struct {
-	*listener
+	*queueListener
 	message *azqueue.DequeuedMessage
 
-	lock    sync.Mutex
-	receipt string // of the last renewal
+	mu         sync.Mutex
+	popReceipt string // of the last renewal
 }
 
-// run calls the function and settles the message. When the instance crashes nothing is settled: the
-// message comes back when its lease ends.
-func (d *delivery) run() {
+// processMessage calls the function, and deletes, releases or gives up the message. If the instance crashes it does
+// neither: the message becomes visible when its lease ends.
+func (d *delivery) processMessage() {
 	if *d.message.DequeueCount > int64(d.options.maxDequeueCount) {
-		d.giveUp("it was dequeued too often")
+		d.moveToPoison("it was dequeued too often")
 		return
 	}
 	text := *d.message.MessageText
 	if d.options.base64 {
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			d.giveUp("it is not base64")
+			d.moveToPoison("it is not base64")
 			return
 		}
 		text = string(raw)
 	}
-	err := d.call(text)
+	err := d.callFunction(text)
 	switch {
-	case d.instance.life.Err() != nil:
+	case d.instance.lifetime.Err() != nil:
 	case err == nil:
-		d.settled("delete message", d.remove())
+		d.logFailure("delete message", d.deleteMessage())
 	case *d.message.DequeueCount >= int64(d.options.maxDequeueCount):
-		d.giveUp("it failed too often")
+		d.moveToPoison("it failed too often")
 	default:
-		d.settled("release message", d.release())
+		d.logFailure("release message", d.releaseMessage())
 	}
 }
 
-// call runs the function while the message is renewed.
-func (d *delivery) call(text string) error {
-	ctx, cancel := context.WithCancel(d.instance.life)
+// callFunction runs the function while the message is renewed.
+func (d *delivery) callFunction(text string) error {
+	ctx, cancel := context.WithCancel(d.instance.lifetime)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { d.renew(ctx) })
+	renewing.Go(func() { d.keepHidden(ctx) })
 	defer renewing.Wait()
 	defer cancel()
 	id := newGUID()
-	d.host.console.event(categoryOf(d.function.name), levelInformation, "Trigger Details: MessageId: %s, DequeueCount: %d, InsertedOn: %s",
+	d.host.console.logEvent(categoryOf(d.function.name), levelInformation,
+		"Trigger Details: MessageId: %s, DequeueCount: %d, InsertedOn: %s",
 		*d.message.MessageID, *d.message.DequeueCount, d.message.InsertionTime.Format("2006-01-02T15:04:05.000-07:00"))
-	_, err := d.instance.invoke(id, d.function, queuePayload(d.function, queueMessage{
+	_, err := d.instance.invokeFunction(id, d.function, queuePayload(d.function, queueMessage{
 		id: *d.message.MessageID, popReceipt: *d.message.PopReceipt, text: text, dequeueCount: *d.message.DequeueCount,
 		inserted: d.message.InsertionTime, expires: d.message.ExpirationTime, nextVisible: d.message.TimeNextVisible,
 	}, d.host.console.now()))
 	return err
 }
 
-// renew hides the message anew at half of each lease.
-func (d *delivery) renew(ctx context.Context) {
-	for pause(ctx, d.host.cfg.MessageLease/2) {
-		err := d.hide(ctx, d.host.cfg.MessageLease)
+// keepHidden hides the message anew at half of each lease.
+func (d *delivery) keepHidden(ctx context.Context) {
+	for sleepFor(ctx, d.host.cfg.MessageLease/2) {
+		err := d.hideFor(ctx, d.host.cfg.MessageLease)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			d.settled("renew message", err)
+			d.logFailure("renew message", err)
 			if isLost(err) {
 				return
 			}
@@ -82,48 +83,51 @@ func (d *delivery) renew(ctx context.Context) {
 	}
 }
 
-// hide sets when the message becomes visible. Each time it gets a new receipt.
-func (d *delivery) hide(ctx context.Context, span time.Duration) error {
-	d.lock.Lock()
-	defer d.lock.Unlock()
+// hideFor sets when the message becomes visible. Each time it gets a new receipt.
+func (d *delivery) hideFor(ctx context.Context, span time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	seconds := int32(span / time.Second)
-	res, err := d.queue.UpdateMessage(ctx, *d.message.MessageID, d.receipt, *d.message.MessageText,
+	res, err := d.queue.UpdateMessage(ctx, *d.message.MessageID, d.popReceipt, *d.message.MessageText,
 		&azqueue.UpdateMessageOptions{VisibilityTimeout: &seconds})
 	if err != nil {
 		return err
 	}
 	if res.PopReceipt != nil {
-		d.receipt = *res.PopReceipt
+		d.popReceipt = *res.PopReceipt
 	}
 	return nil
 }
 
-func (d *delivery) release() error { return d.hide(d.instance.life, d.options.visibilityTimeout) }
+func (d *delivery) releaseMessage() error {
+	return d.hideFor(d.instance.lifetime, d.options.visibilityTimeout)
+}
 
-func (d *delivery) remove() error {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	_, err := d.queue.DeleteMessage(d.instance.life, *d.message.MessageID, d.receipt, nil)
+func (d *delivery) deleteMessage() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err := d.queue.DeleteMessage(d.instance.lifetime, *d.message.MessageID, d.popReceipt, nil)
 	return err
 }
 
-// giveUp moves the message to the poison queue: its body only. Where there can be none, it is
-// left hidden until its lease ends.
-func (d *delivery) giveUp(reason string) {
+// moveToPoison moves the message's body to the poison queue. If the queue can have none, the message stays
+// hidden until its lease ends.
+func (d *delivery) moveToPoison(reason string) {
 	if d.poison == nil {
 		return
 	}
-	d.host.console.event(categoryPoison, levelWarning, "Message of queue '%s' moved to '%s-poison': %s.", d.function.trigger.queue, d.function.trigger.queue, reason)
-	err := d.bury()
+	d.host.console.logEvent(categoryPoison, levelWarning, "Message of queue '%s' moved to '%s-poison': %s.",
+		d.function.trigger.queue, d.function.trigger.queue, reason)
+	err := d.sendToPoison()
 	if err == nil {
-		d.instance.wake(d.function.trigger.queue+"-poison", d.function.trigger.connection)
-		err = d.remove()
+		d.instance.wakeListeners(d.function.trigger.queue+"-poison", d.function.trigger.connection)
+		err = d.deleteMessage()
 	}
-	d.settled("move message to poison queue", err)
+	d.logFailure("move message to poison queue", err)
 }
 
-func (d *delivery) bury() error {
-	ctx, text := d.instance.life, *d.message.MessageText
+func (d *delivery) sendToPoison() error {
+	ctx, text := d.instance.lifetime, *d.message.MessageText
 	_, err := d.poison.EnqueueMessage(ctx, text, nil)
 	if !hasStatus(err, http.StatusNotFound) {
 		return err
@@ -135,16 +139,17 @@ func (d *delivery) bury() error {
 	return err
 }
 
-// settled logs an error with the queue. One that says another has the message is normal.
-func (d *delivery) settled(step string, err error) {
-	if err != nil && !isLost(err) && d.instance.life.Err() == nil {
-		d.host.console.log("Queue '%s': %s: %s", d.function.trigger.queue, step, firstLine(err))
+// logFailure logs an error of the queue. It is normal that another host has the message.
+func (d *delivery) logFailure(step string, err error) {
+	if err != nil && !isLost(err) && d.instance.lifetime.Err() == nil {
+		d.host.console.logOwn("Queue '%s': %s: %s", d.function.trigger.queue, step, firstLine(err))
 	}
 }
 
-// isLost says that the message is gone or in other hands.
+// isLost reports whether the message was deleted, or another host has dequeued it.
 func isLost(err error) bool {
-	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusConflict) || hasCode(err, "PopReceiptMismatch")
+	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusConflict) ||
+		hasCode(err, "PopReceiptMismatch")
 }
 
 func hasStatus(err error, status int) bool {

@@ -2,7 +2,7 @@
 // tests: it reads a script root as `func start` does, runs the custom handler found there,
 // and calls it for HTTP requests, queue messages and timers in the real host's wire format.
 //
-// It behaves like the real host where the correctness of a handler depends on it:
+// It behaves like the real host in everything on which the correctness of a handler depends:
 //
 //   - The handler is a child process. The host ends it by SIGKILL only, and starts it before it listens.
 //   - A host that is stopped closes its listening socket at once. It waits for HTTP requests to their end,
@@ -26,7 +26,7 @@
 //     A handler that ends with exit code 0 is not started again; one that ends with 200 is, and counts as no
 //     error. The third error ends the host, if none came more than half an hour after the one before.
 //   - A request's target passes the real host's layers: the router sees the path decoded once, and a
-//     forwarding host decodes it a second time. testdata/targets.tsv holds what was seen.
+//     forwarding host decodes it a second time. testdata/targets.tsv holds the observations.
 //   - A host that forwards changes HTTP requests: it joins repeated query values, drops content headers,
 //     refuses a chunked upload and buffers the answer. After a 204, 205 or 304 it closes the client's
 //     connection.

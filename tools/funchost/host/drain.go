@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// DrainStatus is what GET /admin/host/drain/status answers. It knows of invocations only: work that the
+// DrainStatus is the answer to GET /admin/host/drain/status. It counts invocations only: work that the
 // handler does outside any invocation does not count.
 type DrainStatus struct {
 	State                  string `json:"state"` // Disabled, InProgress, Completed
@@ -21,7 +21,7 @@ func (h *Host) Drain() {
 	h.isDraining = true
 	h.mu.Unlock()
 	h.stopTaking()
-	for _, i := range h.all() {
+	for _, i := range h.allInstances() {
 		i.polling.Wait()
 	}
 }
@@ -29,8 +29,8 @@ func (h *Host) Drain() {
 // DrainStatus returns how far the drain is.
 func (h *Host) DrainStatus() DrainStatus {
 	s := DrainStatus{State: "Disabled"}
-	for _, i := range h.all() {
-		http, other, _ := i.inFlight.now()
+	for _, i := range h.allInstances() {
+		http, other, _ := i.inFlight.readCounts()
 		s.OutstandingInvocations += http + other
 	}
 	h.mu.Lock()
@@ -52,22 +52,22 @@ func (h *Host) Restart() error {
 	if h.isStopping {
 		return errStopping
 	}
-	h.console.log("Restarting the script host.")
-	h.deafen()
-	h.listening, h.deafen = context.WithCancel(context.Background())
+	h.console.logOwn("Restarting the script host.")
+	h.stopListening()
+	h.listening, h.stopListening = context.WithCancel(context.Background())
 	h.isDraining = false
 	for n, old := range h.instances {
-		if !old.alive() || old.retiring.Load() {
+		if !old.isAlive() || old.isRetiring.Load() {
 			continue
 		}
-		successor, err := h.launch(old.number, old.group)
+		successor, err := h.launchInstance(old.number, old.group)
 		if err != nil {
 			return err
 		}
 		h.instances[n] = successor
 		h.replaced = append(h.replaced, old)
-		old.retiring.Store(true)
-		h.work.Go(func() { h.retireReplaced(old) })
+		old.isRetiring.Store(true)
+		h.background.Go(func() { h.retireReplaced(old) })
 	}
 	h.startTimers()
 	return h.startScaling()
@@ -77,7 +77,7 @@ var errStopping = errors.New("the host is stopping")
 
 // retireReplaced ends an instance that has a successor or gets one when it is needed. It waits without limit.
 func (h *Host) retireReplaced(old *instance) {
-	old.retire(noLimit, old.awaitHTTP)
+	old.endInOrder(noLimit, old.awaitHTTP)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.replaced = slices.DeleteFunc(h.replaced, func(i *instance) bool { return i == old })
@@ -87,5 +87,5 @@ func (h *Host) retireReplaced(old *instance) {
 func (h *Host) stopTaking() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deafen()
+	h.stopListening()
 }

@@ -11,9 +11,9 @@ import (
 	"weir/tools/funchost/host"
 )
 
-func (r *rig) drainStatus() (s host.DrainStatus) {
+func (r *rig) readDrainStatus() (s host.DrainStatus) {
 	r.t.Helper()
-	a := r.do("GET", "/admin/host/drain/status", "")
+	a := r.sendRequest("GET", "/admin/host/drain/status", "")
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.StatusCode != 200 {
 		r.t.Fatalf("answered %d %q: %v", a.StatusCode, a.body, err)
 	}
@@ -24,57 +24,61 @@ func (r *rig) drainStatus() (s host.DrainStatus) {
 func holdQueue(t *testing.T) (q *queueRig, release func()) {
 	t.Helper()
 	held := make(chan struct{})
-	q = newQueueRig(t, nil, options{cfg: host.Config{StopWait: 100 * time.Millisecond}, decide: func(c call) order {
-		if c.URI == "/q" {
-			<-held
-		}
-		return order{}
-	}})
-	q.write("fn/function.json", httpFunction(""))
-	q.write("tick/function.json", `{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 0 0 1 1 *"}]}`)
-	q.start()
+	q = newQueueRig(t, nil, rigOptions{cfg: host.Config{StopWait: 100 * time.Millisecond},
+		decide: func(c handlerCall) handlerOrder {
+			if c.URI == "/q" {
+				<-held
+			}
+			return handlerOrder{}
+		}})
+	q.writeFile("fn/function.json", httpFunction(""))
+	q.writeFile("tick/function.json", `{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 0 0 1 1 *"}]}`)
+	q.startHost()
 	return q, func() { close(held) }
 }
 
 func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)
-	if got := q.drainStatus(); got.State != "Disabled" {
+	if got := q.readDrainStatus(); got.State != "Disabled" {
 		t.Errorf("before the drain: %+v; want Disabled", got)
 	}
-	q.put("first")
+	q.enqueue("first")
 	drained := q.nextCall()
-	if got := q.do("POST", "/admin/host/drain", ""); got.StatusCode != 202 {
+	if got := q.sendRequest("POST", "/admin/host/drain", ""); got.StatusCode != 202 {
 		t.Fatalf("answered %d; want 202", got.StatusCode)
 	}
-	if got, want := q.drainStatus(), (host.DrainStatus{State: "InProgress", OutstandingInvocations: 1}); got != want {
+	if got, want := q.readDrainStatus(),
+		(host.DrainStatus{State: "InProgress", OutstandingInvocations: 1}); got != want {
 		t.Errorf("with an invocation in flight: %+v; want %+v", got, want)
 	}
-	eventually(t, "the listeners have stopped", func() bool {
-		return strings.Count(q.out.String(), "Stopped the listener for function 'q'")+strings.Count(q.out.String(), "Stopped the listener for function 'tick'") == 2
+	awaitCondition(t, "the listeners have stopped", func() bool {
+		return strings.Count(q.out.String(), "Stopped the listener for function 'q'")+
+			strings.Count(q.out.String(), "Stopped the listener for function 'tick'") == 2
 	})
-	q.put("second")
-	if got := q.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+	q.enqueue("second")
+	if got := q.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("HTTP is answered %d; want 200", got.StatusCode)
 	}
 	if c := q.nextCall(); c.URI != "/api/fn" {
 		t.Errorf("the handler got %s; want the HTTP request", c.URI)
 	}
 	release()
-	eventually(t, "the drain is completed", func() bool { return q.drainStatus() == host.DrainStatus{State: "Completed"} })
-	if got := q.do("POST", "/admin/host/restart", ""); got.StatusCode != 200 {
+	awaitCondition(t, "the drain is completed",
+		func() bool { return q.readDrainStatus() == host.DrainStatus{State: "Completed"} })
+	if got := q.sendRequest("POST", "/admin/host/restart", ""); got.StatusCode != 200 {
 		t.Fatalf("answered %d; want 200", got.StatusCode)
 	}
 	if c := q.nextCall(); c.URI != "/q" || c.PID == drained.PID {
 		t.Errorf("the second message came to %d, by %s; want another process than %d", c.PID, c.URI, drained.PID)
 	}
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)
-	q.put("long")
+	q.enqueue("long")
 	old := q.nextCall()
 	var refused atomic.Int64
 	stop, posted := make(chan struct{}), make(chan int)
@@ -87,13 +91,13 @@ func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 				return
 			default:
 			}
-			if q.do("POST", "/api/fn", "x").StatusCode != 200 {
+			if q.sendRequest("POST", "/api/fn", "x").StatusCode != 200 {
 				refused.Add(1)
 			}
 		}
 	}()
 	q.nextCall()
-	if got := q.do("POST", "/admin/host/restart", ""); got.StatusCode != 200 {
+	if got := q.sendRequest("POST", "/admin/host/restart", ""); got.StatusCode != 200 {
 		t.Fatalf("answered %d; want 200", got.StatusCode)
 	}
 	for c := q.nextCall(); c.PID == old.PID; c = q.nextCall() {
@@ -103,15 +107,17 @@ func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 		t.Errorf("%d of %d requests failed; want none", refused.Load(), n)
 	}
 	s := q.host.Status()
-	if len(s.Instances) != 1 || len(s.Replaced) != 1 || s.Replaced[0].PID != old.PID || s.Instances[0].Port == s.Replaced[0].Port {
+	if len(s.Instances) != 1 || len(s.Replaced) != 1 || s.Replaced[0].PID != old.PID ||
+		s.Instances[0].Port == s.Replaced[0].Port {
 		t.Errorf("status %+v; want one instance, and the replaced handler %d on another port", s, old.PID)
 	}
 	if err := syscall.Kill(old.PID, 0); err != nil {
 		t.Errorf("the old handler is gone while its invocation runs: %v", err)
 	}
 	release()
-	eventually(t, "the old handler is gone", func() bool { return syscall.Kill(old.PID, 0) != nil && len(q.host.Status().Replaced) == 0 })
-	q.becomesEmpty()
+	awaitCondition(t, "the old handler is gone",
+		func() bool { return syscall.Kill(old.PID, 0) != nil && len(q.host.Status().Replaced) == 0 })
+	q.awaitEmpty()
 }
 
 // A stop does not wait for a replaced handler any longer than for another.
@@ -119,7 +125,7 @@ func TestRestart_StopEndsTheReplaced(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)
 	defer release()
-	q.put("long")
+	q.enqueue("long")
 	old := q.nextCall()
 	if err := q.host.Restart(); err != nil {
 		t.Fatal(err)

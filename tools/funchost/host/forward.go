@@ -24,16 +24,16 @@ var hopHeaders = []string{
 
 var errChunked = errors.New("a chunked request body cannot be forwarded")
 
-// forward sends the request on, rebuilt from its parts, and relays the whole answer. The handler does
+// forwardRequest sends the request on, rebuilt from its parts, and relays the whole answer. The handler does
 // not learn that the client has gone away.
-func (i *instance) forward(w http.ResponseWriter, r *http.Request, f *function, sent target) {
+func (i *instance) forwardRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), i.host.console.now()
 	i.reportStart(f, id)
 	var answer *http.Response
 	var body []byte
-	out, err := i.forwarded(r, sent, id)
+	out, err := i.buildForwarded(r, sent, id)
 	if err == nil {
-		err = i.within(func(ctx context.Context, client *http.Client) error {
+		err = i.callWithTimeout(func(ctx context.Context, client *http.Client) error {
 			var err error
 			if answer, err = client.Do(out.WithContext(ctx)); err != nil {
 				return err
@@ -43,19 +43,19 @@ func (i *instance) forward(w http.ResponseWriter, r *http.Request, f *function, 
 			return err
 		})
 	}
-	i.report(f.name, id, start, err)
+	i.reportEnd(f.name, id, start, err)
 	switch {
 	case err != nil:
 		w.WriteHeader(http.StatusInternalServerError)
 	case hasNoBody(answer.StatusCode):
 		i.host.relayAndClose(w, answer)
 	default:
-		relay(w, r, answer, body)
+		relayAnswer(w, r, answer, body)
 	}
 }
 
-// forwarded builds the request for the handler.
-func (i *instance) forwarded(r *http.Request, sent target, id string) (*http.Request, error) {
+// buildForwarded builds the request for the handler.
+func (i *instance) buildForwarded(r *http.Request, sent requestTarget, id string) (*http.Request, error) {
 	if r.ContentLength < 0 {
 		return nil, errChunked
 	}
@@ -64,7 +64,7 @@ func (i *instance) forwarded(r *http.Request, sent target, id string) (*http.Req
 		return nil, err
 	}
 	out := &http.Request{
-		Method: r.Method, URL: i.address(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
+		Method: r.Method, URL: i.urlFor(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
 		Header: forwardedHeader(r.Header, len(body) > 0, id),
 	}
 	i.host.addTraceparent(out.Header)
@@ -75,8 +75,8 @@ func (i *instance) forwarded(r *http.Request, sent target, id string) (*http.Req
 	return out, nil
 }
 
-// forwardedHeader copies a client's headers. Only what is lost is taken out: X-Forwarded, Authorization,
-// Cookie, keys and the platform's own names pass as the client sent them.
+// forwardedHeader copies a client's headers. It removes only the headers that the real host loses: X-Forwarded,
+// Authorization, Cookie, keys and the platform's own names pass as the client sent them.
 func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
 	out := http.Header{}
 	for name, values := range in {
@@ -101,8 +101,8 @@ func appendHeader(h http.Header, name, value, separator string) {
 	h.Set(name, value)
 }
 
-// relay writes the handler's answer with its length.
-func relay(w http.ResponseWriter, r *http.Request, answer *http.Response, body []byte) {
+// relayAnswer writes the handler's answer with its length.
+func relayAnswer(w http.ResponseWriter, r *http.Request, answer *http.Response, body []byte) {
 	copyAnswerHeader(w.Header(), answer.Header)
 	if r.Method != http.MethodHead {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -129,7 +129,7 @@ func hasNoBody(status int) bool {
 // relayAndClose writes status and headers, and ends the connection without notice: the forwarding
 // host writes an empty body after them, which Kestrel takes for an error of the host.
 func (h *Host) relayAndClose(w http.ResponseWriter, answer *http.Response) {
-	h.console.log("An unhandled host error has occurred. "+
+	h.console.logOwn("An unhandled host error has occurred. "+
 		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)
 	header := http.Header{}
 	copyAnswerHeader(header, answer.Header)

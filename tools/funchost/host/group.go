@@ -63,7 +63,7 @@ func (f *function) isIn(group string) bool {
 }
 
 // configuredGroups are Config's. Otherwise a host on Flex learns its one group from its environment.
-func configuredGroups(cfg Config, env *environ) []Group {
+func configuredGroups(cfg Config, env *environment) []Group {
 	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
 		return cfg.Groups
 	}
@@ -71,8 +71,8 @@ func configuredGroups(cfg Config, env *environ) []Group {
 	if len(cfg.Groups) == 1 {
 		one = cfg.Groups[0]
 	}
-	if env.get("WEBSITE_SKU") == flexSKU {
-		one.Name = env.get("FUNCTIONS_TARGET_GROUP")
+	if env.getVar("WEBSITE_SKU") == flexSKU {
+		one.Name = env.getVar("FUNCTIONS_TARGET_GROUP")
 	}
 	return []Group{one}
 }
@@ -89,9 +89,9 @@ func (a *app) checkGroups(groups []Group) error {
 	return nil
 }
 
-// serving returns the instances that run an invocation of the function: those of its group. A host that has
+// instancesFor returns the instances that run an invocation of the function: those of its group. A host that has
 // no such instance runs it on any, because the real one does, too, when it is asked.
-func (h *Host) serving(f *function) []*instance {
+func (h *Host) instancesFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instances {
 		if f.isIn(i.group) {
@@ -104,8 +104,8 @@ func (h *Host) serving(f *function) []*instance {
 	return out
 }
 
-// listensTo reports whether a group of this host runs the function's listener.
-func (h *Host) listensTo(f *function) bool {
+// listensFor reports whether a group of this host runs the function's listener.
+func (h *Host) listensFor(f *function) bool {
 	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
 }
 
@@ -113,15 +113,15 @@ func (h *Host) listensTo(f *function) bool {
 // the handler does outside an invocation does not count, and it gets no notice.
 func (i *instance) scaleInWhenIdle(span time.Duration) {
 	seen := 0
-	for pause(i.life, span) {
-		begun := i.inFlight.count()
+	for sleepFor(i.lifetime, span) {
+		begun := i.inFlight.countBegun()
 		if begun == seen && i.markScaledIn() {
-			i.host.console.log("Instance %d had no invocation for %v and is scaled in.", i.number, span)
+			i.host.console.logOwn("Instance %d had no invocation for %v and is scaled in.", i.number, span)
 			i.host.retireReplaced(i)
 			return
 		}
 		seen = begun
-		if !i.inFlight.await(i.life, func(http, other int) bool { return http+other == 0 }) {
+		if !i.inFlight.awaitCounts(i.lifetime, func(http, other int) bool { return http+other == 0 }) {
 			return
 		}
 	}
@@ -131,11 +131,11 @@ func (i *instance) scaleInWhenIdle(span time.Duration) {
 func (i *instance) markScaledIn() bool {
 	i.host.mu.Lock() // against take
 	defer i.host.mu.Unlock()
-	http, other, _ := i.inFlight.now()
-	if http+other > 0 || i.retiring.Load() {
+	http, other, _ := i.inFlight.readCounts()
+	if http+other > 0 || i.isRetiring.Load() {
 		return false
 	}
-	i.retiring.Store(true)
+	i.isRetiring.Store(true)
 	i.isScaledIn.Store(true)
 	return true
 }
@@ -147,14 +147,14 @@ func (h *Host) scaleOut(among []*instance) *instance {
 		return nil
 	}
 	old := among[at]
-	successor, err := h.launch(old.number, old.group)
+	successor, err := h.launchInstance(old.number, old.group)
 	if err != nil {
-		h.fail(err)
+		h.reportFatal(err)
 		return nil
 	}
-	h.console.log("Instance %d is started: there is work for it.", old.number)
+	h.console.logOwn("Instance %d is started: there is work for it.", old.number)
 	h.instances[slices.Index(h.instances, old)] = successor
-	if old.alive() {
+	if old.isAlive() {
 		h.replaced = append(h.replaced, old)
 	}
 	return successor
@@ -166,7 +166,7 @@ func (h *Host) startScaling() error {
 		return nil
 	}
 	for _, f := range h.app.functions {
-		if !f.is("queueTrigger") || f.disabled || !h.listensTo(f) {
+		if !f.hasTrigger("queueTrigger") || f.isDisabled || !h.listensFor(f) {
 			continue
 		}
 		service, transport, err := h.queueService(f)
@@ -174,7 +174,7 @@ func (h *Host) startScaling() error {
 			return fmt.Errorf("function %q: %w", f.name, err)
 		}
 		ctx := h.listening
-		h.work.Go(func() {
+		h.background.Go(func() {
 			defer transport.CloseIdleConnections()
 			h.scaleByQueue(ctx, f, service.NewQueueClient(f.trigger.queue))
 		})
@@ -188,9 +188,9 @@ const scalePause = time.Second
 // scaleByQueue starts an instance when a message can be seen in the queue of a function and no instance of
 // its group is left.
 func (h *Host) scaleByQueue(ctx context.Context, f *function, queue *azqueue.QueueClient) {
-	for pause(ctx, scalePause) {
+	for sleepFor(ctx, scalePause) {
 		h.mu.Lock()
-		isAlone := len(h.available(f)) == 0
+		isAlone := len(h.availableFor(f)) == 0
 		h.mu.Unlock()
 		if !isAlone {
 			continue
@@ -199,19 +199,19 @@ func (h *Host) scaleByQueue(ctx context.Context, f *function, queue *azqueue.Que
 			continue
 		}
 		h.mu.Lock()
-		if len(h.available(f)) == 0 {
-			h.scaleOut(h.serving(f))
+		if len(h.availableFor(f)) == 0 {
+			h.scaleOut(h.instancesFor(f))
 		}
 		h.mu.Unlock()
 	}
 }
 
-// available returns the instances that take an invocation of the function now. The caller holds the lock.
-func (h *Host) available(f *function) []*instance {
+// availableFor returns the instances that take an invocation of the function now. The caller holds the lock.
+func (h *Host) availableFor(f *function) []*instance {
 	var out []*instance
-	for _, i := range h.serving(f) {
+	for _, i := range h.instancesFor(f) {
 		// An instance that retires is not picked any more, except for the last requests to a stopping host.
-		if i.alive() && (h.isStopping || !i.retiring.Load()) {
+		if i.isAlive() && (h.isStopping || !i.isRetiring.Load()) {
 			out = append(out, i)
 		}
 	}

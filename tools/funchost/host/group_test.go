@@ -11,16 +11,16 @@ import (
 )
 
 // newGroupRig has a function of each kind: q, fn and tick, which fires every second.
-func newGroupRig(t *testing.T, o options) *queueRig {
+func newGroupRig(t *testing.T, o rigOptions) *queueRig {
 	t.Helper()
 	q := newQueueRig(t, map[string]any{"maxPollingInterval": "00:00:00.2"}, o)
-	q.write("fn/function.json", httpFunction(""))
-	q.write("tick/function.json", `{"bindings":[{"type":"timerTrigger","name":"t","schedule":"* * * * * *"}]}`)
+	q.writeFile("fn/function.json", httpFunction(""))
+	q.writeFile("tick/function.json", `{"bindings":[{"type":"timerTrigger","name":"t","schedule":"* * * * * *"}]}`)
 	return q
 }
 
 // callTo waits for a call to an address, and passes over others.
-func (r *rig) callTo(uri string) call {
+func (r *rig) callTo(uri string) handlerCall {
 	r.t.Helper()
 	for {
 		if c := r.nextCall(); c.URI == uri {
@@ -35,12 +35,12 @@ func TestGroups_EachCallGoesToItsInstance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := newGroupRig(t, options{cfg: host.Config{Groups: groups}})
-	q.start()
+	q := newGroupRig(t, rigOptions{cfg: host.Config{Groups: groups}})
+	q.startHost()
 	pids := map[int]bool{}
 	for n := range 4 {
-		q.put(fmt.Sprint(n))
-		q.do("GET", "/api/fn", "")
+		q.enqueue(fmt.Sprint(n))
+		q.sendRequest("GET", "/api/fn", "")
 		c := q.callTo("/api/fn")
 		pids[c.PID] = true
 		if c.Group != "http" || c.SKU != "FlexConsumption" {
@@ -50,8 +50,8 @@ func TestGroups_EachCallGoesToItsInstance(t *testing.T) {
 	if len(pids) != 2 {
 		t.Errorf("HTTP went to %d instances; want 2", len(pids))
 	}
-	q.becomesEmpty()
-	q.put("last")
+	q.awaitEmpty()
+	q.enqueue("last")
 	if c := q.callTo("/q"); c.Group != "function:q" {
 		t.Errorf("a message went to group %q; want function:q", c.Group)
 	}
@@ -72,9 +72,9 @@ func TestGroups_OneByTheEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newGroupRig(t, options{env: c.env})
-			q.start()
-			if got := q.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+			q := newGroupRig(t, rigOptions{env: c.env})
+			q.startHost()
+			if got := q.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 				t.Errorf("HTTP is answered %d; want 200: the real host serves it in each group", got.StatusCode)
 			}
 			q.host.Stop()
@@ -98,7 +98,7 @@ func TestGroups_Wrong(t *testing.T) {
 			t.Errorf("ParseGroups(%q) = %v; want an error", text, got)
 		}
 	}
-	r := plainRig(t, options{cfg: host.Config{Groups: []host.Group{{Name: "function:nothing", Instances: 1}}}})
+	r := plainRig(t, rigOptions{cfg: host.Config{Groups: []host.Group{{Name: "function:nothing", Instances: 1}}}})
 	if h, err := host.Start(r.cfg); err == nil || !strings.Contains(err.Error(), "function:nothing") {
 		t.Errorf("Start: %v; want an error that names the group", err)
 		if err == nil {
@@ -107,54 +107,57 @@ func TestGroups_Wrong(t *testing.T) {
 	}
 }
 
-func (r *rig) becomesScaledIn(n int) {
+func (r *rig) awaitScaledIn(n int) {
 	r.t.Helper()
-	eventually(r.t, fmt.Sprintf("instance %d is scaled in", n), func() bool { return r.instance(n).State == "scaled in" })
+	awaitCondition(r.t, fmt.Sprintf("instance %d is scaled in", n),
+		func() bool { return r.instanceStatus(n).State == "scaled in" })
 }
 
 func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
-	q := newGroupRig(t, options{
-		cfg: host.Config{Groups: []host.Group{{Name: "http", Instances: 1}, {Name: "function:q", Instances: 1}}, IdleKill: 300 * time.Millisecond},
-		decide: func(c call) order {
+	q := newGroupRig(t, rigOptions{
+		cfg: host.Config{Groups: []host.Group{{Name: "http", Instances: 1}, {Name: "function:q", Instances: 1}},
+			IdleKill: 300 * time.Millisecond},
+		decide: func(c handlerCall) handlerOrder {
 			if c.URI == "/q" {
 				<-held
 			}
-			return order{}
+			return handlerOrder{}
 		},
 	})
-	q.start()
-	q.do("GET", "/api/fn", "")
+	q.startHost()
+	q.sendRequest("GET", "/api/fn", "")
 	first := q.callTo("/api/fn")
-	q.becomesScaledIn(1)
-	q.becomesScaledIn(2)
+	q.awaitScaledIn(1)
+	q.awaitScaledIn(2)
 	if err := syscall.Kill(first.PID, 0); err == nil {
 		t.Error("the handler of a scaled-in instance still runs")
 	}
-	q.put("wake")
+	q.enqueue("wake")
 	woken := q.callTo("/q")
-	if got := q.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+	if got := q.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("a request to a group without instances is answered %d; want 200", got.StatusCode)
 	}
 	if c := q.callTo("/api/fn"); c.PID == first.PID || c.Group != "http" {
 		t.Errorf("answered by %d of group %q; want another process than %d, of http", c.PID, c.Group, first.PID)
 	}
-	q.becomesScaledIn(1) // as idle as the other, which has an invocation in flight
-	if s := q.instance(2); s.PID != woken.PID || s.State != "running" {
+	q.awaitScaledIn(1) // as idle as the other, which has an invocation in flight
+	if s := q.instanceStatus(2); s.PID != woken.PID || s.State != "running" {
 		t.Errorf("with an invocation in flight the instance is %+v; want it to run", s)
 	}
 	close(held)
-	q.becomesEmpty()
-	q.becomesScaledIn(2)
+	q.awaitEmpty()
+	q.awaitScaledIn(2)
 }
 
 func TestIdleKill_TimerStartsAgain(t *testing.T) {
 	t.Parallel()
-	q := newGroupRig(t, options{cfg: host.Config{Groups: []host.Group{{Name: "function:tick", Instances: 1}}, IdleKill: 100 * time.Millisecond}})
-	q.start()
+	q := newGroupRig(t, rigOptions{cfg: host.Config{Groups: []host.Group{{Name: "function:tick", Instances: 1}},
+		IdleKill: 100 * time.Millisecond}})
+	q.startHost()
 	first := q.callTo("/tick")
-	q.becomesScaledIn(1)
+	q.awaitScaledIn(1)
 	if c := q.callTo("/tick"); c.PID == first.PID {
 		t.Errorf("the timer ran twice in process %d; want another after the first was scaled in", c.PID)
 	}

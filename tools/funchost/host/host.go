@@ -20,7 +20,7 @@ import (
 	"weir/tools/freeport"
 )
 
-// Config says what to run and how.
+// Config is the configuration of a host.
 type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
@@ -34,7 +34,7 @@ type Config struct {
 	MasterKey  string    // satisfies every level
 	// FunctionKeys are keys of single functions, by the functions' names.
 	FunctionKeys map[string]string
-	StateDir     string // where timers' status is kept; empty = a folder of the script root's own in the system's temporary folder
+	StateDir     string // for the timers' status; empty = one for the script root in the temporary folder
 	GiveUpAfter  int    // errors of a handler after which the host ends: 0 = 3 as the real one, negative = never
 	Now          func() time.Time
 	// MessageLease is how long a dequeued message is hidden; renewed at half of it. 0 = 10 minutes as the real host.
@@ -56,8 +56,8 @@ type Config struct {
 	// IdleKill ends an instance that has had no invocation for so long, by SIGKILL; a request, a message or a
 	// timer of its group starts it again. 0 = never.
 	IdleKill time.Duration
-	// Development is what func start forces: AZURE_FUNCTIONS_ENVIRONMENT=Development, which lets queues be
-	// polled every two seconds. Otherwise the environment decides.
+	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does: queues are polled every two
+	// seconds. Otherwise the environment decides.
 	Development bool
 }
 
@@ -72,17 +72,17 @@ type Host struct {
 	failed  chan error
 	storage azure.Counter // of the host's own requests
 
-	listening context.Context // ends first: nothing new is taken
-	deafen    context.CancelFunc
-	work      sync.WaitGroup // queue and timer invocations, and the listeners that start them
-	requests  errgroup.Group
+	listening     context.Context // ends first: the listeners stop
+	stopListening context.CancelFunc
+	background    sync.WaitGroup // queue and timer invocations, and the listeners that start them
+	serving       errgroup.Group
 
 	mu         sync.Mutex
 	instances  []*instance
 	replaced   []*instance // by a restart, and not ended yet
 	isStopping bool
 	isDraining bool
-	turn       uint64
+	nextTurn   uint64
 }
 
 // Run starts a host and runs it until ctx ends or it must give up.
@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config) error {
 	select {
 	case <-ctx.Done():
 	case err = <-h.failed:
-		h.console.log("The host is stopping: %v", err)
+		h.console.logOwn("The host is stopping: %v", err)
 	}
 	h.Stop()
 	return err
@@ -103,7 +103,7 @@ func Run(ctx context.Context, cfg Config) error {
 // Start reads the script root, listens, and starts the handlers. It does not wait until they are
 // ready: as with the real host, requests do.
 func Start(cfg Config) (*Host, error) {
-	h, err := prepare(cfg)
+	h, err := newHost(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -112,25 +112,25 @@ func Start(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h.address = bound.address
-	h.announce()
-	h.listening, h.deafen = context.WithCancel(context.Background())
+	h.printFunctions()
+	h.listening, h.stopListening = context.WithCancel(context.Background())
 	if err := h.addGroups(); err != nil {
-		bound.close()
+		bound.closeSocket()
 		h.Stop()
 		return nil, err
 	}
-	pause(h.listening, cfg.ListenAfter)
-	socket, err := bound.listen()
+	sleepFor(h.listening, cfg.ListenAfter)
+	socket, err := bound.startListening()
 	if err != nil {
 		h.Stop()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	h.console.log("Now listening on: %s", h.URL())
+	h.console.logOwn("Now listening on: %s", h.URL())
 	h.mu.Lock()
 	h.startTimers()
 	err = h.startScaling()
 	h.mu.Unlock()
-	h.requests.Go(func() error { return h.server.Serve(lenientListener{socket}) })
+	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
 	if err != nil {
 		h.Stop()
 		return nil, err
@@ -138,7 +138,7 @@ func Start(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-func prepare(cfg Config) (*Host, error) {
+func newHost(cfg Config) (*Host, error) {
 	if cfg.Out == nil {
 		cfg.Out = io.Discard
 	}
@@ -159,22 +159,22 @@ func prepare(cfg Config) (*Host, error) {
 	}
 	h := &Host{cfg: cfg, failed: make(chan error, 1), console: &console{out: cfg.Out, now: cfg.Now, quiet: cfg.Quiet}}
 	env := newEnviron(cfg.Env)
-	warnings, err := env.localSettings(root)
+	warnings, err := env.addLocalSettings(root)
 	for _, w := range warnings {
-		h.console.log("%s", w)
+		h.console.logOwn("%s", w)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Development {
-		env.set("AZURE_FUNCTIONS_ENVIRONMENT", "Development")
+		env.setVar("AZURE_FUNCTIONS_ENVIRONMENT", "Development")
 	}
 	if h.app, err = readApp(root, env); err != nil {
 		return nil, err
 	}
-	h.console.filter = h.app.logs
-	for _, problem := range h.app.indexing {
-		h.console.log("%v", problem)
+	h.console.filter = h.app.filter
+	for _, problem := range h.app.indexingErrors {
+		h.console.logOwn("%v", problem)
 	}
 	h.groups = configuredGroups(cfg, env)
 	if err := h.app.checkGroups(h.groups); err != nil {
@@ -185,10 +185,11 @@ func prepare(cfg Config) (*Host, error) {
 }
 
 // takePort binds now, so that a taken port is an error of the start.
-func takePort(port int) (*socket, error) {
+func takePort(port int) (*boundSocket, error) {
 	bound, err := bindPort(port)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("port %d is unavailable: close the process using that port, or specify another port using --port: %w", port, err)
+		return nil, fmt.Errorf("port %d is unavailable: close the process using that port, or specify another port "+
+			"using --port: %w", port, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -196,9 +197,9 @@ func takePort(port int) (*socket, error) {
 	return bound, nil
 }
 
-// announce prints the functions as func does.
-func (h *Host) announce() {
-	h.console.plain("\nFunctions:\n")
+// printFunctions prints the functions as func does.
+func (h *Host) printFunctions() {
+	h.console.writeLine("\nFunctions:\n")
 	for _, f := range h.app.functions {
 		line := f.name + ": " + f.trigger.Type
 		if f.isHTTP() {
@@ -208,24 +209,24 @@ func (h *Host) announce() {
 			}
 			line = f.name + ": " + methods + h.URL() + "/" + f.route.text
 		}
-		if f.disabled {
+		if f.isDisabled {
 			line += " (disabled)"
 		}
-		h.console.plain("\t" + line + "\n")
+		h.console.writeLine("\t" + line + "\n")
 	}
 }
 
 // URL is the address of the host, without a slash at its end.
 func (h *Host) URL() string { return "http://" + h.address }
 
-// Transactions gives the requests that the host itself has sent to storage (polls, deletes,
+// Transactions counts the requests that the host itself has sent to storage (polls, deletes,
 // renewals, over all instances), under keys such as "queue get". The handlers count their own.
 func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
-// Failed gives the reason when the host must give up; it is then to be stopped.
+// Failed receives the reason when the host must give up. The caller then stops it.
 func (h *Host) Failed() <-chan error { return h.failed }
 
-func (h *Host) fail(err error) {
+func (h *Host) reportFatal(err error) {
 	select {
 	case h.failed <- err:
 	default: // the first reason counts
@@ -250,7 +251,7 @@ func (h *Host) addInstance(group string) (*instance, error) {
 	if h.isStopping {
 		return nil, errStopping
 	}
-	i, err := h.launch(len(h.instances)+1, group)
+	i, err := h.launchInstance(len(h.instances)+1, group)
 	if err != nil {
 		return nil, err
 	}
@@ -258,40 +259,40 @@ func (h *Host) addInstance(group string) (*instance, error) {
 	return i, nil
 }
 
-// launch starts a handler with its queue listeners. The caller holds the lock, and keeps the instance.
-func (h *Host) launch(number int, group string) (*instance, error) {
+// launchInstance starts a handler with its queue listeners. The caller holds the lock, and keeps the instance.
+func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
 	i := &instance{
-		host: h, number: number, group: group, port: port,
+		host: h, number: number, group: group, handlerPort: port,
 		state: starting, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	i.life, i.end = context.WithCancel(context.Background())
-	i.taking, i.deafen = context.WithCancel(h.listening)
+	i.lifetime, i.crash = context.WithCancel(context.Background())
+	i.listening, i.stopListening = context.WithCancel(h.listening)
 	if i.listeners, err = h.newListeners(i); err != nil {
-		i.deafen()
-		i.end()
+		i.stopListening()
+		i.crash()
 		return nil, err
 	}
 	go func() {
-		if err := i.run(); err != nil {
-			h.fail(err)
+		if err := i.superviseHandler(); err != nil {
+			h.reportFatal(err)
 		}
 	}()
 	if h.cfg.IdleKill > 0 {
-		h.work.Go(func() { i.scaleInWhenIdle(h.cfg.IdleKill) })
+		h.background.Go(func() { i.scaleInWhenIdle(h.cfg.IdleKill) })
 	}
 	for _, l := range i.listeners {
 		i.polling.Add(1)
-		h.work.Go(func() { defer i.polling.Done(); l.run() })
+		h.background.Go(func() { defer i.polling.Done(); l.pollUntilStopped() })
 	}
 	return i, nil
 }
 
-// all gives every instance there has been, by its last handler.
-func (h *Host) all() []*instance {
+// allInstances returns every instance there has been, with its last handler.
+func (h *Host) allInstances() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]*instance(nil), h.instances...)
@@ -303,22 +304,22 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// take picks the instance for an invocation, those of its group in turn, and counts the invocation there
+// pickInstance picks the instance for an invocation, those of its group in turn, and counts the invocation there
 // until leave is called. It returns nil when no instance is left.
-func (h *Host) take(f *function) (i *instance, leave func()) {
+func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if available := h.available(f); len(available) > 0 {
-		h.turn++
-		i = available[h.turn%uint64(len(available))]
-	} else if i = h.scaleOut(h.serving(f)); i == nil {
+	if available := h.availableFor(f); len(available) > 0 {
+		h.nextTurn++
+		i = available[h.nextTurn%uint64(len(available))]
+	} else if i = h.scaleOut(h.instancesFor(f)); i == nil {
 		return nil, func() {}
 	}
-	return i, i.inFlight.begin(f)
+	return i, i.inFlight.beginInvocation(f)
 }
 
-// Stop does as the real host does on SIGTERM: the listening socket closes at once, the listeners take
-// nothing new, HTTP requests are waited for to their end and queue and timer invocations for StopWait.
+// Stop does as the real host does on SIGTERM: the listening socket closes at once, the listeners
+// stop, HTTP requests are waited for to their end and queue and timer invocations for StopWait.
 // The handlers get no signal but SIGKILL at the end; none is left when it returns, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()
@@ -337,12 +338,12 @@ func (h *Host) Stop() {
 	earliest, cancel := context.WithTimeout(context.Background(), h.cfg.StopTakes)
 	defer cancel()
 	var retiring sync.WaitGroup
-	for _, i := range append(h.all(), h.allReplaced()...) {
-		retiring.Go(func() { i.retire(h.cfg.StopWait, func() { <-closed; <-earliest.Done() }) })
+	for _, i := range append(h.allInstances(), h.allReplaced()...) {
+		retiring.Go(func() { i.endInOrder(h.cfg.StopWait, func() { <-closed; <-earliest.Done() }) })
 	}
 	retiring.Wait()
-	h.work.Wait()
+	h.background.Wait()
 	<-closed
-	_ = h.requests.Wait() // ErrServerClosed
-	h.console.log("The host has stopped.")
+	_ = h.serving.Wait() // ErrServerClosed
+	h.console.logOwn("The host has stopped.")
 }

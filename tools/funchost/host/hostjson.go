@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hostFile is host.json with what the environment overrides in it. Keys have no case.
+// hostFile is host.json with the overrides from the environment. Its keys ignore case.
 type hostFile struct {
 	tree     map[string]any
 	problems []error
@@ -20,7 +20,7 @@ type hostFile struct {
 
 const overridePrefix = "AzureFunctionsJobHost__"
 
-func readHostFile(root string, env *environ) (*hostFile, error) {
+func readHostFile(root string, env *environment) (*hostFile, error) {
 	raw, err := os.ReadFile(filepath.Join(root, "host.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read host.json (is the script root right?): %w", err)
@@ -29,18 +29,18 @@ func readHostFile(root string, env *environ) (*hostFile, error) {
 	if err := json.Unmarshal(raw, &h.tree); err != nil {
 		return nil, fmt.Errorf("host.json: %w", err)
 	}
-	if v, _ := h.value("version").(string); v != "2.0" {
+	if v, _ := h.lookUp("version").(string); v != "2.0" {
 		return nil, errors.New(`host.json: want "version": "2.0"`)
 	}
 	for _, name := range env.names {
 		if path, ok := strings.CutPrefix(name, overridePrefix); ok {
-			h.override(strings.Split(path, "__"), env.get(name))
+			h.setOverride(strings.Split(path, "__"), env.getVar(name))
 		}
 	}
 	return h, nil
 }
 
-func find(tree map[string]any, key string) string {
+func findKey(tree map[string]any, key string) string {
 	for k := range tree {
 		if strings.EqualFold(k, key) {
 			return k
@@ -49,10 +49,10 @@ func find(tree map[string]any, key string) string {
 	return key
 }
 
-func (h *hostFile) override(path []string, value string) {
+func (h *hostFile) setOverride(path []string, value string) {
 	tree := h.tree
 	for _, key := range path[:len(path)-1] {
-		key = find(tree, key)
+		key = findKey(tree, key)
 		child, ok := tree[key].(map[string]any)
 		if !ok {
 			child = map[string]any{}
@@ -61,39 +61,39 @@ func (h *hostFile) override(path []string, value string) {
 		tree = child
 	}
 	last := path[len(path)-1]
-	tree[find(tree, last)] = value
+	tree[findKey(tree, last)] = value
 }
 
-func (h *hostFile) value(path ...string) any {
+func (h *hostFile) lookUp(path ...string) any {
 	var at any = h.tree
 	for _, key := range path {
 		tree, ok := at.(map[string]any)
 		if !ok {
 			return nil
 		}
-		at = tree[find(tree, key)]
+		at = tree[findKey(tree, key)]
 	}
 	return at
 }
 
-func (h *hostFile) bad(path []string, want string) {
+func (h *hostFile) addProblem(path []string, want string) {
 	h.problems = append(h.problems, fmt.Errorf("host.json: %s: want %s", strings.Join(path, "."), want))
 }
 
-func (h *hostFile) text(fallback string, path ...string) string {
-	switch v := h.value(path...).(type) {
+func (h *hostFile) readString(fallback string, path ...string) string {
+	switch v := h.lookUp(path...).(type) {
 	case nil:
 		return fallback
 	case string:
 		return v
 	default:
-		h.bad(path, "a string")
+		h.addProblem(path, "a string")
 		return fallback
 	}
 }
 
-func (h *hostFile) texts(path ...string) []string {
-	list, _ := h.value(path...).([]any)
+func (h *hostFile) readStrings(path ...string) []string {
+	list, _ := h.lookUp(path...).([]any)
 	var out []string
 	for _, v := range list {
 		out = append(out, fmt.Sprint(v))
@@ -101,8 +101,8 @@ func (h *hostFile) texts(path ...string) []string {
 	return out
 }
 
-func (h *hostFile) flag(fallback bool, path ...string) bool {
-	switch v := h.value(path...).(type) {
+func (h *hostFile) readBool(fallback bool, path ...string) bool {
+	switch v := h.lookUp(path...).(type) {
 	case nil:
 		return fallback
 	case bool:
@@ -112,13 +112,13 @@ func (h *hostFile) flag(fallback bool, path ...string) bool {
 			return b
 		}
 	}
-	h.bad(path, "true or false")
+	h.addProblem(path, "true or false")
 	return fallback
 }
 
-func (h *hostFile) number(fallback, least, most int, path ...string) int {
+func (h *hostFile) readInt(fallback, least, most int, path ...string) int {
 	n := fallback
-	switch v := h.value(path...).(type) {
+	switch v := h.lookUp(path...).(type) {
 	case nil:
 		return fallback
 	case float64:
@@ -132,21 +132,21 @@ func (h *hostFile) number(fallback, least, most int, path ...string) int {
 		n = least - 1
 	}
 	if n < least || n > most {
-		h.bad(path, fmt.Sprintf("a number from %d to %d", least, most))
+		h.addProblem(path, fmt.Sprintf("a number from %d to %d", least, most))
 		return fallback
 	}
 	return n
 }
 
-func (h *hostFile) span(fallback time.Duration, path ...string) time.Duration {
-	v := h.value(path...)
+func (h *hostFile) readSpan(fallback time.Duration, path ...string) time.Duration {
+	v := h.lookUp(path...)
 	if v == nil {
 		return fallback
 	}
 	text, _ := v.(string)
 	d, err := parseSpan(text)
 	if err != nil {
-		h.bad(path, "a time span such as 00:05:00")
+		h.addProblem(path, "a time span such as 00:05:00")
 		return fallback
 	}
 	return d
@@ -169,7 +169,8 @@ func parseSpan(s string) (time.Duration, error) {
 	h, errH := strconv.Atoi(parts[0])
 	m, errM := strconv.Atoi(parts[1])
 	sec, errS := strconv.ParseFloat(parts[2], 64)
-	if err := errors.Join(errD, errH, errM, errS); err != nil || d < 0 || h < 0 || h > 23 || m < 0 || m > 59 || sec < 0 || sec >= 60 {
+	if err := errors.Join(errD, errH, errM, errS); err != nil || d < 0 || h < 0 || h > 23 || m < 0 || m > 59 ||
+		sec < 0 || sec >= 60 {
 		return 0, fmt.Errorf("time span %q", s)
 	}
 	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec*float64(time.Second)), nil
@@ -182,25 +183,26 @@ type queueOptions struct {
 	base64                                        bool
 }
 
-func (h *hostFile) queues(env *environ) queueOptions {
+func (h *hostFile) readQueueOptions(env *environment) queueOptions {
 	at := func(name string) []string { return []string{"extensions", "queues", name} }
 	o := queueOptions{
-		batchSize:          h.number(16, 1, 32, at("batchSize")...),
-		maxDequeueCount:    h.number(5, 1, 1<<31-1, at("maxDequeueCount")...),
-		visibilityTimeout:  h.span(0, at("visibilityTimeout")...),
-		maxPollingInterval: h.span(time.Minute, at("maxPollingInterval")...),
-		base64:             !strings.EqualFold(h.text("base64", at("messageEncoding")...), "none"),
+		batchSize:          h.readInt(16, 1, 32, at("batchSize")...),
+		maxDequeueCount:    h.readInt(5, 1, 1<<31-1, at("maxDequeueCount")...),
+		visibilityTimeout:  h.readSpan(0, at("visibilityTimeout")...),
+		maxPollingInterval: h.readSpan(time.Minute, at("maxPollingInterval")...),
+		base64:             !strings.EqualFold(h.readString("base64", at("messageEncoding")...), "none"),
 	}
-	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.get("AZURE_FUNCTIONS_ENVIRONMENT"), "Development") {
-		o.maxPollingInterval = 2 * time.Second // the host cannot tell the default from a minute that was set
+	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"),
+		"Development") {
+		o.maxPollingInterval = 2 * time.Second // the host does so for a minute that was set, too
 	}
 	processors := runtime.NumCPU()
-	if env.get("WEBSITE_SKU") == "Dynamic" {
+	if env.getVar("WEBSITE_SKU") == "Dynamic" {
 		processors = 1
 	}
-	o.newBatchThreshold = h.number(o.batchSize/2*processors, 0, 1<<31-1, at("newBatchThreshold")...)
+	o.newBatchThreshold = h.readInt(o.batchSize/2*processors, 0, 1<<31-1, at("newBatchThreshold")...)
 	if o.maxPollingInterval < 100*time.Millisecond {
-		h.bad(at("maxPollingInterval"), "at least 100 ms")
+		h.addProblem(at("maxPollingInterval"), "at least 100 ms")
 	}
 	return o
 }

@@ -41,13 +41,13 @@ const maxHeader = 32<<10 - 4096
 // newServer makes the server that clients of the host talk to.
 func (h *Host) newServer() *http.Server {
 	return &http.Server{
-		Handler: h.routes(), ReadHeaderTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		Handler: h.newHandler(), ReadHeaderTimeout: time.Minute, MaxHeaderBytes: maxHeader,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is no function's
 	}
 }
 
-func (h *Host) routes() http.Handler {
-	admin := h.admin()
+func (h *Host) newHandler() http.Handler {
+	admin := h.adminHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, refusal := parseTarget(r.Method, r.RequestURI)
 		if refusal != 0 {
@@ -64,8 +64,8 @@ func (h *Host) routes() http.Handler {
 }
 
 // serveFunction finds the first function, by name, whose route and methods match.
-func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent target) {
-	f, params := h.match(r.Method, sent.path)
+func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
+	f, params := h.matchFunction(r.Method, sent.path)
 	switch {
 	case f == nil && sent.path == "/":
 		_, _ = io.WriteString(w, "Your Functions host stand-in is up and running.\n")
@@ -73,49 +73,50 @@ func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent target
 	case f == nil:
 		w.WriteHeader(http.StatusNotFound)
 		return
-	case !h.authorized(f, r):
+	case !h.isAuthorized(f, r):
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case r.ContentLength > maxBody:
 		w.WriteHeader(http.StatusInternalServerError) // and not 413: reading it fails inside the invocation
 		return
 	}
-	i, leave := h.take(f)
+	i, leave := h.pickInstance(f)
 	defer leave()
 	switch {
 	case i == nil:
 		http.Error(w, "Function host is not running.", http.StatusServiceUnavailable)
-	case f.pure && h.app.proxying && h.cfg.HTTP != Forwarding:
-		i.proxy(w, r, f, sent)
-	case f.pure && h.app.forwarding:
-		i.forward(w, r, f, sent)
+	case f.isForwardable && h.app.isProxying && h.cfg.HTTP != Forwarding:
+		i.proxyRequest(w, r, f, sent)
+	case f.isForwardable && h.app.isForwarding:
+		i.forwardRequest(w, r, f, sent)
 	default:
-		i.serve(w, r, f, params)
+		i.serveByPayload(w, r, f, params)
 	}
 }
 
-func (h *Host) match(method, path string) (*function, map[string]string) {
+func (h *Host) matchFunction(method, path string) (*function, map[string]string) {
 	for _, f := range h.app.functions {
-		if !f.isHTTP() || f.disabled || !f.allows(method) {
+		if !f.isHTTP() || f.isDisabled || !f.allowsMethod(method) {
 			continue
 		}
-		if params, ok := f.route.match(path); ok {
+		if params, ok := f.route.matchPath(path); ok {
 			return f, params
 		}
 	}
 	return nil, nil
 }
 
-func (h *Host) authorized(f *function, r *http.Request) bool {
+func (h *Host) isAuthorized(f *function, r *http.Request) bool {
 	level := strings.ToLower(f.trigger.AuthLevel)
 	if !h.cfg.EnableAuth || level == "anonymous" {
 		return true
 	}
 	given := givenKey(r)
-	if same(given, h.cfg.MasterKey) {
+	if equalKeys(given, h.cfg.MasterKey) {
 		return true
 	}
-	return (level == "" || level == "function") && (same(given, h.cfg.Key) || same(given, h.cfg.FunctionKeys[f.name]))
+	return (level == "" || level == "function") &&
+		(equalKeys(given, h.cfg.Key) || equalKeys(given, h.cfg.FunctionKeys[f.name]))
 }
 
 // givenKey reads the key a client sent; the header comes before the query.
@@ -126,11 +127,11 @@ func givenKey(r *http.Request) string {
 	return r.URL.Query().Get("code")
 }
 
-func same(given, want string) bool {
+func equalKeys(given, want string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
 }
 
-// addTraceparent does what Application Insights makes the host do: a call without a trace gets one
+// addTraceparent does as the host does with Application Insights: a call without a trace gets one
 // that is marked as not sampled.
 func (h *Host) addTraceparent(header http.Header) {
 	if !h.cfg.Traceparent || header.Get("Traceparent") != "" {

@@ -12,21 +12,22 @@ import (
 
 func echoRig(t *testing.T, cfg host.Config) *rig {
 	t.Helper()
-	return newRig(t, options{cfg: cfg, functions: map[string]string{
+	return newRig(t, rigOptions{cfg: cfg, functions: map[string]string{
 		"receive": httpFunction(`,"methods":["post"],"route":"messages"`),
 		"status":  httpFunction(`,"methods":["get"],"route":"messages/{id}"`),
 		"open":    httpFunction(`,"authLevel":"anonymous"`),
 		"admin1":  httpFunction(`,"authLevel":"admin"`),
-	}}).start()
+	}}).startHost()
 }
 
 func TestHost_Forwarding(t *testing.T) {
 	t.Parallel()
 	r := echoRig(t, host.Config{})
-	r.decide = func(call) order {
-		return order{Status: 202, Type: "application/problem+json", Body: "the answer", Header: http.Header{"Location": {"/there"}}}
+	r.decide = func(handlerCall) handlerOrder {
+		return handlerOrder{Status: 202, Type: "application/problem+json", Body: "the answer",
+			Header: http.Header{"Location": {"/there"}}}
 	}
-	got := r.do("POST", "/api/messages?a=1&A=2&flag&code=x", "<a/>", func(q *http.Request) {
+	got := r.sendRequest("POST", "/api/messages?a=1&A=2&flag&code=x", "<a/>", func(q *http.Request) {
 		q.Host = "weir.example"
 		q.Header.Set("Content-Type", "application/xml")
 		q.Header.Set("Content-Encoding", "gzip")
@@ -34,17 +35,21 @@ func TestHost_Forwarding(t *testing.T) {
 		q.Header.Set("User-Agent", "curl")
 		q.Header.Set("X-Azure-Functions-InvocationId", "mine")
 	})
-	if got.StatusCode != 202 || got.body != "the answer" || got.Header.Get("Location") != "/there" || got.Header.Get("Content-Type") != "application/problem+json" {
+	if got.StatusCode != 202 || got.body != "the answer" || got.Header.Get("Location") != "/there" ||
+		got.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("answered %d %v %q", got.StatusCode, got.Header, got.body)
 	}
 	c := r.nextCall()
-	if c.Method != "POST" || c.URI != "/api/messages?A=1,2&flag=&code=x" || c.Body != "<a/>" || c.Host != "weir.example" || c.Chunked {
+	if c.Method != "POST" || c.URI != "/api/messages?A=1,2&flag=&code=x" || c.Body != "<a/>" ||
+		c.Host != "weir.example" || c.Chunked {
 		t.Errorf("the handler got %+v", c)
 	}
-	if c.Header.Get("Content-Encoding") != "" || c.Header.Get("Content-Type") != "application/xml" || c.Header.Get("Cookie") != "c=1" {
+	if c.Header.Get("Content-Encoding") != "" || c.Header.Get("Content-Type") != "application/xml" ||
+		c.Header.Get("Cookie") != "c=1" {
 		t.Errorf("headers: %v", c.Header)
 	}
-	if ids := c.Header["X-Azure-Functions-Invocationid"]; len(ids) != 1 || !strings.HasPrefix(ids[0], "mine, ") || len(ids[0]) != 6+36 {
+	if ids := c.Header["X-Azure-Functions-Invocationid"]; len(ids) != 1 || !strings.HasPrefix(ids[0], "mine, ") ||
+		len(ids[0]) != 6+36 {
 		t.Errorf("invocation ids: %v", ids)
 	}
 	if ua := c.Header.Get("User-Agent"); !strings.HasPrefix(ua, "curl Azure-Functions-Host/4.") {
@@ -60,11 +65,11 @@ func TestHost_Forwarding_RelaysErrorsAndRedirects(t *testing.T) {
 	r := echoRig(t, host.Config{})
 	for _, status := range []int{204, 302, 404, 422, 500, 503} {
 		r.mu.Lock()
-		r.decide = func(call) order {
-			return order{Status: status, NoReply: true, Header: http.Header{"Location": {"/elsewhere"}}}
+		r.decide = func(handlerCall) handlerOrder {
+			return handlerOrder{Status: status, NoReply: true, Header: http.Header{"Location": {"/elsewhere"}}}
 		}
 		r.mu.Unlock()
-		if got := r.do("GET", "/api/messages/7", ""); got.StatusCode != status || got.body != "" {
+		if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != status || got.body != "" {
 			t.Errorf("answered %d %q; want %d", got.StatusCode, got.body, status)
 		}
 	}
@@ -73,7 +78,7 @@ func TestHost_Forwarding_RelaysErrorsAndRedirects(t *testing.T) {
 func TestHost_Forwarding_RefusesChunks(t *testing.T) {
 	t.Parallel()
 	r := echoRig(t, host.Config{})
-	got := r.do("POST", "/api/messages", "", func(q *http.Request) {
+	got := r.sendRequest("POST", "/api/messages", "", func(q *http.Request) {
 		q.Body, q.ContentLength = io.NopCloser(strings.NewReader("<a/>")), -1
 	})
 	if got.StatusCode != http.StatusInternalServerError || got.body != "" {
@@ -103,7 +108,7 @@ func TestHost_Routes(t *testing.T) {
 		{"GET", "/api//open", 404},
 		{"GET", "/nothing", 404},
 	} {
-		if got := r.do(c.method, c.path, ""); got.StatusCode != c.want {
+		if got := r.sendRequest(c.method, c.path, ""); got.StatusCode != c.want {
 			t.Errorf("%s %s: %d; want %d", c.method, c.path, got.StatusCode, c.want)
 		}
 	}
@@ -133,7 +138,7 @@ func TestHost_Auth(t *testing.T) {
 		{"/admin/host/status", key("k"), 401},
 		{"/admin/host/status", key("m"), 200},
 	} {
-		got := r.do("GET", c.path, "", c.change)
+		got := r.sendRequest("GET", c.path, "", c.change)
 		if got.StatusCode != c.want || got.StatusCode == 401 && got.body != "" {
 			t.Errorf("%s: %d %q; want %d", c.path, got.StatusCode, got.body, c.want)
 		}
@@ -143,7 +148,7 @@ func TestHost_Auth(t *testing.T) {
 func TestHost_AuthIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	r := echoRig(t, host.Config{Key: "k"})
-	if got := r.do("GET", "/api/admin1", ""); got.StatusCode != 200 {
+	if got := r.sendRequest("GET", "/api/admin1", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d; want 200", got.StatusCode)
 	}
 }
@@ -151,7 +156,7 @@ func TestHost_AuthIsOffByDefault(t *testing.T) {
 func TestHost_BodyTooLarge(t *testing.T) {
 	t.Parallel()
 	r := echoRig(t, host.Config{})
-	got := r.do("POST", "/api/messages", "", func(q *http.Request) {
+	got := r.sendRequest("POST", "/api/messages", "", func(q *http.Request) {
 		q.Body, q.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 100<<20+1)), 100<<20+1
 		q.Header.Set("Expect", "100-continue")
 	})
@@ -169,7 +174,7 @@ func TestHost_SpreadsOverInstances(t *testing.T) {
 	r := echoRig(t, host.Config{Instances: 3})
 	seen := map[string]int{}
 	for range 6 {
-		r.do("POST", "/api/messages", "x")
+		r.sendRequest("POST", "/api/messages", "x")
 		seen[r.nextCall().WorkerID]++
 	}
 	if len(seen) != 3 {
@@ -182,16 +187,18 @@ func TestHost_SpreadsOverInstances(t *testing.T) {
 
 func TestHost_PayloadMode(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{
+	r := newRig(t, rigOptions{
 		hostJSON:  map[string]any{"extensions": map[string]any{"http": map[string]any{"routePrefix": ""}}},
 		env:       []string{"AzureFunctionsJobHost__customHandler__enableForwardingHttpRequest=false"},
 		functions: map[string]string{"fn": httpFunction(`,"route":"items/{id:int?}"`)},
-		decide: func(call) order {
-			return order{Body: `{"Outputs":{"res":{"statusCode":"201","headers":{"X-A":1},"body":{"a":1}}},"Logs":["a log line"]}`}
+		decide: func(handlerCall) handlerOrder {
+			return handlerOrder{Body: `{"Outputs":{"res":{"statusCode":"201","headers":{"X-A":1},"body":{"a":1}}},` +
+				`"Logs":["a log line"]}`}
 		},
-	}).start()
-	got := r.do("POST", "/items/7?x=1&x=2", "hello")
-	if got.StatusCode != 201 || got.body != "{\n  \"a\": 1\n}" || got.Header.Get("X-A") != "1" || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
+	}).startHost()
+	got := r.sendRequest("POST", "/items/7?x=1&x=2", "hello")
+	if got.StatusCode != 201 || got.body != "{\n  \"a\": 1\n}" || got.Header.Get("X-A") != "1" ||
+		!strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
 		t.Errorf("answered %d %v %q", got.StatusCode, got.Header, got.body)
 	}
 	c := r.nextCall()
@@ -206,30 +213,31 @@ func TestHost_PayloadMode(t *testing.T) {
 	if !strings.Contains(r.out.String(), "a log line") {
 		t.Error("the handler's log is not shown")
 	}
-	if got := r.do("GET", "/items/seven", ""); got.StatusCode != 404 {
+	if got := r.sendRequest("GET", "/items/seven", ""); got.StatusCode != 404 {
 		t.Errorf("answered %d; want 404 for what is no int", got.StatusCode)
 	}
 	r.mu.Lock()
-	r.decide = func(call) order { return order{Status: 422} }
+	r.decide = func(handlerCall) handlerOrder { return handlerOrder{Status: 422} }
 	r.mu.Unlock()
-	if got := r.do("GET", "/items", ""); got.StatusCode != 500 || got.body != "" {
+	if got := r.sendRequest("GET", "/items", ""); got.StatusCode != 500 || got.body != "" {
 		t.Errorf("answered %d %q; want an empty 500", got.StatusCode, got.body)
 	}
 }
 
 func TestHost_FirstByNameWins(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: map[string]string{
+	r := newRig(t, rigOptions{functions: map[string]string{
 		"a-all": httpFunction(`,"route":"{*rest}","methods":["get"]`),
 		"b-one": httpFunction(`,"route":"one"`),
 		"c-off": httpFunction(`,"route":"off","methods":["put"]`),
-	}, env: []string{"AzureWebJobs_c-off_Disabled=1"}}).start()
-	if got := r.do("PUT", "/api/off", ""); got.StatusCode != 404 {
+	}, env: []string{"AzureWebJobs_c-off_Disabled=1"}}).startHost()
+	if got := r.sendRequest("PUT", "/api/off", ""); got.StatusCode != 404 {
 		t.Errorf("a disabled function answered %d", got.StatusCode)
 	}
 	out := r.out.String()
 	at := func(s string) int { return strings.Index(out, s) }
-	if order := []int{at("a-all: [GET] " + r.host.URL() + "/api/{*rest}"), at("b-one: "), at("(disabled)")}; !slices.IsSorted(order) || order[0] < 0 {
+	if order := []int{at("a-all: [GET] " + r.host.URL() + "/api/{*rest}"), at("b-one: "),
+		at("(disabled)")}; !slices.IsSorted(order) || order[0] < 0 {
 		t.Errorf("functions are not listed by name: %v\n%s", order, out)
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// serve runs an HTTP function by payload: the request goes into the invocation's data, the answer
+// serveByPayload runs an HTTP function by payload: the request goes into the invocation's data, the answer
 // comes out of its outputs.
-func (i *instance) serve(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
+func (i *instance) serveByPayload(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
 	id := newGUID()
 	body, err := httpPayload(f, r, params, i.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	out, err := i.invoke(id, f, body)
+	out, err := i.invokeFunction(id, f, body)
 	if err == nil {
-		err = answerWith(w, out, f.output)
+		err = answerWith(w, out, f.httpOutput)
 	}
 	if err != nil {
-		i.host.console.log("No answer from 'Functions.%s' (Id=%s): %v", f.name, id, err)
+		i.host.console.logOwn("No answer from 'Functions.%s' (Id=%s): %v", f.name, id, err)
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }
@@ -54,12 +54,12 @@ func httpPayload(f *function, r *http.Request, params map[string]string, utcNow 
 		"sys":     map[string]string{"MethodName": f.name, "UtcNow": utcNow, "RandGuid": newGUID()},
 	}
 	for name, value := range params {
-		metadata[name] = string(literal(value))
+		metadata[name] = string(encodeString(value))
 	}
-	return encode(map[string]any{"Data": map[string]any{f.trigger.Name: request}, "Metadata": metadata})
+	return encodeJSON(map[string]any{"Data": map[string]any{f.trigger.Name: request}, "Metadata": metadata})
 }
 
-func encode(v any) ([]byte, error) {
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -75,7 +75,7 @@ func queryMap(r *http.Request) map[string]string {
 	return out
 }
 
-// bodyValue is text, except for what is binary by its type: bytes become base64.
+// bodyValue returns a body as text, or as bytes, which become base64, if its type is binary.
 func bodyValue(kind string, raw []byte) any {
 	kind = strings.ToLower(kind)
 	if strings.HasPrefix(kind, "application/octet-stream") || strings.HasPrefix(kind, "multipart/") {
@@ -86,7 +86,7 @@ func bodyValue(kind string, raw []byte) any {
 
 // answerWith writes the HTTP output binding's value. No outputs at all are an empty 204, outputs
 // without ours a 200 with an empty object.
-func answerWith(w http.ResponseWriter, out *result, name string) error {
+func answerWith(w http.ResponseWriter, out *invocationResult, name string) error {
 	if out.Outputs == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return nil

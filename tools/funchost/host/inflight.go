@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// inFlight counts the invocations in flight on one instance. A stopping host waits without limit for
+// inFlightCounts counts the invocations in flight on one instance. A stopping host waits without limit for
 // HTTP requests, and for ten seconds for the others.
-type inFlight struct {
+type inFlightCounts struct {
 	mu          sync.Mutex
 	http, other int
 	begun       int
 	changed     chan struct{} // closed and made anew whenever an invocation ends
 }
 
-func (n *inFlight) begin(f *function) (end func()) {
+func (n *inFlightCounts) beginInvocation(f *function) (end func()) {
 	count := &n.other
 	if f.isHTTP() {
 		count = &n.http
@@ -34,7 +34,7 @@ func (n *inFlight) begin(f *function) (end func()) {
 	}
 }
 
-func (n *inFlight) now() (http, other int, changed <-chan struct{}) {
+func (n *inFlightCounts) readCounts() (http, other int, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.changed == nil {
@@ -43,22 +43,22 @@ func (n *inFlight) now() (http, other int, changed <-chan struct{}) {
 	return n.http, n.other, n.changed
 }
 
-// count returns how many invocations there have been.
-func (n *inFlight) count() int {
+// countBegun returns how many invocations there have been.
+func (n *inFlightCounts) countBegun() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.begun
 }
 
 // awaitOthers waits for queue and timer invocations, and reports whether all have ended before ctx.
-func (n *inFlight) awaitOthers(ctx context.Context) bool {
-	return n.await(ctx, func(_, other int) bool { return other == 0 })
+func (n *inFlightCounts) awaitOthers(ctx context.Context) bool {
+	return n.awaitCounts(ctx, func(_, other int) bool { return other == 0 })
 }
 
-// await waits until holds does, and reports whether that was before ctx ended.
-func (n *inFlight) await(ctx context.Context, holds func(http, other int) bool) bool {
+// awaitCounts waits until holds does, and reports whether that was before ctx ended.
+func (n *inFlightCounts) awaitCounts(ctx context.Context, holds func(http, other int) bool) bool {
 	for {
-		http, other, changed := n.now()
+		http, other, changed := n.readCounts()
 		if holds(http, other) {
 			return true
 		}

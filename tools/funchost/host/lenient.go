@@ -26,11 +26,11 @@ func (l lenientListener) Accept() (net.Conn, error) {
 	return &lenientConn{TCPConn: tcp, in: bufio.NewReaderSize(tcp, 64<<10), expects: requestLine}, nil
 }
 
-// part is the part of a request that comes next on a connection.
-type part int
+// requestPart is the part of a request that comes next on a connection.
+type requestPart int
 
 const (
-	requestLine part = iota
+	requestLine requestPart = iota
 	headerLine
 	sizedBody
 	chunkSize
@@ -44,7 +44,7 @@ const (
 type lenientConn struct {
 	*net.TCPConn // and not net.Conn: the server looks for CloseWrite
 	in           *bufio.Reader
-	expects      part
+	expects      requestPart
 	left         int64 // bytes of the body or chunk
 	isChunked    bool
 	partial      []byte // of a line
@@ -90,14 +90,14 @@ func (c *lenientConn) readLine() error {
 	case err != nil:
 		return err
 	default:
-		c.take(c.partial)
+		c.readSyntax(c.partial)
 	}
 	c.ready, c.partial = c.partial, nil
 	return nil
 }
 
-// take learns from a line what comes next, and mends the first line of a request.
-func (c *lenientConn) take(text []byte) {
+// readSyntax finds out from a line which part of the request comes next, and mends the first line of a request.
+func (c *lenientConn) readSyntax(text []byte) {
 	line := strings.TrimRight(string(text), "\r\n")
 	switch c.expects {
 	case requestLine:
@@ -129,7 +129,7 @@ func (c *lenientConn) takeHeader(line string) {
 	case strings.EqualFold(name, "Transfer-Encoding"):
 		c.isChunked = true
 	case strings.EqualFold(name, "Content-Length"):
-		c.left, _ = strconv.ParseInt(value, 10, 64) // the server refuses what is no number
+		c.left, _ = strconv.ParseInt(value, 10, 64) // the server refuses a wrong number
 	case strings.EqualFold(name, "Upgrade"):
 		c.expects = unknown
 	}

@@ -16,38 +16,42 @@ import (
 	"weir/tools/funchost/host"
 )
 
-func plainRig(t *testing.T, o options) *rig {
+func plainRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	o.functions = map[string]string{"fn": httpFunction("")}
 	return newRig(t, o)
 }
 
-func exit(code int) func(call) order {
-	return func(c call) order {
+func exitWith(code int) func(handlerCall) handlerOrder {
+	return func(c handlerCall) handlerOrder {
 		if c.URI == "/api/fn?die=" {
-			return order{Exit: &code, Stderr: "last words\n"}
+			return handlerOrder{Exit: &code, Stderr: "last words\n"}
 		}
-		return order{}
+		return handlerOrder{}
 	}
 }
 
-// die makes the handler exit, and waits until another runs in its place.
-func (r *rig) die() {
+// failHandlers makes the handler exit, and waits until another runs in its place.
+func (r *rig) failHandlers() {
 	r.t.Helper()
-	r.do("GET", "/api/fn", "") // it runs by now
-	old := r.instance(1).WorkerID
-	if got := r.do("GET", "/api/fn?die", ""); got.StatusCode != 500 {
+	r.sendRequest("GET", "/api/fn", "") // it runs by now
+	old := r.instanceStatus(1).WorkerID
+	if got := r.sendRequest("GET", "/api/fn?die", ""); got.StatusCode != 500 {
 		r.t.Fatalf("answered %d; want 500", got.StatusCode)
 	}
-	eventually(r.t, "the handler is restarted", func() bool { s := r.instance(1); return s.State == "running" && s.WorkerID != old })
+	awaitCondition(r.t, "the handler is restarted",
+		func() bool { s := r.instanceStatus(1); return s.State == "running" && s.WorkerID != old })
 }
 
-func (r *rig) instance(n int) host.InstanceStatus { return r.host.Status().Instances[n-1] }
+func (r *rig) instanceStatus(n int) host.InstanceStatus { return r.host.Status().Instances[n-1] }
 
 func TestHost_PassesOutputOn(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{decide: func(call) order { return order{Stdout: "one\ntw", Stderr: "oh\n"} }}).start()
-	r.do("GET", "/api/fn", "")
+	r := plainRig(t, rigOptions{decide: func(handlerCall) handlerOrder {
+		return handlerOrder{Stdout: "one\ntw",
+			Stderr: "oh\n"}
+	}}).startHost()
+	r.sendRequest("GET", "/api/fn", "")
 	r.host.Stop()
 	for _, want := range []string{"[1] one\n", "[1] tw\n", "[1] stderr: oh\n"} {
 		if !strings.Contains(r.out.String(), want) {
@@ -58,53 +62,56 @@ func TestHost_PassesOutputOn(t *testing.T) {
 
 func TestHost_ExitCode200_RestartsUncounted(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{decide: exit(200)}).start()
+	r := plainRig(t, rigOptions{decide: exitWith(200)}).startHost()
 	for range 5 {
-		r.die()
+		r.failHandlers()
 	}
-	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d after the restarts", got.StatusCode)
 	}
 }
 
 func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{decide: exit(0)}).start()
-	r.do("GET", "/api/fn?die", "")
-	eventually(t, "the handler is not restarted", func() bool { return r.instance(1).State == "exited" })
-	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 500 {
+	r := plainRig(t, rigOptions{decide: exitWith(0)}).startHost()
+	r.sendRequest("GET", "/api/fn?die", "")
+	awaitCondition(t, "the handler is not restarted", func() bool { return r.instanceStatus(1).State == "exited" })
+	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 500 {
 		t.Errorf("answered %d; want 500", got.StatusCode)
 	}
 }
 
 func TestHost_ThirdErrorEndsIt(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{decide: exit(3)}).start()
-	r.die()
-	r.die()
-	r.do("GET", "/api/fn?die", "")
-	if err := r.failure(); !strings.Contains(err.Error(), "code 3: last words") {
+	r := plainRig(t, rigOptions{decide: exitWith(3)}).startHost()
+	r.failHandlers()
+	r.failHandlers()
+	r.sendRequest("GET", "/api/fn?die", "")
+	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 3: last words") {
 		t.Errorf("gave up with %v", err)
 	}
-	if want := "Exceeded http worker restart retry count. Shutting down Functions Host\n"; !strings.Contains(r.out.String(), want) {
+	if want := "Exceeded http worker restart retry count. Shutting down Functions Host\n"; !strings.Contains(
+		r.out.String(), want) {
 		t.Errorf("%q is not in the output", want)
 	}
 }
 
 func TestStart_UnresolvedSettingLeavesTheFunctionOut(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{env: []string{"Store=UseDevelopmentStorage=true"}})
-	r.write("process/function.json", `{"bindings":[{"type":"queueTrigger","name":"m","queueName":"%NOT_SET%-x","connection":"Store"}]}`)
-	r.start()
-	if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+	r := plainRig(t, rigOptions{env: []string{"Store=UseDevelopmentStorage=true"}})
+	r.writeFile("process/function.json", `{"bindings":[{"type":"queueTrigger","name":"m","queueName":"%NOT_SET%-x",`+
+		`"connection":"Store"}]}`)
+	r.startHost()
+	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d; want 200", got.StatusCode)
 	}
-	for _, want := range []string{"Error indexing method 'Functions.process'", "'%NOT_SET%' does not resolve to a value."} {
+	for _, want := range []string{"Error indexing method 'Functions.process'",
+		"'%NOT_SET%' does not resolve to a value."} {
 		if !strings.Contains(r.out.String(), want) {
 			t.Errorf("%q is not in the output", want)
 		}
 	}
-	if got := r.do("POST", "/admin/functions/process", `{}`); got.StatusCode != 404 {
+	if got := r.sendRequest("POST", "/admin/functions/process", `{}`); got.StatusCode != 404 {
 		t.Errorf("a start of the function is answered %d; want 404", got.StatusCode)
 	}
 }
@@ -114,8 +121,9 @@ func TestHost_Development(t *testing.T) {
 	for development, want := range map[bool]string{false: "Staging", true: "Development"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			r := plainRig(t, options{env: []string{"AZURE_FUNCTIONS_ENVIRONMENT=Staging"}, cfg: host.Config{Development: development}}).start()
-			r.do("GET", "/api/fn", "")
+			r := plainRig(t, rigOptions{env: []string{"AZURE_FUNCTIONS_ENVIRONMENT=Staging"},
+				cfg: host.Config{Development: development}}).startHost()
+			r.sendRequest("GET", "/api/fn", "")
 			if got := r.nextCall().Environment; got != want {
 				t.Errorf("the handler runs in %q; want %q", got, want)
 			}
@@ -127,9 +135,10 @@ func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	now := time.Now()
-	r := plainRig(t, options{decide: exit(3), cfg: host.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}}).start()
+	r := plainRig(t, rigOptions{decide: exitWith(3),
+		cfg: host.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}}).startHost()
 	for range 4 {
-		r.die()
+		r.failHandlers()
 		mu.Lock()
 		now = now.Add(31 * time.Minute)
 		mu.Unlock()
@@ -138,65 +147,73 @@ func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {
 
 func TestHost_KilledHandlerIsRestarted(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{}).start()
-	r.do("GET", "/api/fn", "")
-	old := r.instance(1)
+	r := plainRig(t, rigOptions{}).startHost()
+	r.sendRequest("GET", "/api/fn", "")
+	old := r.instanceStatus(1)
 	if err := syscall.Kill(old.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another process runs", func() bool { s := r.instance(1); return s.State == "running" && s.PID != old.PID })
-	if r.instance(1).Port != old.Port {
+	awaitCondition(t, "another process runs",
+		func() bool { s := r.instanceStatus(1); return s.State == "running" && s.PID != old.PID })
+	if r.instanceStatus(1).Port != old.Port {
 		t.Error("the port changed with the restart")
 	}
 }
 
 func TestHost_HandlerThatDiesAtOnce(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{env: []string{"FUNCHOST_TEST_DIE=1"}}).start()
-	if err := r.failure(); !strings.Contains(err.Error(), "code 7") {
+	r := plainRig(t, rigOptions{env: []string{"FUNCHOST_TEST_DIE=1"}}).startHost()
+	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 7") {
 		t.Errorf("gave up with %v", err)
 	}
 }
 
 func TestHost_HandlerThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{hostJSON: map[string]any{"customHandler": map[string]any{"description": map[string]any{"defaultExecutablePath": "no-such-binary"}}}}).start()
-	if err := r.failure(); !strings.Contains(err.Error(), "no-such-binary") {
+	description := map[string]any{"defaultExecutablePath": "no-such-binary"}
+	r := plainRig(t, rigOptions{hostJSON: map[string]any{
+		"customHandler": map[string]any{"description": description}}}).startHost()
+	if err := r.awaitFailure(); !strings.Contains(err.Error(), "no-such-binary") {
 		t.Errorf("gave up with %v", err)
 	}
 }
 
 func TestHost_HandlerThatNeverListens(t *testing.T) {
 	t.Parallel()
-	sleeper := map[string]any{"description": map[string]any{"defaultExecutablePath": "sleep", "arguments": []string{"60"}}, "initializationTimeout": "00:00:00.2"}
-	r := plainRig(t, options{hostJSON: map[string]any{"customHandler": sleeper}}).start()
-	if err := r.failure(); !strings.Contains(err.Error(), "did not answer") {
+	sleeper := map[string]any{"description": map[string]any{"defaultExecutablePath": "sleep",
+		"arguments": []string{"60"}}, "initializationTimeout": "00:00:00.2"}
+	r := plainRig(t, rigOptions{hostJSON: map[string]any{"customHandler": sleeper}}).startHost()
+	if err := r.awaitFailure(); !strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("gave up with %v", err)
 	}
 }
 
 func TestHost_TimeoutKillsTheProcess(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{
+	r := plainRig(t, rigOptions{
 		hostJSON: map[string]any{"functionTimeout": "00:00:01"},
-		decide:   func(c call) order { return order{Hang: c.URI == "/api/fn?hang="} },
-	}).start()
+		decide:   func(c handlerCall) handlerOrder { return handlerOrder{Hang: c.URI == "/api/fn?hang="} },
+	}).startHost()
 	for range 3 { // three are not too many: they are the host's own doing
-		r.do("GET", "/api/fn", "")
+		r.sendRequest("GET", "/api/fn", "")
 		first := r.nextCall().PID
-		if got := r.do("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
+		if got := r.sendRequest("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
 			t.Fatalf("answered %d; want 500", got.StatusCode)
 		}
 		r.nextCall()
-		eventually(t, "another process runs", func() bool { s := r.instance(1); return s.State == "running" && s.PID != first })
+		awaitCondition(t, "another process runs",
+			func() bool { s := r.instanceStatus(1); return s.State == "running" && s.PID != first })
 	}
 }
 
 func TestHost_StopLeavesNoProcess(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
-	eventually(t, "both run", func() bool { return r.instance(1).State == "running" && r.instance(2).State == "running" })
-	pids := []int{r.instance(1).PID, r.instance(2).PID}
+	r := plainRig(t, rigOptions{cfg: host.Config{Instances: 2}}).startHost()
+	awaitCondition(t, "both run", func() bool {
+		return r.instanceStatus(1).State == "running" &&
+			r.instanceStatus(2).State == "running"
+	})
+	pids := []int{r.instanceStatus(1).PID, r.instanceStatus(2).PID}
 	r.host.Stop()
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
@@ -207,15 +224,15 @@ func TestHost_StopLeavesNoProcess(t *testing.T) {
 
 func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{}).start()
+	r := plainRig(t, rigOptions{}).startHost()
 	release := make(chan struct{})
-	r.decide = func(call) order { <-release; return order{Body: "done"} }
-	got := make(chan answer, 1)
-	go func() { got <- r.do("GET", "/api/fn", "") }()
+	r.decide = func(handlerCall) handlerOrder { <-release; return handlerOrder{Body: "done"} }
+	got := make(chan hostAnswer, 1)
+	go func() { got <- r.sendRequest("GET", "/api/fn", "") }()
 	r.nextCall()
 	stopped := make(chan struct{})
 	go func() { r.host.Stop(); close(stopped) }()
-	eventually(t, "no new connections are taken", func() bool {
+	awaitCondition(t, "no new connections are taken", func() bool {
 		c, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
 		if err == nil {
 			_ = c.Close()
@@ -233,7 +250,7 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond
-	r := plainRig(t, options{cfg: host.Config{StopTakes: takes}}).start()
+	r := plainRig(t, rigOptions{cfg: host.Config{StopTakes: takes}}).startHost()
 	began := time.Now()
 	r.host.Stop()
 	if took := time.Since(began); took < takes {
@@ -243,31 +260,34 @@ func TestHost_StopTakes(t *testing.T) {
 
 func TestHost_StopsOneInstance(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
-	eventually(t, "both run", func() bool { return r.instance(1).State == "running" && r.instance(2).State == "running" })
-	release, pid := make(chan struct{}), r.instance(1).PID
-	r.decide = func(c call) order {
+	r := plainRig(t, rigOptions{cfg: host.Config{Instances: 2}}).startHost()
+	awaitCondition(t, "both run", func() bool {
+		return r.instanceStatus(1).State == "running" &&
+			r.instanceStatus(2).State == "running"
+	})
+	release, pid := make(chan struct{}), r.instanceStatus(1).PID
+	r.decide = func(c handlerCall) handlerOrder {
 		if c.URI == "/api/fn?hold=" {
 			<-release
 		}
-		return order{Body: strconv.Itoa(c.PID)}
+		return handlerOrder{Body: strconv.Itoa(c.PID)}
 	}
-	held := make(chan answer, 2)
+	held := make(chan hostAnswer, 2)
 	for range 2 { // one on each instance
-		go func() { held <- r.do("GET", "/api/fn?hold", "") }()
+		go func() { held <- r.sendRequest("GET", "/api/fn?hold", "") }()
 		r.nextCall()
 	}
 	stopped := make(chan int, 1)
-	go func() { stopped <- r.do("POST", "/admin/host/instances/1/stop", "").StatusCode }()
+	go func() { stopped <- r.sendRequest("POST", "/admin/host/instances/1/stop", "").StatusCode }()
 	others := 0
-	eventually(t, "requests go to the other instance", func() bool {
-		if r.do("GET", "/api/fn", "").body == strconv.Itoa(pid) {
+	awaitCondition(t, "requests go to the other instance", func() bool {
+		if r.sendRequest("GET", "/api/fn", "").body == strconv.Itoa(pid) {
 			others = 0
 		}
 		others++
 		return others > 4
 	})
-	if s := r.instance(1); s.State != "running" || s.PID != pid {
+	if s := r.instanceStatus(1); s.State != "running" || s.PID != pid {
 		t.Errorf("with a request in flight the instance is %+v; want it to run", s)
 	}
 	close(release)
@@ -276,37 +296,39 @@ func TestHost_StopsOneInstance(t *testing.T) {
 			t.Errorf("answered %d; want 200", a.StatusCode)
 		}
 	}
-	if got := <-stopped; got != 200 || r.instance(1).State != "gone" || r.instance(2).State != "running" {
+	if got := <-stopped; got != 200 || r.instanceStatus(1).State != "gone" || r.instanceStatus(2).State != "running" {
 		t.Errorf("answered %d, instances %+v", got, r.host.Status().Instances)
 	}
 }
 
 func TestStart_TakenPort(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{}).start()
+	r := plainRig(t, rigOptions{}).startHost()
 	cfg := r.cfg
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.host.URL(), "http://"))
 	cfg.Port, _ = strconv.Atoi(port)
-	if err := host.Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "port "+port+" is unavailable") {
+	if err := host.Run(context.Background(), cfg); err == nil ||
+		!strings.Contains(err.Error(), "port "+port+" is unavailable") {
 		t.Errorf("Run = %v; want an error naming port %s", err, port)
 	}
 }
 
 func TestHost_CrashAndAddInstances(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{cfg: host.Config{Instances: 2}}).start()
-	if got := r.do(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode != 200 {
+	r := plainRig(t, rigOptions{cfg: host.Config{Instances: 2}}).startHost()
+	if got := r.sendRequest(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode != 200 {
 		t.Fatalf("answered %d", got.StatusCode)
 	}
-	if s := r.instance(1); s.State != "gone" || s.PID != 0 {
+	if s := r.instanceStatus(1); s.State != "gone" || s.PID != 0 {
 		t.Errorf("the crashed instance: %+v", s)
 	}
 	for range 3 {
-		if got := r.do("GET", "/api/fn", ""); got.StatusCode != 200 {
+		if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 			t.Errorf("answered %d with one instance left", got.StatusCode)
 		}
 	}
-	if got := r.do(http.MethodPost, "/admin/host/instances", ""); got.StatusCode != 201 || len(r.host.Status().Instances) != 3 {
+	if got := r.sendRequest(http.MethodPost, "/admin/host/instances", ""); got.StatusCode != 201 ||
+		len(r.host.Status().Instances) != 3 {
 		t.Errorf("answered %d, %d instances", got.StatusCode, len(r.host.Status().Instances))
 	}
 }
@@ -323,9 +345,10 @@ func TestStart_Settings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, options{functions: map[string]string{"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"m","queueName":"%` + key + `%-x","connection":"C"}]}`},
+			r := newRig(t, rigOptions{functions: map[string]string{"q": `{"bindings":[{"type":"queueTrigger",` +
+				`"direction":"in","name":"m","queueName":"%` + key + `%-x","connection":"C"}]}`},
 				env: []string{"C=UseDevelopmentStorage=true", "AzureWebJobs_q_Disabled=1"}})
-			r.write("local.settings.json", c.file)
+			r.writeFile("local.settings.json", c.file)
 			h, err := host.Start(r.cfg)
 			if err == nil {
 				h.Stop()
@@ -343,20 +366,24 @@ func TestStart_Settings(t *testing.T) {
 func TestStart_RefusesFunctions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, want string }{
-		"NoTrigger":     {`{"bindings":[]}`, "one trigger"},
-		"OtherTrigger":  {`{"bindings":[{"type":"blobTrigger","name":"b"}]}`, "blobTrigger"},
-		"OtherBinding":  {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"},{"type":"queue","direction":"out","name":"q"}]}`, "not supported"},
-		"Schedule":      {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"nonsense"}]}`, "schedule"},
-		"Connection":    {`{"bindings":[{"type":"queueTrigger","name":"m","queueName":"q","connection":"Nope"}]}`, "Nope"},
-		"ScriptFile":    {`{"scriptFile":"x","bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`, "scriptFile"},
-		"Retry":         {`{"retry":{},"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`, "retry"},
+		"NoTrigger":    {`{"bindings":[]}`, "one trigger"},
+		"OtherTrigger": {`{"bindings":[{"type":"blobTrigger","name":"b"}]}`, "blobTrigger"},
+		"OtherBinding": {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"},{"type":"queue",` +
+			`"direction":"out","name":"q"}]}`, "not supported"},
+		"Schedule": {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"nonsense"}]}`, "schedule"},
+		"Connection": {`{"bindings":[{"type":"queueTrigger","name":"m","queueName":"q","connection":"Nope"}]}`,
+			"Nope"},
+		"ScriptFile": {`{"scriptFile":"x","bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`,
+			"scriptFile"},
+		"Retry": {`{"retry":{},"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`,
+			"retry"},
 		"ReservedRoute": {httpFunction(`,"route":"admin/x"`), "reserved"},
 		"Route":         {httpFunction(`,"route":"a/{b"`), "route"},
 		"AuthLevel":     {httpFunction(`,"authLevel":"nobody"`), "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, options{functions: map[string]string{"f": c.file}})
+			r := newRig(t, rigOptions{functions: map[string]string{"f": c.file}})
 			if _, err := host.Start(r.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Start: %v; want %q", err, c.want)
 			}

@@ -29,7 +29,7 @@ var levelNames = []string{"Trace", "Debug", "Information", "Warning", "Error", "
 
 // Categories of the real host's lines. Those of an invocation are "Function." and the function's name.
 const (
-	categoryConsole = "Host.Function.Console" // what the handler prints
+	categoryConsole = "Host.Function.Console" // the handler's output
 	categoryStorage = "Azure.Core"            // the queue listener's requests
 	categoryPoison  = "Host.Triggers.Queues"  // messages given up
 )
@@ -39,13 +39,14 @@ func categoryOf(f string) string { return "Function." + f }
 // logFilter is host.json's logging.logLevel: the least level by prefix of the category, "" for the rest.
 type logFilter map[string]logLevel
 
-func (h *hostFile) logFilter() logFilter {
+func (h *hostFile) readLogFilter() logFilter {
 	filter := logFilter{"": levelInformation}
-	set, _ := h.value("logging", "logLevel").(map[string]any)
+	set, _ := h.lookUp("logging", "logLevel").(map[string]any)
 	for category, value := range set {
-		level := slices.IndexFunc(levelNames, func(name string) bool { return strings.EqualFold(name, fmt.Sprint(value)) })
+		level := slices.IndexFunc(levelNames,
+			func(name string) bool { return strings.EqualFold(name, fmt.Sprint(value)) })
 		if level < 0 {
-			h.bad([]string{"logging", "logLevel", category}, "one of "+strings.Join(levelNames, ", "))
+			h.addProblem([]string{"logging", "logLevel", category}, "one of "+strings.Join(levelNames, ", "))
 			continue
 		}
 		if strings.EqualFold(category, "default") {
@@ -56,8 +57,8 @@ func (h *hostFile) logFilter() logFilter {
 	return filter
 }
 
-// passes reports whether a line is logged: the rule with the longest matching prefix decides.
-func (f logFilter) passes(category string, level logLevel) bool {
+// admitsLevel reports whether a line is logged: the rule with the longest matching prefix decides.
+func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	rule := ""
 	for prefix := range f {
 		if len(prefix) > len(rule) && strings.HasPrefix(strings.ToLower(category), prefix) {
@@ -67,7 +68,8 @@ func (f logFilter) passes(category string, level logLevel) bool {
 	return level >= f[rule]
 }
 
-// Logged counts the lines that the real host would have logged, and their bytes without what a sink adds.
+// Logged counts the lines that the real host would have logged, and their bytes as the host
+// formats them.
 type Logged struct {
 	Lines, Bytes int64
 }
@@ -80,11 +82,11 @@ func (h *Host) Logged() map[string]Logged {
 	return maps.Clone(h.console.logged)
 }
 
-// admits applies host.json's filter to a line of the real host's, and counts those that pass.
-func (c *console) admits(category string, level logLevel, text string) bool {
+// admitLine applies host.json's filter to a line of the real host's, and counts those that pass.
+func (c *console) admitLine(category string, level logLevel, text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.filter.passes(category, level) {
+	if !c.filter.admitsLevel(category, level) {
 		return false
 	}
 	if c.logged == nil {
@@ -95,11 +97,11 @@ func (c *console) admits(category string, level logLevel, text string) bool {
 	return true
 }
 
-// event logs a line of the real host's. Quiet keeps those from the output that are no warning.
-func (c *console) event(category string, level logLevel, format string, args ...any) {
+// logEvent logs a line of the real host's. Quiet keeps those from the output that are no warning.
+func (c *console) logEvent(category string, level logLevel, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if c.admits(category, level, text) && (!c.quiet || level >= levelWarning) {
-		c.log("%s", text)
+	if c.admitLine(category, level, text) && (!c.quiet || level >= levelWarning) {
+		c.logOwn("%s", text)
 	}
 }
 
@@ -121,21 +123,24 @@ func (a *app) stderrLevel(line string) logLevel {
 func (i *instance) reportStart(f *function, id string) {
 	reason := "This function was programmatically called via the host APIs."
 	switch {
-	case f.is("queueTrigger"):
+	case f.hasTrigger("queueTrigger"):
 		reason = fmt.Sprintf("New queue message detected on '%s'.", f.trigger.queue)
-	case f.is("timerTrigger"):
+	case f.hasTrigger("timerTrigger"):
 		reason = fmt.Sprintf("Timer fired at %s", i.host.console.now().Format("2006-01-02T15:04:05.0000000-07:00"))
 	}
-	i.host.console.event(categoryOf(f.name), levelInformation, "Executing 'Functions.%s' (Reason='%s', Id=%s)", f.name, reason, id)
+	i.host.console.logEvent(categoryOf(f.name), levelInformation, "Executing 'Functions.%s' (Reason='%s', Id=%s)",
+		f.name, reason, id)
 }
 
-func (i *instance) report(name, id string, start time.Time, err error) {
+func (i *instance) reportEnd(name, id string, start time.Time, err error) {
 	took := i.host.console.now().Sub(start).Milliseconds()
 	if err == nil {
-		i.host.console.event(categoryOf(name), levelInformation, "Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
+		i.host.console.logEvent(categoryOf(name), levelInformation,
+			"Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
 		return
 	}
-	i.host.console.event(categoryOf(name), levelError, "Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms) %v", name, id, took, err)
+	i.host.console.logEvent(categoryOf(name), levelError, "Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms) %v",
+		name, id, took, err)
 }
 
 // requestLog logs two lines for each request of the queue listeners, as .NET's Azure.Core does for each try.
@@ -144,7 +149,7 @@ type requestLog struct{ console *console }
 // Do implements policy.Policy.
 func (l requestLog) Do(q *policy.Request) (*http.Response, error) {
 	id, raw, begun := newGUID(), q.Raw(), time.Now()
-	l.console.event(categoryStorage, levelInformation, "Request [%s] %s %s %sclient assembly: Azure.Storage.Queues",
+	l.console.logEvent(categoryStorage, levelInformation, "Request [%s] %s %s %sclient assembly: Azure.Storage.Queues",
 		id, raw.Method, withoutSignature(raw.URL), headerText(raw.Header))
 	res, err := q.Next()
 	took := time.Since(begun).Seconds()
@@ -155,11 +160,12 @@ func (l requestLog) Do(q *policy.Request) (*http.Response, error) {
 	if res.StatusCode >= 400 {
 		level, kind = levelWarning, "Error response"
 	}
-	l.console.event(categoryStorage, level, "%s [%s] %s (%04.1fs) %s", kind, id, res.Status, took, headerText(res.Header))
+	l.console.logEvent(categoryStorage, level, "%s [%s] %s (%04.1fs) %s", kind, id, res.Status, took,
+		headerText(res.Header))
 	return res, nil
 }
 
-// withoutSignature hides what grants access.
+// withoutSignature replaces the signature, which grants access.
 func withoutSignature(u *url.URL) string {
 	shown := *u
 	query := shown.Query()
@@ -173,7 +179,8 @@ func withoutSignature(u *url.URL) string {
 // shownHeaders are those that Azure.Core logs with their values; the others are redacted.
 var shownHeaders = []string{
 	"X-Ms-Request-Id", "X-Ms-Client-Request-Id", "X-Ms-Return-Client-Request-Id", "X-Ms-Version", "X-Ms-Date", "Accept",
-	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Pragma",
+	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified",
+	"Pragma",
 	"Retry-After", "Server", "Transfer-Encoding", "User-Agent",
 }
 

@@ -15,12 +15,13 @@ func logOnce(t *testing.T, status int, levels ...string) *queueRig {
 	for _, level := range levels {
 		env = append(env, "AzureFunctionsJobHost__logging__logLevel__"+level)
 	}
-	q := newQueueRig(t, map[string]any{"maxDequeueCount": 1}, options{env: env, decide: func(call) order {
-		return order{Status: status, Stdout: "to stdout\n", Stderr: "to stderr\n"}
-	}})
-	q.start()
-	q.put("x")
-	q.becomesEmpty()
+	q := newQueueRig(t, map[string]any{"maxDequeueCount": 1},
+		rigOptions{env: env, decide: func(handlerCall) handlerOrder {
+			return handlerOrder{Status: status, Stdout: "to stdout\n", Stderr: "to stderr\n"}
+		}})
+	q.startHost()
+	q.enqueue("x")
+	q.awaitEmpty()
 	q.host.Stop()
 	return q
 }
@@ -38,14 +39,16 @@ func TestLog_LinesOfAMessage(t *testing.T) {
 		t.Errorf("%d bytes of the handler's; want %d", got, want)
 	}
 	out := q.out.String()
-	requests, answers := strings.Count(out, "Request ["), strings.Count(out, "Response [")+strings.Count(out, "Error response [")
+	requests, answers := strings.Count(out, "Request ["), strings.Count(out, "Response [")+
+		strings.Count(out, "Error response [")
 	if open := requests - answers; open < 0 || open > 1 || answers < 2 { // a poll may be cut off by the stop
 		t.Errorf("%d requests, %d answers; want a line of each, for a get and a delete at least", requests, answers)
 	}
 	if got := logged["Azure.Core"].Lines; got != int64(requests+answers) {
 		t.Errorf("%d lines of Azure.Core; want the %d printed", got, requests+answers)
 	}
-	for _, want := range []string{"Executing 'Functions.q' (Reason='New queue message detected on '", "Trigger Details: MessageId: ", "Executed 'Functions.q' (Succeeded, Id="} {
+	for _, want := range []string{"Executing 'Functions.q' (Reason='New queue message detected on '",
+		"Trigger Details: MessageId: ", "Executed 'Functions.q' (Succeeded, Id="} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in the output", want)
 		}
@@ -59,9 +62,11 @@ func TestLog_HostJSONFilters(t *testing.T) {
 		levels []string
 		want   map[string]int64
 	}{
-		"Warnings":   {200, []string{"Function=Warning", "Azure.Core=Warning"}, map[string]int64{"Host.Function.Console": 2}},
-		"Default":    {200, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1}}, // stderr
-		"Longest":    {200, []string{"default=None", "Function=None", "function.Q=Information"}, map[string]int64{"Function.q": 3}},
+		"Warnings": {200, []string{"Function=Warning", "Azure.Core=Warning"},
+			map[string]int64{"Host.Function.Console": 2}},
+		"Default": {200, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1}}, // stderr
+		"Longest": {200, []string{"default=None", "Function=None", "function.Q=Information"},
+			map[string]int64{"Function.q": 3}},
 		"FailureIsE": {500, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1, "Function.q": 1}},
 		"None":       {500, []string{"default=None"}, map[string]int64{}},
 	} {
@@ -75,7 +80,8 @@ func TestLog_HostJSONFilters(t *testing.T) {
 			if !maps.Equal(got, c.want) {
 				t.Errorf("lines by category: %v; want %v", got, c.want)
 			}
-			if printed := strings.Contains(q.out.String(), "to stdout"); printed != (c.want["Host.Function.Console"] == 2) {
+			if printed := strings.Contains(q.out.String(),
+				"to stdout"); printed != (c.want["Host.Function.Console"] == 2) {
 				t.Errorf("the handler's line is printed: %t", printed)
 			}
 		})
@@ -84,7 +90,8 @@ func TestLog_HostJSONFilters(t *testing.T) {
 
 func TestStart_WrongLogLevel(t *testing.T) {
 	t.Parallel()
-	r := plainRig(t, options{hostJSON: map[string]any{"logging": map[string]any{"logLevel": map[string]any{"Function": "Loud"}}}})
+	levels := map[string]any{"Function": "Loud"}
+	r := plainRig(t, rigOptions{hostJSON: map[string]any{"logging": map[string]any{"logLevel": levels}}})
 	if _, err := host.Start(r.cfg); err == nil || !strings.Contains(err.Error(), "logging.logLevel.Function") {
 		t.Errorf("Start: %v; want an error that names the setting", err)
 	}

@@ -20,18 +20,18 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// directorEnv makes this test binary a handler: one that asks the test what to do.
+// directorEnv makes this test binary a handler: one that asks the test for orders.
 const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(directorEnv); url != "" {
-		os.Exit(handle(url))
+		os.Exit(runFakeHandler(url))
 	}
 	azurite.Main(m)
 }
 
-// call is a request as the handler got it.
-type call struct {
+// handlerCall is a request as the handler got it.
+type handlerCall struct {
 	Method, URI, Host, Body string
 	Header                  http.Header
 	Chunked                 bool
@@ -40,8 +40,8 @@ type call struct {
 	PID                     int
 }
 
-// order is what the handler is told to do with it. The zero value answers as a success does.
-type order struct {
+// handlerOrder is the test's instruction for a call. The zero value answers as a success does.
+type handlerOrder struct {
 	Status  int
 	Type    string
 	Header  http.Header
@@ -56,34 +56,35 @@ type order struct {
 	Watch   bool // ask the director again when the client has gone away
 }
 
-// handle is the fake handler: each request but GET / is sent to the director, whose order it follows.
-func handle(director string) int {
-	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			w.WriteHeader(http.StatusTeapot) // any answer is ready
-			return
-		}
-		o := ask(director, r)
-		switch {
-		case o.Watch:
-			<-r.Context().Done()
-			gone := r.Clone(context.Background())
-			gone.RequestURI, gone.Body = "/gone", http.NoBody
-			ask(director, gone)
-		case o.Flush:
-			half := len(o.Body) / 2
-			fmt.Fprint(w, o.Body[:half])
-			w.(http.Flusher).Flush()
-			again := r.Clone(context.Background())
-			again.RequestURI, again.Body = "/again", http.NoBody
-			ask(director, again)
-			fmt.Fprint(w, o.Body[half:])
-		case o.Break != 0:
-			cutOff(w, o)
-		default:
-			obey(w, o)
-		}
-	})}
+// runFakeHandler is the fake handler: each request but GET / is sent to the director, whose order it follows.
+func runFakeHandler(director string) int {
+	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				w.WriteHeader(http.StatusTeapot) // any answer is ready
+				return
+			}
+			o := askDirector(director, r)
+			switch {
+			case o.Watch:
+				<-r.Context().Done()
+				gone := r.Clone(context.Background())
+				gone.RequestURI, gone.Body = "/gone", http.NoBody
+				askDirector(director, gone)
+			case o.Flush:
+				half := len(o.Body) / 2
+				fmt.Fprint(w, o.Body[:half])
+				w.(http.Flusher).Flush()
+				again := r.Clone(context.Background())
+				again.RequestURI, again.Body = "/again", http.NoBody
+				askDirector(director, again)
+				fmt.Fprint(w, o.Body[half:])
+			case o.Break != 0:
+				cutOff(w, o)
+			default:
+				followOrder(w, o)
+			}
+		})}
 	if os.Getenv("FUNCHOST_TEST_DIE") != "" {
 		return 7
 	}
@@ -93,18 +94,20 @@ func handle(director string) int {
 	return 1
 }
 
-func ask(director string, r *http.Request) order {
+func askDirector(director string, r *http.Request) handlerOrder {
 	body, _ := io.ReadAll(r.Body)
 	dir, _ := os.Getwd()
-	raw, _ := json.Marshal(call{
-		Method: r.Method, URI: r.RequestURI, Host: r.Host, Header: r.Header, Body: string(body), Chunked: r.ContentLength < 0,
+	raw, _ := json.Marshal(handlerCall{
+		Method: r.Method, URI: r.RequestURI, Host: r.Host, Header: r.Header, Body: string(body),
+		Chunked:  r.ContentLength < 0,
 		WorkerID: os.Getenv("FUNCTIONS_CUSTOMHANDLER_WORKER_ID"), Dir: dir, PID: os.Getpid(),
-		Group: os.Getenv("FUNCTIONS_TARGET_GROUP"), SKU: os.Getenv("WEBSITE_SKU"), Environment: os.Getenv("AZURE_FUNCTIONS_ENVIRONMENT"),
+		Group: os.Getenv("FUNCTIONS_TARGET_GROUP"), SKU: os.Getenv("WEBSITE_SKU"),
+		Environment: os.Getenv("AZURE_FUNCTIONS_ENVIRONMENT"),
 	})
-	var o order
+	var o handlerOrder
 	res, err := http.Post(director, "application/json", bytes.NewReader(raw))
 	if err != nil {
-		return order{Status: 599}
+		return handlerOrder{Status: 599}
 	}
 	defer res.Body.Close()
 	_ = json.NewDecoder(res.Body).Decode(&o)
@@ -112,7 +115,7 @@ func ask(director string, r *http.Request) order {
 }
 
 // cutOff ends the connection by a reset, with a part of an answer or none.
-func cutOff(w http.ResponseWriter, o order) {
+func cutOff(w http.ResponseWriter, o handlerOrder) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
@@ -126,7 +129,7 @@ func cutOff(w http.ResponseWriter, o order) {
 	_ = conn.Close()
 }
 
-func obey(w http.ResponseWriter, o order) {
+func followOrder(w http.ResponseWriter, o handlerOrder) {
 	fmt.Fprint(os.Stdout, o.Stdout)
 	fmt.Fprint(os.Stderr, o.Stderr)
 	if o.Exit != nil {
@@ -153,46 +156,47 @@ func obey(w http.ResponseWriter, o order) {
 type rig struct {
 	t     *testing.T
 	root  string
-	calls chan call
-	out   *output
+	calls chan handlerCall
+	out   *safeOutput
 	cfg   host.Config
 	host  *host.Host
 
 	mu     sync.Mutex
-	decide func(call) order
+	decide func(handlerCall) handlerOrder
 }
 
-// output collects what the host prints.
-type output struct {
+// safeOutput collects the host's output.
+type safeOutput struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *safeOutput) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(b)
 }
 
-func (o *output) String() string {
+func (o *safeOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// options for a script root. Functions maps folder names to function.json.
-type options struct {
+// rigOptions for a script root. Functions maps folder names to function.json.
+type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
 	env       []string
 	cfg       host.Config
-	decide    func(call) order
+	decide    func(handlerCall) handlerOrder
 }
 
-func newRig(t *testing.T, o options) *rig {
+func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{t: t, root: t.TempDir(), calls: make(chan call, 1000), out: &output{}, cfg: o.cfg, decide: o.decide}
-	director := httptest.NewServer(http.HandlerFunc(r.direct))
+	r := &rig{t: t, root: t.TempDir(), calls: make(chan handlerCall, 1000), out: &safeOutput{}, cfg: o.cfg,
+		decide: o.decide}
+	director := httptest.NewServer(http.HandlerFunc(r.answerHandler))
 	t.Cleanup(director.Close)
 	self, err := os.Executable()
 	if err != nil {
@@ -201,7 +205,8 @@ func newRig(t *testing.T, o options) *rig {
 	file := map[string]any{
 		"version": "2.0",
 		"customHandler": map[string]any{
-			"description":                 map[string]any{"defaultExecutablePath": self, "arguments": []string{"-test.run=^$"}},
+			"description": map[string]any{"defaultExecutablePath": self,
+				"arguments": []string{"-test.run=^$"}},
 			"enableForwardingHttpRequest": true,
 		},
 	}
@@ -209,17 +214,17 @@ func newRig(t *testing.T, o options) *rig {
 		file[key] = value
 	}
 	raw, _ := json.Marshal(file)
-	r.write("host.json", string(raw))
+	r.writeFile("host.json", string(raw))
 	for name, text := range o.functions {
-		r.write(name+"/function.json", text)
+		r.writeFile(name+"/function.json", text)
 	}
 	r.cfg.ScriptRoot, r.cfg.Out, r.cfg.StateDir = r.root, r.out, filepath.Join(r.root, ".state")
 	r.cfg.Env = append(os.Environ(), append([]string{directorEnv + "=" + director.URL}, o.env...)...)
 	return r
 }
 
-func (r *rig) direct(w http.ResponseWriter, q *http.Request) {
-	var c call
+func (r *rig) answerHandler(w http.ResponseWriter, q *http.Request) {
+	var c handlerCall
 	if err := json.NewDecoder(q.Body).Decode(&c); err != nil {
 		r.t.Errorf("director: %v", err)
 	}
@@ -227,14 +232,14 @@ func (r *rig) direct(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	decide := r.decide
 	r.mu.Unlock()
-	var o order
+	var o handlerOrder
 	if decide != nil {
 		o = decide(c)
 	}
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-func (r *rig) write(name, text string) {
+func (r *rig) writeFile(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -245,7 +250,7 @@ func (r *rig) write(name, text string) {
 	}
 }
 
-func (r *rig) start() *rig {
+func (r *rig) startHost() *rig {
 	r.t.Helper()
 	h, err := host.Start(r.cfg)
 	if err != nil {
@@ -263,7 +268,7 @@ func (r *rig) start() *rig {
 
 const patience = 30 * time.Second
 
-func (r *rig) nextCall() call {
+func (r *rig) nextCall() handlerCall {
 	r.t.Helper()
 	select {
 	case c := <-r.calls:
@@ -273,11 +278,11 @@ func (r *rig) nextCall() call {
 	case <-time.After(patience):
 		r.t.Fatal("no call came")
 	}
-	return call{}
+	return handlerCall{}
 }
 
-// failure waits until the host gives up.
-func (r *rig) failure() error {
+// awaitFailure waits until the host gives up.
+func (r *rig) awaitFailure() error {
 	r.t.Helper()
 	select {
 	case err := <-r.host.Failed():
@@ -288,8 +293,8 @@ func (r *rig) failure() error {
 	}
 }
 
-// eventually waits for a condition that nothing signals.
-func eventually(t *testing.T, what string, ok func() bool) {
+// awaitCondition waits for a condition that nothing signals.
+func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -303,13 +308,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// answer is a response with its body read.
-type answer struct {
+// hostAnswer is a response with its body read.
+type hostAnswer struct {
 	*http.Response
 	body string
 }
 
-func (r *rig) do(method, path, body string, change ...func(*http.Request)) answer {
+func (r *rig) sendRequest(method, path, body string, change ...func(*http.Request)) hostAnswer {
 	r.t.Helper()
 	q, err := http.NewRequestWithContext(context.Background(), method, r.host.URL()+path, strings.NewReader(body))
 	if err != nil {
@@ -331,7 +336,7 @@ func (r *rig) do(method, path, body string, change ...func(*http.Request)) answe
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answer{res, string(text)}
+	return hostAnswer{res, string(text)}
 }
 
 const httpOut = `{"type":"http","direction":"out","name":"res"}`

@@ -9,10 +9,15 @@ import (
 
 func TestQueuePayload_IsTheHostsOwn(t *testing.T) {
 	t.Parallel()
-	const want = `{"Data":{"myQueueItem":"\"{\\\"jobId\\\":42,\\\"who\\\":\\\"Ann\\\",\\\"opts\\\":{\\\"dry\\\":true},\\\"tags\\\":[\\\"a\\\",\\\"b\\\"]}\""},"Metadata":{"DequeueCount":"1","ExpirationTime":"2026-01-15T09:30:00+00:00","Id":"\"9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f\"","InsertionTime":"2026-01-08T09:30:00+00:00","NextVisibleTime":"2026-01-08T09:40:01+00:00","PopReceipt":"\"AgAAAAMAAAAAAAAA6mz1Yxyz2wE=\"","sys":{"MethodName":"ProcessJob","UtcNow":"2026-01-08T09:30:01.2345678Z","RandGuid":"-"},"jobId":"\"42\"","who":"\"Ann\"","opts":{"dry":true}}}`
+	const want = `{"Data":{"myQueueItem":"\"{\\\"jobId\\\":42,\\\"who\\\":\\\"Ann\\\",` +
+		`\\\"opts\\\":{\\\"dry\\\":true},\\\"tags\\\":[\\\"a\\\",\\\"b\\\"]}\""},"Metadata":{"DequeueCount":"1",` +
+		`"ExpirationTime":"2026-01-15T09:30:00+00:00","Id":"\"9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f\"",` +
+		`"InsertionTime":"2026-01-08T09:30:00+00:00","NextVisibleTime":"2026-01-08T09:40:01+00:00",` +
+		`"PopReceipt":"\"AgAAAAMAAAAAAAAA6mz1Yxyz2wE=\"","sys":{"MethodName":"ProcessJob",` +
+		`"UtcNow":"2026-01-08T09:30:01.2345678Z","RandGuid":"-"},"jobId":"\"42\"","who":"\"Ann\"","opts":{"dry":true}}}`
 	inserted := time.Date(2026, 1, 8, 9, 30, 0, 999, time.UTC)
 	expires, visible := inserted.AddDate(0, 0, 7), inserted.Add(10*time.Minute+time.Second)
-	got := queuePayload(&function{name: "ProcessJob", trigger: binding{Name: "myQueueItem"}}, queueMessage{
+	got := queuePayload(&function{name: "ProcessJob", trigger: functionBinding{Name: "myQueueItem"}}, queueMessage{
 		id: "9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f", popReceipt: "AgAAAAMAAAAAAAAA6mz1Yxyz2wE=", dequeueCount: 1,
 		text:     `{"jobId":42,"who":"Ann","opts":{"dry":true},"tags":["a","b"]}`,
 		inserted: &inserted, expires: &expires, nextVisible: &visible,
@@ -25,10 +30,14 @@ func TestQueuePayload_IsTheHostsOwn(t *testing.T) {
 
 func TestTimerPayload_IsTheHostsOwn(t *testing.T) {
 	t.Parallel()
-	const want = `{"Data":{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":{"Last":"2026-01-08T09:25:00.0012345+00:00","Next":"2026-01-08T09:30:00+00:00","LastUpdated":"2026-01-08T09:25:00.0012345+00:00"},"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"Sweep",`
+	const want = `{"Data":{"tick":{"Schedule":{"AdjustForDST":true},` +
+		`"ScheduleStatus":{"Last":"2026-01-08T09:25:00.0012345+00:00","Next":"2026-01-08T09:30:00+00:00",` +
+		`"LastUpdated":"2026-01-08T09:25:00.0012345+00:00"},"IsPastDue":false}},` +
+		`"Metadata":{"sys":{"MethodName":"Sweep",`
 	last := time.Date(2026, 1, 8, 9, 25, 0, 1234500, time.UTC)
 	now := time.Date(2026, 1, 8, 9, 30, 0, 0, time.UTC)
-	got := timerPayload(&function{name: "Sweep", trigger: binding{Name: "tick"}}, true, &scheduleStatus{Last: last, Next: now, LastUpdated: last}, false, now)
+	got := timerPayload(&function{name: "Sweep", trigger: functionBinding{Name: "tick"}}, true,
+		&scheduleStatus{Last: last, Next: now, LastUpdated: last}, false, now)
 	if !bytes.HasPrefix(got, []byte(want)) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -36,38 +45,39 @@ func TestTimerPayload_IsTheHostsOwn(t *testing.T) {
 
 func TestLiteral_EscapesWhatDotNetEscapes(t *testing.T) {
 	t.Parallel()
-	if got, want := string(literal("ä<&>/\"\\\n\u0085\u2028")), `"ä<&>/\"\\\n\u0085\u2028"`; got != want {
+	if got, want := string(encodeString("ä<&>/\"\\\n\u0085\u2028")), `"ä<&>/\"\\\n\u0085\u2028"`; got != want {
 		t.Errorf("literal = %s; want %s", got, want)
 	}
 }
 
 func TestBackoff_Next(t *testing.T) {
 	t.Parallel()
-	b := backoff{longest: 2 * time.Second}
+	b := pollBackoff{maxPause: 2 * time.Second}
 	for _, want := range []int{100, 200, 300, 500, 900, 1700, 2000, 2000} {
-		if got := b.next(0.5); got != time.Duration(want)*time.Millisecond {
+		if got := b.nextPause(0.5); got != time.Duration(want)*time.Millisecond {
 			t.Errorf("next = %v; want %d ms", got, want)
 		}
 	}
-	b.reset()
-	if b.next(0) != 100*time.Millisecond || b.next(0) != 180*time.Millisecond || b.next(1) != 340*time.Millisecond {
+	b.resetPause()
+	if b.nextPause(0) != 100*time.Millisecond || b.nextPause(0) != 180*time.Millisecond ||
+		b.nextPause(1) != 340*time.Millisecond {
 		t.Error("after a reset it does not begin anew, or the factor is not 0.8 to 1.2")
 	}
 }
 
 func TestInstance_WakeEndsTheRest(t *testing.T) {
 	t.Parallel()
-	newListener := func(queue string) *listener {
-		return &listener{
-			function: &function{trigger: binding{queue: queue, connection: "c"}}, ctx: t.Context(),
-			woken: make(chan struct{}, 1), backoff: backoff{longest: time.Minute, tries: 9},
+	newListener := func(queue string) *queueListener {
+		return &queueListener{
+			function: &function{trigger: functionBinding{queue: queue, connection: "c"}}, ctx: t.Context(),
+			woken: make(chan struct{}, 1), backoff: pollBackoff{maxPause: time.Minute, tries: 9},
 		}
 	}
 	meant, other := newListener("q-poison"), newListener("q")
-	i := &instance{listeners: []*listener{other, meant}}
-	i.wake("q-poison", "c")
-	i.wake("q-poison", "c") // never blocks
-	meant.rest(time.Hour)
+	i := &instance{listeners: []*queueListener{other, meant}}
+	i.wakeListeners("q-poison", "c")
+	i.wakeListeners("q-poison", "c") // never blocks
+	meant.awaitNextPoll(time.Hour)
 	if meant.backoff.tries != 0 {
 		t.Error("the pauses did not begin anew")
 	}
@@ -108,7 +118,7 @@ func TestParseSchedule(t *testing.T) {
 	}
 	for text, want := range map[string]bool{"0 * * * * *": true, "*/30 * * * * *": false, "00:00:30": false} {
 		s, _ := parseSchedule(text)
-		if got := s.monitored(&function{}, from); got != want {
+		if got := s.isMonitored(&function{}, from); got != want {
 			t.Errorf("%q is monitored: %t; want %t", text, got, want)
 		}
 	}
@@ -118,17 +128,19 @@ func TestQueueOptions(t *testing.T) {
 	t.Parallel()
 	read := func(tree map[string]any, env ...string) queueOptions {
 		h := &hostFile{tree: tree}
-		o := h.queues(newEnviron(env))
+		o := h.readQueueOptions(newEnviron(env))
 		if len(h.problems) > 0 {
 			t.Error(h.problems)
 		}
 		return o
 	}
 	got := read(map[string]any{}, "WEBSITE_SKU=Dynamic")
-	if want := (queueOptions{batchSize: 16, newBatchThreshold: 8, maxDequeueCount: 5, maxPollingInterval: time.Minute, base64: true}); got != want {
+	if want := (queueOptions{batchSize: 16, newBatchThreshold: 8, maxDequeueCount: 5, maxPollingInterval: time.Minute,
+		base64: true}); got != want {
 		t.Errorf("defaults: %+v; want %+v", got, want)
 	}
-	if got := read(map[string]any{}, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval; got != 2*time.Second {
+	development := read(map[string]any{}, "AZURE_FUNCTIONS_ENVIRONMENT=Development")
+	if got := development.maxPollingInterval; got != 2*time.Second {
 		t.Errorf("in development polls at least each %v; want 2 s", got)
 	}
 	for text, want := range map[string][2]time.Duration{ // in production, in development
@@ -136,7 +148,8 @@ func TestQueueOptions(t *testing.T) {
 		"00:00:30": {30 * time.Second, 30 * time.Second},
 	} {
 		set := map[string]any{"Extensions": map[string]any{"queues": map[string]any{"maxPollingInterval": text}}}
-		got := [2]time.Duration{read(set).maxPollingInterval, read(set, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval}
+		got := [2]time.Duration{read(set).maxPollingInterval,
+			read(set, "AZURE_FUNCTIONS_ENVIRONMENT=Development").maxPollingInterval}
 		if got != want {
 			t.Errorf("set to %s: %v; want %v", text, got, want)
 		}

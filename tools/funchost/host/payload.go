@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// members is a JSON object that keeps its order and, as .NET's dictionaries here, finds its
+// orderedObject is a JSON object that keeps its order and, as .NET's dictionaries here, finds its
 // names whatever their case. A name keeps its first spelling.
-type members struct {
+type orderedObject struct {
 	names  []string
 	values []json.RawMessage
 }
 
-func (m *members) set(name string, value json.RawMessage) {
+func (m *orderedObject) setMember(name string, value json.RawMessage) {
 	for i, n := range m.names {
 		if strings.EqualFold(n, name) {
 			m.values[i] = value
@@ -29,14 +29,14 @@ func (m *members) set(name string, value json.RawMessage) {
 }
 
 // MarshalJSON keeps the order.
-func (m *members) MarshalJSON() ([]byte, error) {
+func (m *orderedObject) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, name := range m.names {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(literal(name))
+		b.Write(encodeString(name))
 		b.WriteByte(':')
 		b.Write(m.values[i])
 	}
@@ -44,9 +44,9 @@ func (m *members) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// literal writes a JSON string as .NET does: only quotes, backslashes, control characters
+// encodeString writes a JSON string as .NET does: only quotes, backslashes, control characters
 // and three odd line ends are escaped.
-func literal(s string) json.RawMessage {
+func encodeString(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -55,30 +55,30 @@ func literal(s string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(text, "\u0085", `\u0085`))
 }
 
-// twice is how a string goes over the wire: a JSON string holding a JSON string.
-func twice(s string) json.RawMessage { return literal(string(literal(s))) }
+// encodeTwice is how a string goes over the wire: a JSON string holding a JSON string.
+func encodeTwice(s string) json.RawMessage { return encodeString(string(encodeString(s))) }
 
-// moment is how a time goes over the wire.
-func moment(t *time.Time) json.RawMessage {
+// encodeTime is how a time goes over the wire.
+func encodeTime(t *time.Time) json.RawMessage {
 	if t == nil {
 		return json.RawMessage("null")
 	}
-	return literal(t.UTC().Format("2006-01-02T15:04:05-07:00"))
+	return encodeString(t.UTC().Format("2006-01-02T15:04:05-07:00"))
 }
 
-// payload is the body of an invocation.
-func payload(data, metadata *members) []byte {
+// encodePayload is the body of an invocation.
+func encodePayload(data, metadata *orderedObject) []byte {
 	d, _ := data.MarshalJSON()
 	m, _ := metadata.MarshalJSON()
 	return fmt.Appendf(nil, `{"Data":%s,"Metadata":%s}`, d, m)
 }
 
-func system(function string, now time.Time) json.RawMessage {
+func systemMetadata(function string, now time.Time) json.RawMessage {
 	return fmt.Appendf(nil, `{"MethodName":%s,"UtcNow":"%s","RandGuid":"%s"}`,
-		literal(function), now.UTC().Format("2006-01-02T15:04:05.0000000Z"), newGUID())
+		encodeString(function), now.UTC().Format("2006-01-02T15:04:05.0000000Z"), newGUID())
 }
 
-// queueMessage is what the payload needs of a dequeued message.
+// queueMessage holds the parts of a dequeued message that the payload has.
 type queueMessage struct {
 	id, popReceipt                 string
 	text                           string // decoded
@@ -87,26 +87,26 @@ type queueMessage struct {
 }
 
 func queuePayload(f *function, m queueMessage, now time.Time) []byte {
-	data, meta := &members{}, &members{}
+	data, meta := &orderedObject{}, &orderedObject{}
 	if strings.EqualFold(f.trigger.DataType, "binary") {
-		data.set(f.trigger.Name, literal(base64.StdEncoding.EncodeToString([]byte(m.text))))
+		data.setMember(f.trigger.Name, encodeString(base64.StdEncoding.EncodeToString([]byte(m.text))))
 	} else {
-		data.set(f.trigger.Name, twice(m.text))
+		data.setMember(f.trigger.Name, encodeTwice(m.text))
 	}
-	meta.set("DequeueCount", literal(strconv.FormatInt(m.dequeueCount, 10)))
-	meta.set("ExpirationTime", moment(m.expires))
-	meta.set("Id", twice(m.id))
-	meta.set("InsertionTime", moment(m.inserted))
-	meta.set("NextVisibleTime", moment(m.nextVisible))
-	meta.set("PopReceipt", twice(m.popReceipt))
-	meta.set("sys", system(f.name, now))
+	meta.setMember("DequeueCount", encodeString(strconv.FormatInt(m.dequeueCount, 10)))
+	meta.setMember("ExpirationTime", encodeTime(m.expires))
+	meta.setMember("Id", encodeTwice(m.id))
+	meta.setMember("InsertionTime", encodeTime(m.inserted))
+	meta.setMember("NextVisibleTime", encodeTime(m.nextVisible))
+	meta.setMember("PopReceipt", encodeTwice(m.popReceipt))
+	meta.setMember("sys", systemMetadata(f.name, now))
 	mergeFields(meta, m.text)
-	return payload(data, meta)
+	return encodePayload(data, meta)
 }
 
-// mergeFields copies the top-level fields of a JSON object into the metadata, over what is
-// there: this is why metadata is not to be trusted. Arrays and nulls are left out.
-func mergeFields(meta *members, text string) {
+// mergeFields copies the top-level fields of a JSON object into the metadata, and
+// overwrites the host's own: a handler must not trust them. Arrays and nulls are left out.
+func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return
 	}
@@ -120,14 +120,14 @@ func mergeFields(meta *members, text string) {
 		if err != nil || dec.Decode(&raw) != nil {
 			return
 		}
-		if value := field(raw); value != nil && !strings.HasSuffix(strings.ToLower(name.(string)), "trigger") {
-			meta.set(name.(string), value)
+		if value := encodeField(raw); value != nil && !strings.HasSuffix(strings.ToLower(name.(string)), "trigger") {
+			meta.setMember(name.(string), value)
 		}
 	}
 }
 
-// field encodes a message's field: objects as they are, the rest as .NET prints it.
-func field(raw json.RawMessage) json.RawMessage {
+// encodeField encodes a message's field: objects as they are, the rest as .NET prints it.
+func encodeField(raw json.RawMessage) json.RawMessage {
 	switch raw[0] {
 	case '{':
 		var b bytes.Buffer
@@ -136,19 +136,19 @@ func field(raw json.RawMessage) json.RawMessage {
 	case '[', 'n':
 		return nil
 	case 't':
-		return twice("True")
+		return encodeTwice("True")
 	case 'f':
-		return twice("False")
+		return encodeTwice("False")
 	case '"':
 		var s string
 		_ = json.Unmarshal(raw, &s)
-		return twice(s)
+		return encodeTwice(s)
 	default:
-		return twice(string(raw))
+		return encodeTwice(string(raw))
 	}
 }
 
-// scheduleStatus is what is recorded of a timer.
+// scheduleStatus is the recorded status of a timer.
 type scheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }
@@ -156,17 +156,19 @@ type scheduleStatus struct {
 func timerPayload(f *function, cron bool, status *scheduleStatus, pastDue bool, now time.Time) []byte {
 	recorded := json.RawMessage("null")
 	if status != nil {
-		recorded = fmt.Appendf(nil, `{"Last":%s,"Next":%s,"LastUpdated":%s}`, precise(status.Last), precise(status.Next), precise(status.LastUpdated))
+		recorded = fmt.Appendf(nil, `{"Last":%s,"Next":%s,"LastUpdated":%s}`, encodePreciseTime(status.Last),
+			encodePreciseTime(status.Next), encodePreciseTime(status.LastUpdated))
 	}
-	data, meta := &members{}, &members{}
-	data.set(f.trigger.Name, fmt.Appendf(nil, `{"Schedule":{"AdjustForDST":%t},"ScheduleStatus":%s,"IsPastDue":%t}`, cron, recorded, pastDue))
-	meta.set("sys", system(f.name, now))
-	return payload(data, meta)
+	data, meta := &orderedObject{}, &orderedObject{}
+	data.setMember(f.trigger.Name, fmt.Appendf(nil,
+		`{"Schedule":{"AdjustForDST":%t},"ScheduleStatus":%s,"IsPastDue":%t}`, cron, recorded, pastDue))
+	meta.setMember("sys", systemMetadata(f.name, now))
+	return encodePayload(data, meta)
 }
 
-// precise writes a time as .NET does within objects: up to seven digits of a second.
-func precise(t time.Time) json.RawMessage {
-	return literal(t.Format("2006-01-02T15:04:05.9999999-07:00"))
+// encodePreciseTime writes a time as .NET does within objects: up to seven digits of a second.
+func encodePreciseTime(t time.Time) json.RawMessage {
+	return encodeString(t.Format("2006-01-02T15:04:05.9999999-07:00"))
 }
 
 func newGUID() string {

@@ -4,5 +4,5 @@ package host
 
 import "os/exec"
 
-// dieWithParent does nothing: a death signal exists on Linux only.
+// dieWithParent has no effect: only Linux has a death signal.
 func dieWithParent(*exec.Cmd) {}

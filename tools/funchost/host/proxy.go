@@ -20,19 +20,19 @@ var (
 	errClientLeft = errors.New("the client disconnected while the function was processing the request")
 )
 
-// proxy sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
-func (i *instance) proxy(w http.ResponseWriter, r *http.Request, f *function, sent target) {
+// proxyRequest sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
+func (i *instance) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), i.host.console.now()
 	i.reportStart(f, id)
 	isAsked := false
 	err := i.bufferBody(w, r)
 	if err == nil {
-		err = i.within(func(life context.Context, client *http.Client) error {
+		err = i.callWithTimeout(func(life context.Context, client *http.Client) error {
 			isAsked = true
 			ctx, cancel := context.WithCancel(r.Context()) // ends with the client, and with the instance
 			defer cancel()
 			defer context.AfterFunc(life, cancel)()
-			return i.stream(w, r.WithContext(ctx), sent, id, client)
+			return i.streamExchange(w, r.WithContext(ctx), sent, id, client)
 		})
 		if err != nil && r.Context().Err() != nil {
 			err = errClientLeft
@@ -49,10 +49,10 @@ func (i *instance) proxy(w http.ResponseWriter, r *http.Request, f *function, se
 
 func (i *instance) reportProxied(name, id string, start time.Time, err error) {
 	if errors.Is(err, errClientLeft) {
-		i.host.console.detail("The client disconnected while the function was processing the request.")
+		i.host.console.logDetail("The client disconnected while the function was processing the request.")
 		err = nil
 	}
-	i.report(name, id, start, err)
+	i.reportEnd(name, id, start, err)
 }
 
 // bufferBody reads a body of a known length before the handler is asked, because the host's HTTP
@@ -67,9 +67,9 @@ func (i *instance) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// stream runs one exchange with the handler. It has answered the client if it returns.
-func (i *instance) stream(
-	w http.ResponseWriter, r *http.Request, sent target, id string, client *http.Client,
+// streamExchange runs one exchange with the handler. It has answered the client if it returns.
+func (i *instance) streamExchange(
+	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {
 	defer func() {
 		switch v := recover(); {
@@ -80,8 +80,8 @@ func (i *instance) stream(
 		}
 	}()
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { i.rewrite(p, sent, id) },
-		Transport:     redialing{client.Transport},
+		Rewrite:       func(p *httputil.ProxyRequest) { i.rewriteRequest(p, sent, id) },
+		Transport:     redialTransport{client.Transport},
 		FlushInterval: -1, // at once
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, problem error) {
@@ -93,9 +93,9 @@ func (i *instance) stream(
 	return err
 }
 
-// rewrite makes the handler's request. The client's own X-Forwarded headers are gone already.
-func (i *instance) rewrite(p *httputil.ProxyRequest, sent target, id string) {
-	p.Out.URL = i.address(sent.encodePath(), sent.encodeQuery())
+// rewriteRequest makes the handler's request. The client's own X-Forwarded headers are gone already.
+func (i *instance) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
+	p.Out.URL = i.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host
 	p.SetXForwarded()
 	if forwarded, ok := p.In.Header["Forwarded"]; ok {
@@ -108,15 +108,15 @@ func (i *instance) rewrite(p *httputil.ProxyRequest, sent target, id string) {
 	i.host.addTraceparent(p.Out.Header)
 }
 
-// address returns the handler's address for a path and a query that are escaped.
-func (i *instance) address(path, query string) *url.URL {
+// urlFor returns the handler's address for a path and a query that are escaped.
+func (i *instance) urlFor(path, query string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: i.hostPort(), RawPath: path, RawQuery: query}
 	u.Path, _ = url.PathUnescape(path) // it was escaped by us
 	return u
 }
 
-// redialing tries again while the handler does not listen: up to 10 times, as the host does.
-type redialing struct{ http.RoundTripper }
+// redialTransport tries again while the handler does not listen: up to 10 times, as the host does.
+type redialTransport struct{ http.RoundTripper }
 
 const (
 	dialTries    = 10
@@ -124,7 +124,7 @@ const (
 	dialPauseMax = 250 * time.Millisecond
 )
 
-func (d redialing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d redialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		attempt := *r
 		if r.Body != nil {
@@ -133,7 +133,7 @@ func (d redialing) RoundTrip(r *http.Request) (*http.Response, error) {
 		res, err := d.RoundTripper.RoundTrip(&attempt)
 		var network *net.OpError
 		isRefused := errors.As(err, &network) && network.Op == "dial"
-		if !isRefused || try == dialTries || !pause(r.Context(), min(time.Duration(try)*dialPause, dialPauseMax)) {
+		if !isRefused || try == dialTries || !sleepFor(r.Context(), min(time.Duration(try)*dialPause, dialPauseMax)) {
 			return res, err
 		}
 	}

@@ -62,7 +62,7 @@ func TestRedialing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = redialing{f}.RoundTrip(r)
+			_, err = redialTransport{f}.RoundTrip(r)
 			took, got := time.Since(start), f.got
 			if (err == nil) != c.ok || f.tries != c.tries || took != c.took || c.ok && got != "body" {
 				t.Errorf("%d tries in %v, %q, %v; want %+v", f.tries, took, got, err, c)

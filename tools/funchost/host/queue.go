@@ -15,13 +15,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// emulator is what "UseDevelopmentStorage=true" stands for; the key is public and guards nothing.
+// emulator is the connection string for "UseDevelopmentStorage=true". Its key is public.
 const emulator = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;"
 
-// listener takes the messages of one queue for one function on one instance.
-type listener struct {
+// queueListener takes the messages of one queue for one function on one instance.
+type queueListener struct {
 	host     *Host
 	instance *instance
 	function *function
@@ -30,7 +30,7 @@ type listener struct {
 	poison   *azqueue.QueueClient // nil: the queue can have none
 	ctx      context.Context      // ends the taking; messages in hand go on
 	stop     context.CancelFunc
-	backoff  backoff
+	backoff  pollBackoff
 
 	mu      sync.Mutex
 	running int
@@ -39,10 +39,10 @@ type listener struct {
 }
 
 // newListeners makes the listeners of one instance; they share one transport.
-func (h *Host) newListeners(i *instance) ([]*listener, error) {
-	var out []*listener
+func (h *Host) newListeners(i *instance) ([]*queueListener, error) {
+	var out []*queueListener
 	for _, f := range h.app.functions {
-		if !f.is("queueTrigger") || f.disabled || !f.isIn(i.group) {
+		if !f.hasTrigger("queueTrigger") || f.isDisabled || !f.isIn(i.group) {
 			continue
 		}
 		l, err := h.newListener(i, f)
@@ -62,7 +62,8 @@ func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transpor
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 	options := &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
-		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue"), requestLog{h.console}},
+		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue"),
+			requestLog{h.console}},
 	}}
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {
@@ -71,66 +72,68 @@ func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transpor
 	return service, transport, nil
 }
 
-func (h *Host) newListener(i *instance, f *function) (*listener, error) {
+func (h *Host) newListener(i *instance, f *function) (*queueListener, error) {
 	service, transport, err := h.queueService(f)
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{
+	l := &queueListener{
 		host: h, instance: i, function: f, options: h.app.queues,
 		queue:   service.NewQueueClient(f.trigger.queue),
-		backoff: backoff{longest: h.app.queues.maxPollingInterval},
+		backoff: pollBackoff{maxPause: h.app.queues.maxPollingInterval},
 		freed:   make(chan struct{}, 1),
 		woken:   make(chan struct{}, 1),
 	}
 	if name := f.trigger.queue + "-poison"; !strings.HasSuffix(f.trigger.queue, "-poison") && len(name) <= 63 {
 		l.poison = service.NewQueueClient(name)
 	}
-	l.ctx, l.stop = context.WithCancel(i.life)
-	context.AfterFunc(i.taking, l.stop)
-	context.AfterFunc(i.life, transport.CloseIdleConnections)
+	l.ctx, l.stop = context.WithCancel(i.lifetime)
+	context.AfterFunc(i.listening, l.stop)
+	context.AfterFunc(i.lifetime, transport.CloseIdleConnections)
 	return l, nil
 }
 
-// run polls until the listener is stopped. A poll that found something is followed by the
+// pollUntilStopped polls until the listener is stopped. A poll that found something is followed by the
 // next as soon as few enough messages are in hand.
-func (l *listener) run() {
-	defer l.host.console.log("Stopped the listener for function '%s'", l.function.name)
+func (l *queueListener) pollUntilStopped() {
+	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
 	for l.ctx.Err() == nil {
-		found, err := l.poll()
+		found, err := l.startDeliveries()
 		switch {
 		case l.ctx.Err() != nil:
 			return
-		case err != nil && !passing(err):
-			l.host.fail(fmt.Errorf("poll queue %q for function %q: %w", l.function.trigger.queue, l.function.name, err))
+		case err != nil && !isTransient(err):
+			l.host.reportFatal(fmt.Errorf("poll queue %q for function %q: %w", l.function.trigger.queue,
+				l.function.name, err))
 			return
 		case err != nil:
-			l.host.console.detail("Queue %q of function %q cannot be polled: %v", l.function.trigger.queue, l.function.name, firstLine(err))
+			l.host.console.logDetail("Queue %q of function %q cannot be polled: %v", l.function.trigger.queue,
+				l.function.name, firstLine(err))
 		}
 		if found > 0 {
-			l.backoff.reset()
+			l.backoff.resetPause()
 			l.awaitRoom()
 			continue
 		}
-		l.rest(l.backoff.next(rand.Float64()))
+		l.awaitNextPoll(l.backoff.nextPause(rand.Float64()))
 	}
 }
 
-// rest waits for the next poll. A message this very instance has put is polled for at once.
-func (l *listener) rest(d time.Duration) {
+// awaitNextPoll waits for the next poll. A message this very instance has put is polled for at once.
+func (l *queueListener) awaitNextPoll(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-l.ctx.Done():
 	case <-l.woken:
-		l.backoff.reset()
+		l.backoff.resetPause()
 	case <-t.C:
 	}
 }
 
-// wake tells the instance's listeners of a queue that a message was put there.
-func (i *instance) wake(queue, connection string) {
+// wakeListeners wakes the instance's listeners of a queue to which it has sent a message.
+func (i *instance) wakeListeners(queue, connection string) {
 	for _, l := range i.listeners {
 		if t := l.function.trigger; t.queue == queue && t.connection == connection {
 			select {
@@ -151,9 +154,9 @@ func firstLine(err error) string {
 	return line
 }
 
-// passing says whether polling goes on after an error. The real host ends where storage
-// cannot be reached at all and the platform starts it anew; here it tries again.
-func passing(err error) bool {
+// isTransient reports whether polling goes on after an error. The real host ends if it cannot reach storage at
+// all, and the platform starts it anew; this one tries again.
+func isTransient(err error) bool {
 	var res *azcore.ResponseError
 	if !errors.As(err, &res) {
 		return true
@@ -161,9 +164,10 @@ func passing(err error) bool {
 	return res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusConflict || res.StatusCode >= 500
 }
 
-func (l *listener) poll() (int, error) {
+func (l *queueListener) startDeliveries() (int, error) {
 	count, hidden := int32(l.options.batchSize), int32(l.host.cfg.MessageLease/time.Second)
-	res, err := l.queue.DequeueMessages(l.ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: &count, VisibilityTimeout: &hidden})
+	res, err := l.queue.DequeueMessages(l.ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: &count,
+		VisibilityTimeout: &hidden})
 	if err != nil {
 		return 0, err
 	}
@@ -171,17 +175,17 @@ func (l *listener) poll() (int, error) {
 		l.mu.Lock()
 		l.running++
 		l.mu.Unlock()
-		end := l.instance.inFlight.begin(l.function)
-		l.host.work.Go(func() {
+		end := l.instance.inFlight.beginInvocation(l.function)
+		l.host.background.Go(func() {
 			defer end()
-			defer l.free()
-			(&delivery{listener: l, message: m, receipt: *m.PopReceipt}).run()
+			defer l.freeSlot()
+			(&delivery{queueListener: l, message: m, popReceipt: *m.PopReceipt}).processMessage()
 		})
 	}
 	return len(res.Messages), nil
 }
 
-func (l *listener) free() {
+func (l *queueListener) freeSlot() {
 	l.mu.Lock()
 	l.running--
 	l.mu.Unlock()
@@ -191,14 +195,14 @@ func (l *listener) free() {
 	}
 }
 
-func (l *listener) inHand() int {
+func (l *queueListener) countRunning() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.running
 }
 
-func (l *listener) awaitRoom() {
-	for l.inHand() > l.options.newBatchThreshold {
+func (l *queueListener) awaitRoom() {
+	for l.countRunning() > l.options.newBatchThreshold {
 		select {
 		case <-l.ctx.Done():
 			return
@@ -207,26 +211,26 @@ func (l *listener) awaitRoom() {
 	}
 }
 
-// backoff spaces the polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms
+// pollBackoff spaces the polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms
 // and so on to the longest.
-type backoff struct {
-	longest time.Duration
-	tries   int
+type pollBackoff struct {
+	maxPause time.Duration
+	tries    int
 }
 
-const shortestPoll = 100 * time.Millisecond
+const minPollPause = 100 * time.Millisecond
 
-func (b *backoff) reset() { b.tries = 0 }
+func (b *pollBackoff) resetPause() { b.tries = 0 }
 
-// next gives the pause; random is from 0 to 1 and becomes a factor from 0.8 to 1.2.
-func (b *backoff) next(random float64) time.Duration {
-	d := shortestPoll
+// nextPause returns the pause before the next poll; random is from 0 to 1 and becomes a factor from 0.8 to 1.2.
+func (b *pollBackoff) nextPause(random float64) time.Duration {
+	d := minPollPause
 	if b.tries > 0 {
-		growth := float64(shortestPoll) * float64(int64(1)<<min(b.tries-1, 30))
+		growth := float64(minPollPause) * float64(int64(1)<<min(b.tries-1, 30))
 		d += time.Duration((0.8 + 0.4*random) * growth)
 	}
-	if d >= b.longest {
-		return b.longest
+	if d >= b.maxPause {
+		return b.maxPause
 	}
 	b.tries++
 	return d

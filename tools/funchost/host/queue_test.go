@@ -25,7 +25,7 @@ type queueRig struct {
 
 var queueNumber atomic.Int64
 
-func newQueueRig(t *testing.T, settings map[string]any, o options) *queueRig {
+func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig {
 	t.Helper()
 	connection := azurite.Shared(t)
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, nil)
@@ -34,35 +34,37 @@ func newQueueRig(t *testing.T, settings map[string]any, o options) *queueRig {
 	}
 	prefix := fmt.Sprintf("t%d-%d", time.Now().UnixNano(), queueNumber.Add(1))
 	o.functions = map[string]string{
-		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work","connection":"Store"}]}`,
+		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work",` +
+			`"connection":"Store"}]}`,
 	}
 	queues := map[string]any{"maxPollingInterval": "00:00:02"}
 	maps.Copy(queues, settings)
 	o.hostJSON = map[string]any{"extensions": map[string]any{"queues": queues}}
 	o.env = append(o.env, "PREFIX="+prefix, "Store="+connection)
-	q := &queueRig{newRig(t, o), service.NewQueueClient(prefix + "-work"), service.NewQueueClient(prefix + "-work-poison")}
+	q := &queueRig{newRig(t, o), service.NewQueueClient(prefix + "-work"),
+		service.NewQueueClient(prefix + "-work-poison")}
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func (q *queueRig) put(texts ...string) {
+func (q *queueRig) enqueue(texts ...string) {
 	q.t.Helper()
 	for _, text := range texts {
-		q.putRaw(base64.StdEncoding.EncodeToString([]byte(text)))
+		q.enqueueRaw(base64.StdEncoding.EncodeToString([]byte(text)))
 	}
 }
 
-func (q *queueRig) putRaw(text string) {
+func (q *queueRig) enqueueRaw(text string) {
 	q.t.Helper()
 	if _, err := q.queue.EnqueueMessage(q.t.Context(), text, nil); err != nil {
 		q.t.Fatal(err)
 	}
 }
 
-// length counts the messages of a queue, the hidden ones too; -1 = there is no such queue.
-func (q *queueRig) length(of *azqueue.QueueClient) int {
+// countMessages counts the messages of a queue, the hidden ones too; -1 = there is no such queue.
+func (q *queueRig) countMessages(of *azqueue.QueueClient) int {
 	res, err := of.GetProperties(q.t.Context(), nil)
 	if err != nil {
 		return -1
@@ -70,15 +72,15 @@ func (q *queueRig) length(of *azqueue.QueueClient) int {
 	return int(*res.ApproximateMessagesCount)
 }
 
-func (q *queueRig) becomesEmpty() {
+func (q *queueRig) awaitEmpty() {
 	q.t.Helper()
-	eventually(q.t, "the queue is empty", func() bool { return q.length(q.queue) == 0 })
+	awaitCondition(q.t, "the queue is empty", func() bool { return q.countMessages(q.queue) == 0 })
 }
 
-func (q *queueRig) buried() string {
+func (q *queueRig) readPoison() string {
 	q.t.Helper()
 	var text string
-	eventually(q.t, "a poison message", func() bool {
+	awaitCondition(q.t, "a poison message", func() bool {
 		res, err := q.poison.PeekMessage(q.t.Context(), nil)
 		if err != nil || len(res.Messages) == 0 {
 			return false
@@ -89,7 +91,7 @@ func (q *queueRig) buried() string {
 	return text
 }
 
-func invocation(t *testing.T, c call) (invoke.Invocation, string) {
+func decodeInvocation(t *testing.T, c handlerCall) (invoke.Invocation, string) {
 	t.Helper()
 	inv, err := invoke.Decode(strings.NewReader(c.Body))
 	if err != nil {
@@ -104,19 +106,21 @@ func invocation(t *testing.T, c call) (invoke.Invocation, string) {
 
 func TestQueue_SuccessDeletes(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, nil, options{})
-	q.start()
-	q.put(`weir "lane" 1.0 ä`)
+	q := newQueueRig(t, nil, rigOptions{})
+	q.startHost()
+	q.enqueue(`weir "lane" 1.0 ä`)
 	c := q.nextCall()
-	inv, text := invocation(t, c)
+	inv, text := decodeInvocation(t, c)
 	if text != `weir "lane" 1.0 ä` || inv.Meta("DequeueCount") != "1" || inv.Meta("Id") == "" {
 		t.Errorf("text %q, metadata %q %q", text, inv.Meta("DequeueCount"), inv.Meta("Id"))
 	}
-	if c.Method != "POST" || c.URI != "/q" || !c.Chunked || c.Header.Get("Content-Type") != "application/json; charset=utf-8" || c.Header.Get("X-Azure-Functions-InvocationId") == "" {
+	if c.Method != "POST" || c.URI != "/q" || !c.Chunked ||
+		c.Header.Get("Content-Type") != "application/json; charset=utf-8" ||
+		c.Header.Get("X-Azure-Functions-InvocationId") == "" {
 		t.Errorf("the handler got %+v", c)
 	}
-	q.becomesEmpty()
-	if n := q.length(q.poison); n != -1 {
+	q.awaitEmpty()
+	if n := q.countMessages(q.poison); n != -1 {
 		t.Errorf("poison queue: %d; want none", n)
 	}
 	if n := q.host.Status().Transactions; n["queue get"] < 1 || n["queue delete"] != 1 {
@@ -126,11 +130,12 @@ func TestQueue_SuccessDeletes(t *testing.T) {
 
 func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, nil, options{})
-	q.start()
-	q.put(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
-	inv, _ := invocation(t, q.nextCall())
-	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "", "none": "", "o": "", "myTrigger": ""} {
+	q := newQueueRig(t, nil, rigOptions{})
+	q.startHost()
+	q.enqueue(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
+	inv, _ := decodeInvocation(t, q.nextCall())
+	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "", "none": "", "o": "",
+		"myTrigger": ""} {
 		if got := inv.Meta(name); got != want {
 			t.Errorf("%s = %q; want %q", name, got, want)
 		}
@@ -145,7 +150,7 @@ func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
 
 func TestQueue_FailuresEndInPoison(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]order{
+	for name, o := range map[string]handlerOrder{
 		"Status500":    {Status: 500},
 		"Empty204":     {Status: 204, NoReply: true},
 		"EmptyOK":      {NoReply: true},
@@ -157,15 +162,16 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQueueRig(t, map[string]any{"maxDequeueCount": 3}, options{decide: func(call) order { return o }})
-			q.start()
-			q.put("hello")
-			if got, want := q.buried(), base64.StdEncoding.EncodeToString([]byte("hello")); got != want {
+			q := newQueueRig(t, map[string]any{"maxDequeueCount": 3},
+				rigOptions{decide: func(handlerCall) handlerOrder { return o }})
+			q.startHost()
+			q.enqueue("hello")
+			if got, want := q.readPoison(), base64.StdEncoding.EncodeToString([]byte("hello")); got != want {
 				t.Errorf("poison message %q; want %q", got, want)
 			}
-			q.becomesEmpty()
+			q.awaitEmpty()
 			for n := range 3 {
-				inv, _ := invocation(t, q.nextCall())
+				inv, _ := decodeInvocation(t, q.nextCall())
 				if got := inv.Meta("DequeueCount"); got != string(rune('1'+n)) {
 					t.Errorf("call %d has dequeue count %s", n+1, got)
 				}
@@ -179,53 +185,56 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 
 func TestQueue_PoisonWakesItsListener(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, map[string]any{"maxDequeueCount": 1, "maxPollingInterval": "01:00:00"}, options{decide: func(c call) order {
-		if c.URI == "/q" {
-			return order{Status: 500}
-		}
-		return order{}
-	}})
-	q.write("p/function.json", `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work-poison","connection":"Store"}]}`)
+	q := newQueueRig(t, map[string]any{"maxDequeueCount": 1, "maxPollingInterval": "01:00:00"},
+		rigOptions{decide: func(c handlerCall) handlerOrder {
+			if c.URI == "/q" {
+				return handlerOrder{Status: 500}
+			}
+			return handlerOrder{}
+		}})
+	q.writeFile("p/function.json", `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item",`+
+		`"queueName":"%PREFIX%-work-poison","connection":"Store"}]}`)
 	if _, err := q.poison.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q.start()
-	q.put("hello")
+	q.startHost()
+	q.enqueue("hello")
 	if c := q.nextCall(); c.URI != "/q" {
 		t.Errorf("first %s was called", c.URI)
 	}
 	if c := q.nextCall(); c.URI != "/p" {
 		t.Errorf("then %s was called", c.URI)
 	}
-	eventually(t, "the poison queue is empty", func() bool { return q.length(q.poison) == 0 })
+	awaitCondition(t, "the poison queue is empty", func() bool { return q.countMessages(q.poison) == 0 })
 }
 
 func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
 	t.Parallel()
 	var first atomic.Bool
-	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:02"}, options{decide: func(call) order {
-		if first.CompareAndSwap(false, true) {
-			return order{Status: 500}
-		}
-		return order{}
-	}})
-	q.start()
-	q.put("hello")
+	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:02"},
+		rigOptions{decide: func(handlerCall) handlerOrder {
+			if first.CompareAndSwap(false, true) {
+				return handlerOrder{Status: 500}
+			}
+			return handlerOrder{}
+		}})
+	q.startHost()
+	q.enqueue("hello")
 	q.nextCall()
 	failed := time.Now()
 	q.nextCall()
 	if d := time.Since(failed); d < time.Second {
 		t.Errorf("tried again after %v; want 2 s", d)
 	}
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestQueue_NotBase64(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, nil, options{})
-	q.start()
-	q.putRaw("plain text!")
-	if got := q.buried(); got != "plain text!" {
+	q := newQueueRig(t, nil, rigOptions{})
+	q.startHost()
+	q.enqueueRaw("plain text!")
+	if got := q.readPoison(); got != "plain text!" {
 		t.Errorf("poison message %q", got)
 	}
 	if len(q.calls) != 0 {
@@ -235,13 +244,13 @@ func TestQueue_NotBase64(t *testing.T) {
 
 func TestQueue_EncodingNone(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, map[string]any{"messageEncoding": "none"}, options{})
-	q.start()
-	q.putRaw("plain text!")
-	if _, text := invocation(t, q.nextCall()); text != "plain text!" {
+	q := newQueueRig(t, map[string]any{"messageEncoding": "none"}, rigOptions{})
+	q.startHost()
+	q.enqueueRaw("plain text!")
+	if _, text := decodeInvocation(t, q.nextCall()); text != "plain text!" {
 		t.Errorf("text %q", text)
 	}
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestQueue_Concurrency(t *testing.T) {
@@ -249,27 +258,28 @@ func TestQueue_Concurrency(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
 	arrived, release := make(chan struct{}, 20), make(chan struct{})
-	q := newQueueRig(t, map[string]any{"batchSize": 2, "newBatchThreshold": 1}, options{decide: func(call) order {
-		mu.Lock()
-		now++
-		most = max(most, now)
-		mu.Unlock()
-		arrived <- struct{}{}
-		<-release
-		mu.Lock()
-		now--
-		mu.Unlock()
-		return order{}
-	}})
-	q.put("1", "2", "3", "4", "5", "6", "7", "8")
-	q.start()
+	q := newQueueRig(t, map[string]any{"batchSize": 2, "newBatchThreshold": 1},
+		rigOptions{decide: func(handlerCall) handlerOrder {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			arrived <- struct{}{}
+			<-release
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return handlerOrder{}
+		}})
+	q.enqueue("1", "2", "3", "4", "5", "6", "7", "8")
+	q.startHost()
 	<-arrived
 	<-arrived // one batch; the next is fetched when one of them is done
 	release <- struct{}{}
 	<-arrived
 	<-arrived
 	close(release)
-	q.becomesEmpty()
+	q.awaitEmpty()
 	if most != 3 {
 		t.Errorf("at most %d at once; want batchSize + newBatchThreshold = 3", most)
 	}
@@ -278,9 +288,10 @@ func TestQueue_Concurrency(t *testing.T) {
 func TestQueue_RenewsTheLease(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 6 * time.Second, Instances: 2}, decide: func(call) order { <-release; return order{} }})
-	q.start()
-	q.put("hello")
+	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{MessageLease: 6 * time.Second, Instances: 2},
+		decide: func(handlerCall) handlerOrder { <-release; return handlerOrder{} }})
+	q.startHost()
+	q.enqueue("hello")
 	q.nextCall()
 	select { // far longer than the lease
 	case c := <-q.calls:
@@ -288,7 +299,7 @@ func TestQueue_RenewsTheLease(t *testing.T) {
 	case <-time.After(13 * time.Second):
 	}
 	close(release)
-	q.becomesEmpty() // the last receipt is the one used
+	q.awaitEmpty() // the last receipt is the one used
 }
 
 func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
@@ -296,67 +307,70 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	var calls atomic.Int64
-	q := newQueueRig(t, nil, options{cfg: host.Config{MessageLease: 6 * time.Second}, decide: func(call) order {
-		if calls.Add(1) == 1 {
-			<-hang
-		}
-		return order{}
-	}})
-	q.start()
-	q.put("hello")
+	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{MessageLease: 6 * time.Second},
+		decide: func(handlerCall) handlerOrder {
+			if calls.Add(1) == 1 {
+				<-hang
+			}
+			return handlerOrder{}
+		}})
+	q.startHost()
+	q.enqueue("hello")
 	q.nextCall()
 	began := time.Now()
-	q.do("DELETE", "/admin/host/instances/1", "")
-	q.do("POST", "/admin/host/instances", "")
-	inv, _ := invocation(t, q.nextCall())
+	q.sendRequest("DELETE", "/admin/host/instances/1", "")
+	q.sendRequest("POST", "/admin/host/instances", "")
+	inv, _ := decodeInvocation(t, q.nextCall())
 	if d := time.Since(began); d < 1400*time.Millisecond {
 		t.Errorf("the message came again after %v; want what was left of the lease", d)
 	}
 	if got := inv.Meta("DequeueCount"); got != "2" {
 		t.Errorf("dequeue count %s; want 2", got)
 	}
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestQueue_KilledHandlerFailsTheMessage(t *testing.T) {
 	t.Parallel()
 	code := 200
 	var calls atomic.Int64
-	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:01"}, options{decide: func(call) order {
-		if calls.Add(1) == 1 {
-			return order{Exit: &code}
-		}
-		return order{}
-	}})
-	q.start()
-	q.put("hello")
+	q := newQueueRig(t, map[string]any{"visibilityTimeout": "00:00:01"},
+		rigOptions{decide: func(handlerCall) handlerOrder {
+			if calls.Add(1) == 1 {
+				return handlerOrder{Exit: &code}
+			}
+			return handlerOrder{}
+		}})
+	q.startHost()
+	q.enqueue("hello")
 	first, second := q.nextCall(), q.nextCall()
 	if first.PID == second.PID {
 		t.Error("both calls went to one process")
 	}
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestQueue_CreatedLater(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, nil, options{})
+	q := newQueueRig(t, nil, rigOptions{})
 	if _, err := q.queue.Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q.start()
-	eventually(t, "the missing queue is noticed", func() bool { return strings.Contains(q.out.String(), "cannot be polled: 404") })
+	q.startHost()
+	awaitCondition(t, "the missing queue is noticed",
+		func() bool { return strings.Contains(q.out.String(), "cannot be polled: 404") })
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q.put("hello")
+	q.enqueue("hello")
 	q.nextCall()
-	q.becomesEmpty()
+	q.awaitEmpty()
 }
 
 func TestQueue_Traceparent(t *testing.T) {
 	t.Parallel()
-	q := newQueueRig(t, nil, options{cfg: host.Config{Traceparent: true}})
-	q.start()
-	q.put("x")
+	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{Traceparent: true}})
+	q.startHost()
+	q.enqueue("x")
 	checkTraceparent(t, q.nextCall(), true)
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// template is a route in ASP.NET's syntax: literals, {name}, {name?}, {name:constraint}, {*rest}.
+// routeTemplate is a route in ASP.NET's syntax: literals, {name}, {name?}, {name:constraint}, {*rest}.
 // In a regex constraint braces are doubled. A segment is either all literal or all parameter.
-type template struct {
+type routeTemplate struct {
 	text     string
-	segments []segment
+	segments []routeSegment
 }
 
-type segment struct {
-	literal  string
-	name     string
-	optional bool
-	rest     bool // catch-all
-	check    *regexp.Regexp
+type routeSegment struct {
+	literal    string
+	name       string
+	isOptional bool
+	isCatchAll bool // catch-all
+	constraint *regexp.Regexp
 }
 
-func parseTemplate(text string) (template, error) {
-	t := template{text: text}
+func parseTemplate(text string) (routeTemplate, error) {
+	t := routeTemplate{text: text}
 	if text == "" {
 		return t, nil
 	}
@@ -30,10 +30,10 @@ func parseTemplate(text string) (template, error) {
 	for i, part := range parts {
 		s, err := parseSegment(part)
 		if err != nil {
-			return template{}, fmt.Errorf("route %q: %w", text, err)
+			return routeTemplate{}, fmt.Errorf("route %q: %w", text, err)
 		}
-		if s.rest && (s.optional || i != len(parts)-1) {
-			return template{}, fmt.Errorf("route %q: a catch-all is the last segment, and never optional", text)
+		if s.isCatchAll && (s.isOptional || i != len(parts)-1) {
+			return routeTemplate{}, fmt.Errorf("route %q: a catch-all is the last segment, and never optional", text)
 		}
 		t.segments = append(t.segments, s)
 	}
@@ -57,12 +57,12 @@ func splitTemplate(text string) []string {
 	return append(parts, text[from:])
 }
 
-func parseSegment(part string) (segment, error) {
+func parseSegment(part string) (routeSegment, error) {
 	if !strings.ContainsAny(part, "{}") {
 		if part == "" {
-			return segment{}, fmt.Errorf("a segment is empty")
+			return routeSegment{}, fmt.Errorf("a segment is empty")
 		}
-		return segment{literal: part}, nil
+		return routeSegment{literal: part}, nil
 	}
 	inner, ok := strings.CutPrefix(part, "{")
 	if ok {
@@ -70,26 +70,26 @@ func parseSegment(part string) (segment, error) {
 	}
 	name, constraint, hasConstraint := strings.Cut(inner, ":")
 	if !ok || strings.ContainsAny(name, "{}=/") {
-		return segment{}, fmt.Errorf("segment %q is not supported here", part)
+		return routeSegment{}, fmt.Errorf("segment %q is not supported here", part)
 	}
-	s := segment{}
+	s := routeSegment{}
 	if trimmed := strings.TrimLeft(name, "*"); trimmed != name {
-		name, s.rest = trimmed, true
+		name, s.isCatchAll = trimmed, true
 	}
 	if hasConstraint {
-		constraint, s.optional = strings.CutSuffix(constraint, "?")
+		constraint, s.isOptional = strings.CutSuffix(constraint, "?")
 	} else {
-		name, s.optional = strings.CutSuffix(name, "?")
+		name, s.isOptional = strings.CutSuffix(name, "?")
 	}
 	if s.name = name; name == "" {
-		return segment{}, fmt.Errorf("segment %q has no name", part)
+		return routeSegment{}, fmt.Errorf("segment %q has no name", part)
 	}
 	if !hasConstraint {
 		return s, nil
 	}
 	constraint, err := undoubleBraces(constraint)
 	if err == nil {
-		s.check, err = parseConstraint(constraint)
+		s.constraint, err = parseConstraint(constraint)
 	}
 	return s, err
 }
@@ -109,9 +109,9 @@ func undoubleBraces(s string) (string, error) {
 	return b.String(), nil
 }
 
-// match compares a path that is decoded, except for %2F. A slash at the end does not count, nor does
-// case. An empty segment matches nothing but a catch-all that has begun before it.
-func (t template) match(path string) (params map[string]string, ok bool) {
+// matchPath compares a path that is decoded, except for %2F. A slash at the end does not count, nor does
+// case. An empty segment matches only a catch-all that has begun before it.
+func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool) {
 	path = strings.TrimPrefix(path, "/")
 	var parts []string
 	if trimmed := strings.TrimSuffix(path, "/"); trimmed != "" {
@@ -122,16 +122,16 @@ func (t template) match(path string) (params map[string]string, ok bool) {
 		switch {
 		case i < len(parts) && parts[i] == "":
 			return nil, false
-		case s.rest:
+		case s.isCatchAll:
 			return params, s.captureRest(params, path, i)
-		case i >= len(parts) && s.optional: // and so may be those behind
+		case i >= len(parts) && s.isOptional: // and so may be those behind
 		case i >= len(parts):
 			return nil, false
 		case s.name == "":
 			if !strings.EqualFold(parts[i], s.literal) {
 				return nil, false
 			}
-		case s.check != nil && !s.check.MatchString(parts[i]):
+		case s.constraint != nil && !s.constraint.MatchString(parts[i]):
 			return nil, false
 		default:
 			params[s.name] = parts[i]
@@ -140,13 +140,13 @@ func (t template) match(path string) (params map[string]string, ok bool) {
 	return params, len(parts) <= len(t.segments)
 }
 
-// captureRest takes the path from a segment on, with a slash at its end. Where nothing is left there
-// is no value, and a constraint without a value is broken, even one that an empty text would keep.
-func (s segment) captureRest(params map[string]string, path string, from int) bool {
+// captureRest takes the path from a segment on, with a slash at its end. If no path is left the
+// parameter has no value, and its constraint fails, even one that an empty text would pass.
+func (s routeSegment) captureRest(params map[string]string, path string, from int) bool {
 	parts := strings.SplitN(path, "/", from+1)
 	if len(parts) <= from || parts[from] == "" {
-		return s.check == nil
+		return s.constraint == nil
 	}
 	params[s.name] = parts[from]
-	return s.check == nil || s.check.MatchString(parts[from])
+	return s.constraint == nil || s.constraint.MatchString(parts[from])
 }

@@ -7,20 +7,21 @@ import (
 	"syscall"
 )
 
-// socket is a port that is taken and not listened on yet. The real host listens only after it has
+// boundSocket is a port that is taken and not listened on yet. The real host listens only after it has
 // started the handler; a port that is only found free could be lost to another program until then.
-type socket struct {
+type boundSocket struct {
 	fd      int
 	address string
 }
 
-func bindPort(port int) (*socket, error) {
+func bindPort(port int) (*boundSocket, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	s := &socket{fd: fd}
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // connections of a host before may linger
+	s := &boundSocket{fd: fd}
+	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
+		1) // connections of a host before may linger
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 	}
@@ -29,16 +30,16 @@ func bindPort(port int) (*socket, error) {
 		name, err = syscall.Getsockname(fd)
 	}
 	if err != nil {
-		s.close()
+		s.closeSocket()
 		return nil, os.NewSyscallError("bind", err)
 	}
 	s.address = fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 	return s, nil
 }
 
-func (s *socket) listen() (net.Listener, error) {
+func (s *boundSocket) startListening() (net.Listener, error) {
 	if err := syscall.Listen(s.fd, syscall.SOMAXCONN); err != nil {
-		s.close()
+		s.closeSocket()
 		return nil, os.NewSyscallError("listen", err)
 	}
 	file := os.NewFile(uintptr(s.fd), s.address)
@@ -46,4 +47,4 @@ func (s *socket) listen() (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-func (s *socket) close() { _ = syscall.Close(s.fd) }
+func (s *boundSocket) closeSocket() { _ = syscall.Close(s.fd) }

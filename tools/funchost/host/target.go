@@ -6,29 +6,29 @@ import (
 	"unicode/utf8"
 )
 
-// target is a request's address as Kestrel hands it to the router: the path decoded once and
+// requestTarget is a request's address as Kestrel hands it to the router: the path decoded once and
 // without dot segments, the query as the client sent it.
-type target struct {
+type requestTarget struct {
 	path, query string
 	hasQuery    bool
 }
 
 // parseTarget reads a request target. A status other than 0 refuses the request.
-func parseTarget(method, raw string) (target, int) {
+func parseTarget(method, raw string) (requestTarget, int) {
 	switch {
 	case raw == "*" && method == http.MethodOptions:
-		return target{}, http.StatusNotFound
+		return requestTarget{}, http.StatusNotFound
 	case raw == "*":
-		return target{}, http.StatusMethodNotAllowed
+		return requestTarget{}, http.StatusMethodNotAllowed
 	case !strings.HasPrefix(raw, "/") || !isASCII(raw):
-		return target{}, http.StatusBadRequest
+		return requestTarget{}, http.StatusBadRequest
 	}
-	var t target
+	var t requestTarget
 	t.path, t.query, t.hasQuery = strings.Cut(raw, "?")
 	// A path that holds %2F keeps it: the router must not see a slash there.
 	t.path = removeDotSegments(decodeEscapes(t.path, func(r rune) bool { return r != '/' }))
 	if strings.ContainsRune(t.path, 0) {
-		return target{}, http.StatusBadRequest
+		return requestTarget{}, http.StatusBadRequest
 	}
 	return t, 0
 }
@@ -40,7 +40,7 @@ func isASCII(s string) bool {
 // rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address
 // as text and reads that text as a URI again, which decodes a second level of escapes, turns
 // backslashes into slashes, resolves dots once more, and ends the path at ? and #.
-func (t target) rebuildPath() string {
+func (t requestTarget) rebuildPath() string {
 	path := t.path
 	if !t.hasQuery { // a URI ignores white space at its end
 		path = strings.TrimRight(path, " \t\r\n")
@@ -49,21 +49,21 @@ func (t target) rebuildPath() string {
 		path = path[:at]
 	}
 	path = decodeEscapes(strings.ReplaceAll(path, `\`, "/"), isUnreserved)
-	return escape(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
+	return escapeBytes(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
 }
 
 // encodePath returns the path that a proxying host sends on: the decoded one, encoded once more.
-func (t target) encodePath() string {
-	return escape(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
+func (t requestTarget) encodePath() string {
+	return escapeBytes(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
 }
 
 // encodeQuery returns the query that a proxying host sends on: byte for byte, except that a
 // percent sign that begins no escape is escaped.
-func (t target) encodeQuery() string { return escapePercents(t.query) }
+func (t requestTarget) encodeQuery() string { return escapePercents(t.query) }
 
 // rebuildQuery returns the query that a forwarding host sends on. Values of one name, whatever its
 // case, are joined by commas under the last spelling of the name, and each name has a value.
-func (t target) rebuildQuery() string {
+func (t requestTarget) rebuildQuery() string {
 	var names []string
 	values := map[string][]string{}
 	for part := range strings.SplitSeq(t.query, "&") {
@@ -102,7 +102,7 @@ func decodeQuery(s string) string {
 }
 
 func encodeQueryPart(s string) string {
-	return escape(strings.ReplaceAll(s, "%", "%25"), "!$()*,;@%")
+	return escapeBytes(strings.ReplaceAll(s, "%", "%25"), "!$()*,;@%")
 }
 
 // removeDotSegments resolves . and .. between slashes. The path begins with a slash.
@@ -146,7 +146,7 @@ func decodeEscapes(s string, isWanted func(rune) bool) string {
 func escapedRune(s string) (r rune, size int) {
 	var raw []byte
 	for isEscape(s[size:]) {
-		raw = append(raw, unhex(s[size+1])<<4|unhex(s[size+2]))
+		raw = append(raw, hexValue(s[size+1])<<4|hexValue(s[size+2]))
 		size += 3
 		if !utf8.FullRune(raw) {
 			continue
@@ -163,7 +163,7 @@ func isEscape(s string) bool { return len(s) >= 3 && s[0] == '%' && isHex(s[1]) 
 
 func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
 
-func unhex(c byte) byte {
+func hexValue(c byte) byte {
 	if c <= '9' {
 		return c - '0'
 	}
@@ -180,9 +180,9 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escape writes every byte as an escape, except unreserved characters, those in allowed, and a
+// escapeBytes writes every byte as an escape, except unreserved characters, those in allowed, and a
 // percent sign that begins an escape.
-func escape(s, allowed string) string {
+func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)
 	for i := range len(s) {

@@ -42,7 +42,7 @@ func TestTarget_RebuildQuery(t *testing.T) {
 		"": "", "a=1&a=2": "a=1,2", "b=x&A=1&a=2": "b=x&a=1,2", "flag": "flag=", "q=a+b%20c": "q=a%20b%20c",
 		"a=%FF%C3%A9&b='\"/:": "a=%25FF%C3%A9&b=%27%22%2F%3A",
 	} {
-		if got := (target{query: in}).rebuildQuery(); got != want {
+		if got := (requestTarget{query: in}).rebuildQuery(); got != want {
 			t.Errorf("rebuildQuery(%q) = %q; want %q", in, got, want)
 		}
 	}

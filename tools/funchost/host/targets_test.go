@@ -14,24 +14,24 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// seen is one row of testdata/targets.tsv.
-type seen struct {
+// observation is one row of testdata/targets.tsv.
+type observation struct {
 	method, target string
 	forwarding     outcome
 	constrained    outcome
 	proxied        string // received by the handler
 }
 
-// outcome is what a host made of a target.
+// outcome is the result of a request with a target.
 type outcome struct{ status, function, received string }
 
-func readSeen(t *testing.T) []seen {
+func readSeen(t *testing.T) []observation {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/targets.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []seen
+	var out []observation
 	for line := range strings.Lines(string(raw)) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if strings.HasPrefix(line, "#") || f[0] == "method" {
@@ -40,7 +40,7 @@ func readSeen(t *testing.T) []seen {
 		if len(f) != 9 {
 			t.Fatalf("%d columns: %q", len(f), line)
 		}
-		out = append(out, seen{f[0], f[1], outcome{f[2], f[3], f[4]}, outcome{f[5], f[6], f[7]}, f[8]})
+		out = append(out, observation{f[0], f[1], outcome{f[2], f[3], f[4]}, outcome{f[5], f[6], f[7]}, f[8]})
 	}
 	if len(out) != 862 {
 		t.Fatalf("%d rows; want 862", len(out))
@@ -52,7 +52,8 @@ func readSeen(t *testing.T) []seen {
 func weirRoutes(id, rest, path string) map[string]string {
 	out := map[string]string{}
 	for name, v := range map[string][2]string{
-		"cancel": {"messages/" + id, `"delete"`}, "move": {"messages/" + id, `"patch"`}, "status": {"messages/" + id, `"get"`},
+		"cancel": {"messages/" + id, `"delete"`}, "move": {"messages/" + id, `"patch"`},
+		"status": {"messages/" + id, `"get"`},
 		"health": {"health", `"get"`}, "metrics": {"metrics", `"get"`}, "receive": {"messages", `"post"`},
 		"schedules": {"schedules/" + rest, `"get","put","post","delete"`},
 		"view":      {path, `"get"`}, "write": {path, `"post","delete"`},
@@ -64,7 +65,7 @@ func weirRoutes(id, rest, path string) map[string]string {
 
 func TestHost_Targets_Forwarding(t *testing.T) {
 	t.Parallel()
-	tryTargets(t, weirRoutes("{id}", "{*rest}", "{*path}"), func(s seen) outcome { return s.forwarding })
+	tryTargets(t, weirRoutes("{id}", "{*rest}", "{*path}"), func(s observation) outcome { return s.forwarding })
 }
 
 func TestHost_Targets_Constrained(t *testing.T) {
@@ -72,12 +73,12 @@ func TestHost_Targets_Constrained(t *testing.T) {
 	routes := weirRoutes(`{id:regex(^[A-Za-z0-9_-]{{1,64}}$)}`,
 		`{*rest:regex(^([A-Za-z0-9_-][A-Za-z0-9._-]{{0,63}}(/[a-z]{{1,16}})?)?$)}`,
 		`{*path:regex(^([A-Za-z0-9_-][A-Za-z0-9._-]*/?)*$)}`)
-	tryTargets(t, routes, func(s seen) outcome { return s.constrained })
+	tryTargets(t, routes, func(s observation) outcome { return s.constrained })
 }
 
-func tryTargets(t *testing.T, functions map[string]string, column func(seen) outcome) {
+func tryTargets(t *testing.T, functions map[string]string, column func(observation) outcome) {
 	t.Helper()
-	r := newRig(t, options{functions: functions}).start()
+	r := newRig(t, rigOptions{functions: functions}).startHost()
 	for _, row := range readSeen(t) {
 		got, want := r.sendTarget(row.method, row.target), column(row)
 		if want.function == "?" { // one row: the line of the real host's log was not found
@@ -99,12 +100,12 @@ var notProxied = map[string]string{
 
 func TestHost_Targets_Proxying(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{
+	r := newRig(t, rigOptions{
 		hostJSON:  map[string]any{"extensions": map[string]any{"http": map[string]any{"routePrefix": ""}}},
 		functions: map[string]string{"all": httpFunction(`,"route":"{*path}"`)},
 		env:       []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"},
 		cfg:       host.Config{HTTP: host.Proxying},
-	}).start()
+	}).startHost()
 	for _, row := range readSeen(t) {
 		if notProxied[row.target] != "" {
 			continue
@@ -119,7 +120,7 @@ func TestHost_Targets_Proxying(t *testing.T) {
 	}
 }
 
-// sendTarget sends a target as it is, which no HTTP client would, and returns what came of it.
+// sendTarget sends a target as it is, which no HTTP client would, and returns the outcome.
 func (r *rig) sendTarget(method, target string) outcome {
 	r.t.Helper()
 	res := r.sendRaw(method + " " + target + " HTTP/1.1\r\nHost: weir.example\r\nConnection: close\r\n\r\n")
@@ -133,7 +134,7 @@ func (r *rig) sendTarget(method, target string) outcome {
 }
 
 // sendRaw writes bytes to the host and reads one answer.
-func (r *rig) sendRaw(request string) answer {
+func (r *rig) sendRaw(request string) hostAnswer {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
 	if err != nil {
@@ -153,11 +154,11 @@ func (r *rig) sendRaw(request string) answer {
 	if err != nil {
 		r.t.Fatalf("%q: %v", request, err)
 	}
-	return answer{res, string(body)}
+	return hostAnswer{res, string(body)}
 }
 
 // functionOf returns the function that a call was made for. The handler is not told; the host's log is.
-func (r *rig) functionOf(c call) string {
+func (r *rig) functionOf(c handlerCall) string {
 	id := c.Header.Get("X-Azure-Functions-InvocationId")
 	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(.*Id=` + regexp.QuoteMeta(id))
 	found := line.FindStringSubmatch(r.out.String())

@@ -12,10 +12,11 @@ import (
 )
 
 func timerFunction(extra string) map[string]string {
-	return map[string]string{"sweep": `{"bindings":[{"type":"timerTrigger","direction":"in","name":"tick"` + extra + `}]}`}
+	return map[string]string{"sweep": `{"bindings":[{"type":"timerTrigger","direction":"in","name":"tick"` + extra +
+		`}]}`}
 }
 
-func tick(t *testing.T, c call) (timer invoke.Timer) {
+func decodeTimer(t *testing.T, c handlerCall) (timer invoke.Timer) {
 	t.Helper()
 	inv, err := invoke.Decode(strings.NewReader(c.Body))
 	if err == nil {
@@ -27,17 +28,20 @@ func tick(t *testing.T, c call) (timer invoke.Timer) {
 	return timer
 }
 
-func (r *rig) statusFile() string {
+func (r *rig) statusFilePath() string {
 	return filepath.Join(r.root, ".state", "timers", "Host.Functions.sweep.json")
 }
 
 func TestTimer_OneRunnerForAllInstances(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: timerFunction(`,"schedule":"*/1 * * * * *"`), cfg: host.Config{Instances: 3}}).start()
+	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"*/1 * * * * *"`),
+		cfg: host.Config{Instances: 3}}).startHost()
 	var at []time.Time
 	for range 3 {
 		c := r.nextCall()
-		if c.URI != "/sweep" || tick(t, c).IsPastDue || !strings.Contains(c.Body, `{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,"IsPastDue":false}}`) {
+		if c.URI != "/sweep" || decodeTimer(t, c).IsPastDue ||
+			!strings.Contains(c.Body, `{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
+				`"IsPastDue":false}}`) {
 			t.Errorf("the handler got %+v", c)
 		}
 		at = append(at, time.Now())
@@ -45,33 +49,33 @@ func TestTimer_OneRunnerForAllInstances(t *testing.T) {
 	if d := at[2].Sub(at[1]); d < 500*time.Millisecond {
 		t.Errorf("two runs within %v: more than one runner", d)
 	}
-	if _, err := os.Stat(r.statusFile()); err == nil {
+	if _, err := os.Stat(r.statusFilePath()); err == nil {
 		t.Error("a schedule that fires more than once a minute has a status")
 	}
 }
 
 func TestTimer_RunOnStartup(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: timerFunction(`,"schedule":"0 0 0 1 1 *","runOnStartup":true`)}).start()
+	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *","runOnStartup":true`)}).startHost()
 	c := r.nextCall()
-	if tick(t, c).IsPastDue || !strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
+	if decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
 		t.Errorf("the handler got %s", c.Body)
 	}
 }
 
 func TestTimer_PastDueOnStartOnly(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: timerFunction(`,"schedule":"01:00:00"`)})
+	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"01:00:00"`)})
 	now := time.Now()
 	last := now.Add(-5 * time.Hour)
-	r.write(".state/timers/Host.Functions.sweep.json", status(last, last.Add(time.Hour)))
-	r.start()
+	r.writeFile(".state/timers/Host.Functions.sweep.json", statusJSON(last, last.Add(time.Hour)))
+	r.startHost()
 	c := r.nextCall()
-	if !tick(t, c).IsPastDue || !strings.Contains(c.Body, `"AdjustForDST":false`) {
+	if !decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"AdjustForDST":false`) {
 		t.Errorf("the handler got %s", c.Body)
 	}
-	eventually(t, "the run is recorded", func() bool {
-		raw, _ := os.ReadFile(r.statusFile())
+	awaitCondition(t, "the run is recorded", func() bool {
+		raw, _ := os.ReadFile(r.statusFilePath())
 		return strings.Contains(string(raw), now.Add(time.Hour).Format("2006-01-02T15"))
 	})
 	if len(r.calls) != 0 {
@@ -79,20 +83,21 @@ func TestTimer_PastDueOnStartOnly(t *testing.T) {
 	}
 }
 
-func status(last, next time.Time) string {
+func statusJSON(last, next time.Time) string {
 	const layout = time.RFC3339Nano
-	return `{"Last":"` + last.Format(layout) + `","Next":"` + next.Format(layout) + `","LastUpdated":"` + last.Format(layout) + `"}`
+	return `{"Last":"` + last.Format(layout) + `","Next":"` + next.Format(layout) + `","LastUpdated":"` +
+		last.Format(layout) + `"}`
 }
 
 func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: timerFunction(`,"schedule":"01:00:00"`)})
+	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"01:00:00"`)})
 	last := time.Now().Add(-5 * time.Hour)
-	r.write(".state/timers/Host.Functions.sweep.json", status(last, last.Add(2*time.Hour)))
-	old, _ := os.ReadFile(r.statusFile())
-	r.start()
-	eventually(t, "the status is computed anew", func() bool {
-		raw, _ := os.ReadFile(r.statusFile())
+	r.writeFile(".state/timers/Host.Functions.sweep.json", statusJSON(last, last.Add(2*time.Hour)))
+	old, _ := os.ReadFile(r.statusFilePath())
+	r.startHost()
+	awaitCondition(t, "the status is computed anew", func() bool {
+		raw, _ := os.ReadFile(r.statusFilePath())
 		return len(raw) > 0 && string(raw) != string(old)
 	})
 	r.host.Stop()
@@ -103,14 +108,14 @@ func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
 
 func TestTimer_StartedManually(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, options{functions: timerFunction(`,"schedule":"0 0 0 1 1 *"`)}).start()
-	if got := r.do("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode != 202 {
+	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *"`)}).startHost()
+	if got := r.sendRequest("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode != 202 {
 		t.Fatalf("answered %d", got.StatusCode)
 	}
-	if tick(t, r.nextCall()).IsPastDue {
+	if decodeTimer(t, r.nextCall()).IsPastDue {
 		t.Error("a manual run is past due")
 	}
-	if got := r.do("POST", "/admin/functions/nothing", `{}`); got.StatusCode != 404 {
+	if got := r.sendRequest("POST", "/admin/functions/nothing", `{}`); got.StatusCode != 404 {
 		t.Errorf("answered %d for an unknown function", got.StatusCode)
 	}
 }
