@@ -18,8 +18,9 @@ import (
 // Finding is the result of one check of handler check.
 type Finding struct {
 	Name, Detail string
-	Wrong        error  // nil = all is well
-	Todo         string // how to correct it
+	Wrong        error    // nil = all is well
+	Todo         string   // how to correct it
+	Warnings     []string // weaknesses that stop nothing
 }
 
 // checkTimeout bounds each check that needs a connection.
@@ -33,7 +34,7 @@ func Diagnose(ctx context.Context, env func(string) string) []Finding {
 		defer a.account.Close()
 	}
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
-		Todo: "correct it in weir.yaml or in the environment"}}
+		Todo: "correct it in weir.yaml or in the environment", Warnings: a.settings.warnings()}}
 	if a.contracts != nil || found.contracts != nil { // otherwise weir.yaml could not be read
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: "correct it under contracts: in weir.yaml"})

@@ -20,9 +20,9 @@ type receiverSettings struct {
 
 // callbackSettings has the rules for the callbacks of messages.
 type callbackSettings struct {
-	AllowedHosts []string `yaml:"allowedHosts"`
-	AllowPrivate bool     `yaml:"allowPrivate"`
-	Secret       secret   `yaml:"secret"`
+	AllowedHosts []callbackHost `yaml:"allowedHosts"`
+	AllowPrivate bool           `yaml:"allowPrivate"`
+	Secret       secret         `yaml:"secret"`
 }
 
 // Defaults of a receiver.
@@ -52,25 +52,10 @@ func (s *Settings) notifyReceivers() (list []notify.Receiver, problems []error) 
 	return list, problems
 }
 
-// callbackRules returns the rules for callbacks. Without a setting, no callback is allowed.
-func (s *Settings) callbackRules() (notify.Callbacks, error) {
-	c := notify.Callbacks{AllowedHosts: s.Callbacks.AllowedHosts, AllowPrivate: s.Callbacks.AllowPrivate}
-	if len(c.AllowedHosts) == 0 && s.Callbacks.Secret == "" {
-		return c, nil
-	}
-	var err error
-	if c.Secret, err = notify.ParseSecret(string(s.Callbacks.Secret)); err != nil {
-		return c, fmt.Errorf("callbacks.secret: %w", err)
-	}
-	return c, nil
-}
-
 // checkNotify returns the problems of the settings notify and callbacks.
 func (s *Settings) checkNotify() []error {
 	receivers, problems := s.notifyReceivers()
-	callbacks, err := s.callbackRules()
-	if err != nil {
-		problems = append(problems, err)
-	}
+	callbacks, more := s.callbackRules()
+	problems = append(problems, more...)
 	return append(problems, notify.Check(receivers, callbacks, s.contractNames())...)
 }

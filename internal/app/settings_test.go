@@ -166,6 +166,32 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 			t.Error(text)
 		}
 	})
+	t.Run("CallbackHosts", func(t *testing.T) {
+		t.Parallel()
+		const shared, own = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+		s, err := loadSettings(env(t, minimal+`
+callbacks:
+  secret: ${SHARED}
+  allowedHosts: [a.example, { host: b.example, secret: "${OWN}" }, {host: "*.example.org"}]
+`, "SHARED", shared, "OWN", own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, problems := s.callbackRules()
+		if want := []string{"a.example", "b.example", "*.example.org"}; !slices.Equal(c.AllowedHosts, want) || len(problems) > 0 {
+			t.Errorf("got %v %v, want %v", c.AllowedHosts, problems, want)
+		}
+		if len(c.HostSecrets) != 1 || c.HostSecrets["b.example"].String() != "(secret)" {
+			t.Errorf("got secrets %v, want one of b.example that does not print", c.HostSecrets)
+		}
+		got := s.warnings()
+		if len(got) != 1 || !strings.Contains(got[0], "a.example and *.example.org have one secret") {
+			t.Errorf("got warnings %q, want one about the two hosts of one secret", got)
+		}
+		if _, err = loadSettings(env(t, minimal+"callbacks: { allowedHosts: [{ host: b.example, secret: "+own+" }] }\n")); err != nil {
+			t.Errorf("each host has its secret: got %v, want no error", err)
+		}
+	})
 	t.Run("SecretsDoNotPrint", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
@@ -211,6 +237,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"NotifyContract": {minimal + "notify: [{ url: \"https://x.example/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, events: [message.dead], contracts: [none] }]\n", "no contract \"none\""},
 		"CallbackSecret": {minimal + "callbacks: { allowedHosts: [x.example] }\n", "callbacks.secret"},
 		"CallbackHost":   {minimal + "callbacks: { allowedHosts: [\"*\"], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }\n", "callbacks.allowedHosts"},
+		"HostSecret":     {minimal + "callbacks: { allowedHosts: [{ host: x.example, secret: s3cret }] }\n", "callbacks.allowedHosts[0].secret"},
+		"HostField":      {minimal + "callbacks: { allowedHosts: [{ host: x.example, key: s3cret }] }\n", `unknown field "key"`},
 		"LogLevel":       {minimal + "log: { level: chatty }\n", `"chatty" is not a level: debug, info, warn or error`},
 		"Method":         {strings.Replace(minimal, "delivery: {", "delivery: { method: GET,", 1), "method"},
 		"NoURL":          {"contracts: [{ name: a, root: a }]\n", "delivery.url"},

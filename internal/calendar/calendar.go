@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"weir/internal/clock"
 )
 
 // Settings are the settings of a calendar.
@@ -48,8 +50,8 @@ func New(s Settings) (*Calendar, error) {
 	c := &Calendar{zone: time.UTC}
 	var problems []error
 	if s.TimeZone != "" {
-		zone, err := time.LoadLocation(s.TimeZone)
-		if err != nil || s.TimeZone == "Local" {
+		zone, err := clock.LoadZone(s.TimeZone)
+		if err != nil {
 			problems = append(problems, fmt.Errorf("timezone %q is not one of the tz database, such as Europe/Berlin",
 				s.TimeZone))
 		} else {

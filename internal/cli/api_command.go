@@ -47,10 +47,14 @@ func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) 
 			return errors.New("give the address of Weir by --url or WEIR_URL")
 		}
 		var err error
-		if a.client, err = remote.New(address, cmp.Or(a.key, a.env("WEIR_CODE"))); err != nil {
+		key := cmp.Or(a.key, a.env("WEIR_CODE"))
+		if a.client, err = remote.New(address, key); err != nil {
 			return err
 		}
 		defer a.client.Close()
+		if warning := warnClearTextKey(address, key); warning != "" {
+			fmt.Fprintln(a.stderr, warning)
+		}
 		err = do(cmd.Context(), args)
 		var wrong *usageError
 		if errors.As(err, &wrong) {

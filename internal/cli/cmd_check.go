@@ -13,7 +13,8 @@ import (
 
 const checkHelp = `Looks at settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or what
 is wrong and what to do. It changes nothing in storage and sends the CMS nothing: it only
-opens a connection to it. With --json each is a line {"name", "ok", "detail", "wrong", "todo"}.
+opens a connection to it. A warning names a
+weakness that stops nothing. With --json each is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}.
 Ends with 1 when something is wrong.`
 
 func (s *console) checkCommand() *cobra.Command {
@@ -42,8 +43,13 @@ func (s *console) runCheck(ctx context.Context, asJSON bool) error {
 	return err
 }
 
-// printFinding prints a finding. Several problems are as many lines.
+// printFinding prints a finding. Several problems are as many lines, and so are warnings.
 func (s *console) printFinding(f app.Finding) {
+	defer func() {
+		for _, line := range f.Warnings {
+			fmt.Fprintf(s.stdout, "%-9s warning: %s\n", f.Name, line)
+		}
+	}()
 	if f.Wrong == nil {
 		fmt.Fprintln(s.stdout, strings.TrimSpace(fmt.Sprintf("%-9s ok  %s", f.Name, f.Detail)))
 		return
@@ -60,11 +66,13 @@ type findingJSON struct {
 	Detail string   `json:"detail,omitempty"`
 	Wrong  []string `json:"wrong,omitempty"`
 	Todo   string   `json:"todo,omitempty"`
+
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func findingToJSON(f app.Finding) findingJSON {
 	if f.Wrong == nil {
-		return findingJSON{Name: f.Name, OK: true, Detail: f.Detail}
+		return findingJSON{Name: f.Name, OK: true, Detail: f.Detail, Warnings: f.Warnings}
 	}
-	return findingJSON{Name: f.Name, Wrong: strings.Split(f.Wrong.Error(), "\n"), Todo: f.Todo}
+	return findingJSON{Name: f.Name, Wrong: strings.Split(f.Wrong.Error(), "\n"), Todo: f.Todo, Warnings: f.Warnings}
 }

@@ -1,4 +1,4 @@
-// Package clock has a sleep that a context can end.
+// Package clock has a sleep that a context can end, and the time zones that every machine knows.
 package clock
 
 import (

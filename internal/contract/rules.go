@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"weir/internal/clock"
 	"weir/internal/weir"
 )
 
@@ -19,7 +20,19 @@ type rule struct {
 }
 
 // validate checks single values; it is safe for concurrent use.
-var validate = validator.New(validator.WithRequiredStructEnabled())
+var validate = newValidator()
+
+func newValidator() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	isZone := func(f validator.FieldLevel) bool {
+		_, err := clock.LoadZone(f.Field().String())
+		return err == nil && f.Field().String() != ""
+	}
+	if err := v.RegisterValidation("timezone", isZone); err != nil {
+		panic(err) // the name is a constant
+	}
+	return v
+}
 
 // ioTags are the validator's tags that open files or resolve names. An upstream's value must not
 // cause either.

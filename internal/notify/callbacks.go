@@ -12,9 +12,10 @@ import (
 
 // Callbacks restricts the addresses that a message may bring with it. The zero value allows none.
 type Callbacks struct {
-	AllowedHosts []string // a name, or *.name for all below it; with a port if it is not the scheme's default
-	AllowPrivate bool     // allow private addresses, and http
-	Secret       Secret
+	AllowedHosts []string          // a name, or *.name for all below it; with a port if it is not the scheme's default
+	AllowPrivate bool              // allow private addresses, and http
+	Secret       Secret            // signs for all hosts without a secret of their own
+	HostSecrets  map[string]Secret // by entry of AllowedHosts
 }
 
 // maxCallback is the longest address in bytes.
@@ -38,7 +39,7 @@ func (c Callbacks) Check(address string) error {
 	if err != nil {
 		return refuse("%s", err)
 	}
-	if !c.allowsHost(u) {
+	if c.findEntry(u) == "" {
 		return refuse("the host %s is not among those allowed", u.Host)
 	}
 	return nil
@@ -75,23 +76,39 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// allowsHost reports whether the list has the address's host. An entry without a port allows the
-// scheme's default port only.
-func (c Callbacks) allowsHost(u *url.URL) bool {
-	at := hostPort(u)
+// findEntry returns the entry of the list that allows the address's host, or "". An entry without a port
+// allows the scheme's default port only. Of several entries it returns the one with the longest name.
+func (c Callbacks) findEntry(u *url.URL) (found string) {
+	longest := 0
 	for _, entry := range c.AllowedHosts {
-		name, port := splitHost(entry)
-		if port == "" {
-			_, port, _ = net.SplitHostPort(hostPort(&url.URL{Scheme: u.Scheme, Host: "x"}))
-		}
-		suffix, wild := strings.CutPrefix(strings.ToLower(name), "*")
-		host, atPort, _ := net.SplitHostPort(at)
-		if atPort == port && (host == suffix && !wild ||
-			wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix)) {
-			return true
+		name, _ := splitHost(entry)
+		if length := len(strings.TrimPrefix(name, "*")); length > longest && entryAllows(entry, u) {
+			found, longest = entry, length
 		}
 	}
-	return false
+	return found
+}
+
+func entryAllows(entry string, u *url.URL) bool {
+	name, port := splitHost(entry)
+	if port == "" {
+		_, port, _ = net.SplitHostPort(hostPort(&url.URL{Scheme: u.Scheme, Host: "x"}))
+	}
+	suffix, wild := strings.CutPrefix(strings.ToLower(name), "*")
+	host, atPort, _ := net.SplitHostPort(hostPort(u))
+	return atPort == port && (host == suffix && !wild ||
+		wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix))
+}
+
+// secretFor returns the secret that signs for an address. Each receiver knows the secret that it checks
+// signatures with, so receivers of one secret can forge events to each other.
+func (c Callbacks) secretFor(address string) Secret {
+	if u, err := url.Parse(address); err == nil {
+		if own, has := c.HostSecrets[c.findEntry(u)]; has {
+			return own
+		}
+	}
+	return c.Secret
 }
 
 // splitHost splits an entry of the list into name and port; port may be empty.

@@ -164,7 +164,7 @@ func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 // resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have
 // the receiver, or no longer allow the address.
 func (s *Sender) resolveEndpoint(m lane.Mail) (endpoint, bool) {
-	t, private := endpoint{url: m.URL, secret: s.Callbacks.Secret}, s.Callbacks.AllowPrivate
+	t, private := endpoint{url: m.URL, secret: s.Callbacks.secretFor(m.URL)}, s.Callbacks.AllowPrivate
 	if m.To == lane.CallbackTo {
 		if s.Callbacks.Check(m.URL) != nil {
 			return endpoint{}, false

@@ -62,6 +62,45 @@ func TestSender_ASilentLaneWritesNothing(t *testing.T) {
 	})
 }
 
+// Each receiver knows its secret, so a host with one of its own must not get signatures by another.
+func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		keys := map[string]string{"": knownSecret, "hooks.example.com": "whsec_" + strings.Repeat("b", 32),
+			"*.slow.example.com": "whsec_" + strings.Repeat("c", 32), "a.slow.example.com": "whsec_" + strings.Repeat("d", 32)}
+		w.start(func(c *notify.Config) {
+			c.Callbacks.AllowedHosts = []string{"hooks.example.com", "*.slow.example.com", "a.slow.example.com",
+				"plain.example.com"}
+			c.Callbacks.HostSecrets = map[string]notify.Secret{}
+			for host, key := range keys {
+				if host != "" {
+					c.Callbacks.HostSecrets[host] = secretOf(t, key)
+				}
+			}
+		})
+		by := map[string]string{"https://hooks.example.com/x": keys["hooks.example.com"],
+			"https://HOOKS.example.com:443/y": keys["hooks.example.com"],
+			"https://b.slow.example.com/":     keys["*.slow.example.com"], "https://a.slow.example.com/": keys["a.slow.example.com"],
+			"https://plain.example.com/": keys[""]}
+		for address := range by {
+			w.end(weir.Delivered, w.file(address))
+		}
+		sleep(time.Minute)
+		all := w.receiver.all()
+		if len(all) != len(by) {
+			t.Fatalf("got %d events, want %d", len(all), len(by))
+		}
+		for _, e := range all {
+			seconds, err := strconv.ParseInt(e.seconds, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := secretOf(t, by[e.url]).Sign(e.id, time.Unix(seconds, 0), e.body); e.sign != want {
+				t.Errorf("%s: got signature %s, want %s", e.url, e.sign, want)
+			}
+		}
+	})
+}
+
 // Where messages trickle, a callback costs: lease, control rows, outbox, message, both rows
 // away, lease. None of it is the delivery's.
 func TestSender_CostsSixTransactions(t *testing.T) {

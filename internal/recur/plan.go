@@ -7,6 +7,7 @@ import (
 
 	"github.com/netresearch/go-cron"
 
+	"weir/internal/clock"
 	"weir/internal/weir"
 )
 
@@ -45,8 +46,8 @@ func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	if err := p.parseCron(strings.TrimSpace(d.Cron)); err != nil {
 		problems = append(problems, weir.Problem{Path: "cron", Rule: "cron", Message: err.Error()})
 	}
-	zone, err := time.LoadLocation(d.TimeZone)
-	if err != nil || d.TimeZone == "Local" {
+	zone, err := clock.LoadZone(d.TimeZone)
+	if err != nil {
 		problems = append(problems, weir.Problem{Path: "timeZone", Rule: "timeZone",
 			Message: "this is not the name of a time zone such as Europe/Berlin"})
 	} else {

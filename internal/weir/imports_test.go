@@ -12,7 +12,7 @@ import (
 // program does not require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
-	"weir/internal/contract":            {"weir/internal/weir"},
+	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},
 	"weir/internal/storage":             {},
 	"weir/internal/storage/azure":       {"weir/internal/storage", "weir/internal/storage/timelimit"},
 	"weir/internal/storage/memory":      {"weir/internal/storage"},
@@ -31,7 +31,7 @@ var may = map[string][]string{
 		"weir/internal/drain"},
 	"weir/internal/cms":       {"weir/internal/weir"},
 	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
-	"weir/internal/recur":     {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
+	"weir/internal/recur":     {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/overview":  {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/notify": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/lease", "weir/internal/storage"},
@@ -40,7 +40,7 @@ var may = map[string][]string{
 	"weir/internal/remote":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/httpio"},
 	"weir/internal/openapi/openapitest": {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
-	"weir/internal/calendar":            {},
+	"weir/internal/calendar":            {"weir/internal/clock"},
 	"weir/internal/clock":               {},
 	"weir/internal/hostwatch":           {},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"weir/internal/notify"
+)
+
+// callbackHost is an entry of callbacks.allowedHosts: a host, or { host, secret }.
+type callbackHost struct {
+	Host   string `yaml:"host"`
+	Secret secret `yaml:"secret"` // empty = callbacks.secret
+}
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (h *callbackHost) UnmarshalYAML(n ast.Node) error {
+	switch n.Type() {
+	case ast.MappingType, ast.MappingValueType:
+		type plain callbackHost
+		return yaml.NodeToValue(n, (*plain)(h), yaml.Strict())
+	}
+	return yaml.NodeToValue(n, &h.Host)
+}
+
+// callbackRules returns the rules for callbacks, and the problems with their secrets. Without a setting, no
+// callback is allowed.
+func (s *Settings) callbackRules() (notify.Callbacks, []error) {
+	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate, HostSecrets: map[string]notify.Secret{}}
+	var problems []error
+	needsShared := s.Callbacks.Secret != ""
+	for i, entry := range s.Callbacks.AllowedHosts {
+		c.AllowedHosts = append(c.AllowedHosts, entry.Host)
+		if entry.Secret == "" {
+			needsShared = true
+			continue
+		}
+		own, err := notify.ParseSecret(string(entry.Secret))
+		if err != nil {
+			problems = append(problems, fmt.Errorf("callbacks.allowedHosts[%d].secret: %w", i, err))
+		}
+		c.HostSecrets[entry.Host] = own
+	}
+	if needsShared {
+		var err error
+		if c.Secret, err = notify.ParseSecret(string(s.Callbacks.Secret)); err != nil {
+			problems = append(problems, fmt.Errorf("callbacks.secret: %w", err))
+		}
+	}
+	return c, problems
+}
+
+// warnCallbacks returns warnings about hosts that share a secret.
+func (s *Settings) warnCallbacks() (warnings []string) {
+	bySecret := map[secret]string{}
+	for _, entry := range s.Callbacks.AllowedHosts {
+		key := entry.Secret
+		if key == "" {
+			key = s.Callbacks.Secret
+		}
+		if other, isShared := bySecret[key]; isShared {
+			warnings = append(warnings, fmt.Sprintf("callbacks: %s and %s have one secret, so each of them can forge "+
+				"events to the other; give each a secret of its own", other, entry.Host))
+		}
+		bySecret[key] = entry.Host
+	}
+	return warnings
+}

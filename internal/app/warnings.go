@@ -1,0 +1,54 @@
+package app
+
+import (
+	"net"
+	"net/url"
+	"strings"
+)
+
+// warnings returns the weaknesses of the settings that handler check shows. None has a secret in it.
+func (s *Settings) warnings() []string {
+	warnings := s.warnCallbacks()
+	if IsClearText(s.Delivery.URL) {
+		warnings = append(warnings, "delivery.url is http: messages, and the secrets of delivery.url and "+
+			"delivery.headers, cross the network unencrypted; use https")
+	}
+	if hasClearTextStorage(string(s.Storage)) {
+		warnings = append(warnings, "AzureWebJobsStorage names http addresses: messages cross the network "+
+			"unencrypted; use DefaultEndpointsProtocol=https")
+	}
+	return warnings
+}
+
+// IsClearText reports whether an address leads over the network without encryption.
+func IsClearText(address string) bool {
+	address, _, _ = strings.Cut(address, "{") // a placeholder stands in path or query only
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "http" && u.Host != "" && !isLoopback(u.Hostname())
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hasClearTextStorage reports whether a connection string leads to storage over the network without
+// encryption.
+func hasClearTextStorage(connection string) bool {
+	protocol, account, explicit := "", "", 0
+	for part := range strings.SplitSeq(connection, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch {
+		case strings.EqualFold(name, "DefaultEndpointsProtocol"):
+			protocol = value
+		case strings.EqualFold(name, "AccountName"):
+			account = value
+		case strings.HasSuffix(strings.ToLower(name), "endpoint"):
+			explicit++
+			if IsClearText(value) {
+				return true
+			}
+		}
+	}
+	return strings.EqualFold(protocol, "http") && account != "" && explicit == 0
+}

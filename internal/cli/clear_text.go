@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+
+	"weir/internal/app"
+)
+
+// warnClearTextKey returns a warning if a function key would cross the network unencrypted, else "".
+func warnClearTextKey(address, key string) string {
+	u, err := url.Parse(address)
+	if err != nil || key == "" || !app.IsClearText(address) {
+		return ""
+	}
+	return fmt.Sprintf("warning: the function key goes to %s unencrypted; use https", u.Host)
+}

@@ -1,0 +1,19 @@
+package clock_test
+
+import (
+	"testing"
+
+	"weir/internal/clock"
+)
+
+// A machine's own directories have more names than the tz database, and other ones on each machine.
+func TestLoadZone(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"": true, "UTC": true, "Europe/Berlin": true, "Local": false,
+		"localtime": false, "posixrules": false, "POSIXRULES": false, "posix/Europe/Berlin": false,
+		"right/Europe/Berlin": false, "../etc/localtime": false, "Europe/Bielefeld": false} {
+		if zone, err := clock.LoadZone(name); (err == nil) != want {
+			t.Errorf("%q: got %v %v, want it accepted: %t", name, zone, err, want)
+		}
+	}
+}
