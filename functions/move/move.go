@@ -22,7 +22,7 @@ const maxBody = 4 << 10
 // caller knows; empty = any. It returns Conflict if the message is not scheduled any more, and Stale if
 // its version differs.
 type Mover interface {
-	Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
+	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
 
 // Caller wakes the lane's drainer, here or in the process that holds the lane.
@@ -67,7 +67,7 @@ func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Sta
 	if err != nil {
 		return weir.Status{}, err
 	}
-	return f.Log.Move(r.Context(), id, due, version)
+	return f.Log.Reschedule(r.Context(), id, due, version)
 }
 
 // parseDueTime parses the only field of the body.

@@ -19,7 +19,7 @@ type fake struct {
 	called  int
 }
 
-func (f *fake) Move(_ context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
+func (f *fake) Reschedule(_ context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	f.due, f.version = due, version
 	return weir.Status{Message: weir.Message{ID: id, DueAt: due}, Stage: weir.Scheduled, Version: `W/"8"`}, nil
 }

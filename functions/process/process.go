@@ -108,7 +108,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 // answerAll answers a ticket for all lanes. For lanes that are busy or wait it puts another one.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
-	_ = lane.Each(f.Lanes, func(number int) error {
+	_ = lane.ForEach(f.Lanes, func(number int) error {
 		reports[number] = f.Drainer.Look(ctx, number)
 		return nil
 	})

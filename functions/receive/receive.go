@@ -22,7 +22,7 @@ type Accepter interface {
 
 // Appender appends a message to its lane, and offers it to the drainer of this process.
 type Appender interface {
-	File(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
 // Drain is the drainer of this process. It is woken after the answer, because it would compete with the
@@ -183,7 +183,7 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked *re
 	}
 	m.Callback = callback
 	m.TraceParent, m.TraceState = readTraceContext(r.Header)
-	return f.Log.File(ctx, m, idempotencyKey)
+	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 }
 
 // visibleASCII matches an idempotency key: RFC 9110's visible characters.

@@ -40,7 +40,7 @@ func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
 }
 
-func (f *fake) File(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
+func (f *fake) AppendWithoutWake(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
 	if f.hangs {
 		<-ctx.Done()
 		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}

@@ -19,7 +19,7 @@ type Finals interface {
 // States reads the states of messages and lanes.
 type States interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
-	Control(ctx context.Context, lane int) (lane.Control, error)
+	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 	ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*lane.Entry, looks int, err error)
 }
 
@@ -159,7 +159,7 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 		}
 		timer.Reset(pollInterval)
 		limited, cancel := context.WithTimeout(ctx, pollLimit)
-		if c, err := w.States.Control(limited, number); err == nil &&
+		if c, err := w.States.ReadControl(limited, number); err == nil &&
 			w.readFinished(limited, number, l, seen, c) == nil {
 			seen = c
 		}
@@ -198,7 +198,7 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 // cursor becomes final only by a request, and one below it only with a change of tail.
 func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*heldAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
-	wished := seen.Head.Touched != now.Head.Touched || seen.Tail.TouchedSeen != now.Tail.TouchedSeen
+	wished := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := map[int64][]*heldAnswer{}

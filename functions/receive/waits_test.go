@@ -63,7 +63,7 @@ func (w *world) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 	return st, nil
 }
 
-func (w *world) Control(context.Context, int) (lane.Control, error) {
+func (w *world) ReadControl(context.Context, int) (lane.Control, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
@@ -228,7 +228,7 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.stages[5] = weir.Cancelled
-				w.control.Head.Touched++
+				w.control.Head.RequestSeq++
 			})
 		}, 4 * time.Second},
 		"HeldBelowTheCursor": {receipt(5), func(w *world) {

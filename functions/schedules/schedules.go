@@ -36,7 +36,7 @@ type Reader interface {
 
 // Stored reads an accepted message with its body, or returns NotFound.
 type Stored interface {
-	Load(ctx context.Context, id weir.ID) (weir.Message, error)
+	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
 // Function serves schedules. All fields are needed.

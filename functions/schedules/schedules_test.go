@@ -78,7 +78,7 @@ func (f *fake) Try(_ context.Context, d recur.Definition, n int) (recur.Preview,
 
 var id = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 
-func (f *fake) Load(_ context.Context, asked weir.ID) (weir.Message, error) {
+func (f *fake) LoadMessage(_ context.Context, asked weir.ID) (weir.Message, error) {
 	if asked != id {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "there is none"}
 	}

@@ -74,7 +74,7 @@ func (f *Function) addMessage(r *http.Request, d recur.Definition, in definition
 	if err != nil {
 		return d, missingMessageError("messageId", "this is not a message's id")
 	}
-	m, err := f.Stored.Load(r.Context(), id)
+	m, err := f.Stored.LoadMessage(r.Context(), id)
 	if weir.KindOf(err) == weir.NotFound && err != nil {
 		return d, missingMessageError("messageId", "there is no message with this id")
 	}

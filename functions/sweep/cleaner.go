@@ -25,9 +25,9 @@ const (
 // Retention removes old messages and bodies. Each method returns the moment before which it has
 // nothing more to do; zero = call again soon.
 type Retention interface {
-	Run(ctx context.Context, lane int) (time.Time, error)
-	Earlier(ctx context.Context) (time.Time, error)
-	Forgotten(ctx context.Context) (time.Time, error)
+	RunLane(ctx context.Context, lane int) (time.Time, error)
+	RunEarlierEpochs(ctx context.Context) (time.Time, error)
+	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
 // Cleaner removes messages and bodies past their retention, in the background: one round at a
@@ -112,10 +112,10 @@ func (c *Cleaner) Close(ctx context.Context) error {
 func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlier.After(c.Now()) {
-		c.earlier = c.runWithin(ctx, roundLimit, c.Retention.Earlier)
+		c.earlier = c.runWithin(ctx, roundLimit, c.Retention.RunEarlierEpochs)
 	}
 	if !c.ForgottenAt.After(c.Now()) {
-		c.ForgottenAt = c.runWithin(ctx, forgottenLimit, c.Retention.Forgotten)
+		c.ForgottenAt = c.runWithin(ctx, forgottenLimit, c.Retention.RemoveForgottenBodies)
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *Cleaner) findDueLanes() []*laneTurn {
 }
 
 func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
-	next, err := c.Retention.Run(ctx, turn.number)
+	next, err := c.Retention.RunLane(ctx, turn.number)
 	turn.had, turn.next = c.Now(), next
 	if err == nil {
 		return

@@ -15,15 +15,19 @@ import (
 // endless is a retention with endless work in every lane.
 type endless struct{}
 
-func (endless) Run(ctx context.Context, _ int) (time.Time, error) {
+func (endless) RunLane(ctx context.Context, _ int) (time.Time, error) {
 	select {
 	case <-time.After(5 * time.Second):
 	case <-ctx.Done():
 	}
 	return time.Time{}, ctx.Err()
 }
-func (endless) Earlier(context.Context) (time.Time, error)   { return time.Now().Add(time.Hour), nil }
-func (endless) Forgotten(context.Context) (time.Time, error) { return time.Now().Add(time.Hour), nil }
+func (endless) RunEarlierEpochs(context.Context) (time.Time, error) {
+	return time.Now().Add(time.Hour), nil
+}
+func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
+	return time.Now().Add(time.Hour), nil
+}
 
 // work is a retention with so many shares of a second left in each lane.
 type work struct {
@@ -33,7 +37,7 @@ type work struct {
 	earlier, forgotten, cuts int
 }
 
-func (w *work) Run(ctx context.Context, lane int) (time.Time, error) {
+func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active++
@@ -59,11 +63,11 @@ func (w *work) Run(ctx context.Context, lane int) (time.Time, error) {
 	}
 	return time.Now().Add(time.Hour), nil
 }
-func (w *work) Earlier(context.Context) (time.Time, error) {
+func (w *work) RunEarlierEpochs(context.Context) (time.Time, error) {
 	w.earlier++
 	return time.Now().Add(time.Hour), nil
 }
-func (w *work) Forgotten(context.Context) (time.Time, error) {
+func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	w.forgotten++
 	return time.Now().Add(24 * time.Hour), nil
 }

@@ -26,7 +26,7 @@ const (
 
 // Reader reads a lane's control rows.
 type Reader interface {
-	Control(ctx context.Context, lane int) (lane.Control, error)
+	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
 // Waker has a lane looked at in this process: it drains it, or watches it while another
@@ -77,7 +77,7 @@ func (f *Function) Sweep(ctx context.Context) error {
 	if err := f.Schedules.Load(ctx); err != nil { // first, for they are for a moment
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
-	_ = lane.Each(f.Lanes, func(number int) error {
+	_ = lane.ForEach(f.Lanes, func(number int) error {
 		if err := f.look(ctx, number); err != nil {
 			errs[number] = fmt.Errorf("lane %d: %w", number, err)
 		}
@@ -87,12 +87,12 @@ func (f *Function) Sweep(ctx context.Context) error {
 }
 
 func (f *Function) look(ctx context.Context, number int) error {
-	control, err := f.Log.Control(ctx, number)
+	control, err := f.Log.ReadControl(ctx, number)
 	if err != nil {
 		return err
 	}
 	now := f.Now()
-	if at, work := control.WorkAt(now); work && at.Sub(now) < twoSweeps {
+	if at, work := control.NextWorkAt(now); work && at.Sub(now) < twoSweeps {
 		f.Waker.Wake(number)
 	}
 	return nil

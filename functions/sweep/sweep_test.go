@@ -29,7 +29,7 @@ type fake struct {
 	loaded int
 }
 
-func (f *fake) Control(ctx context.Context, number int) (lane.Control, error) {
+func (f *fake) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	if f.hangs {
 		<-ctx.Done()
 		return lane.Control{}, ctx.Err()
@@ -58,8 +58,8 @@ func TestFunction_Sweep(t *testing.T) {
 	idle := lane.Control{Head: lane.Head{Next: 5}, Tail: lane.Tail{Cursor: 5}}
 	work, soon, later, paused := idle, idle, idle, idle
 	work.Head.Next = 6
-	soon.Tail.NextDue = noon.Add(time.Minute)
-	later.Tail.NextDue = noon.Add(time.Hour)
+	soon.Tail.NextDueAt = noon.Add(time.Minute)
+	later.Tail.NextDueAt = noon.Add(time.Hour)
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
 	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work}, broken: 3}
 	fn := f.function(6, func() time.Time { return noon })

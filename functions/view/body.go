@@ -54,7 +54,7 @@ func (f *Body) loadMessage(r *http.Request) (weir.Message, error) {
 		return weir.Message{}, err
 	}
 	if which == "edited" {
-		return f.Bodies.LoadEdited(r.Context(), id)
+		return f.Bodies.LoadEditedMessage(r.Context(), id)
 	}
-	return f.Bodies.Load(r.Context(), id)
+	return f.Bodies.LoadMessage(r.Context(), id)
 }

@@ -15,8 +15,8 @@ import (
 
 // Bodies reads messages with their bodies. LoadEdited returns NotFound if the message was not edited.
 type Bodies interface {
-	Load(ctx context.Context, id weir.ID) (weir.Message, error)
-	LoadEdited(ctx context.Context, id weir.ID) (weir.Message, error)
+	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
+	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
 // Difference serves GET /api/messages/{id}/difference, the changes of an edit. All fields are needed.
@@ -47,11 +47,11 @@ func (f *Difference) readDifference(r *http.Request) (string, error) {
 
 // Compare returns the changes of an edit as a unified diff.
 func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
-	edited, err := bodies.LoadEdited(ctx, id)
+	edited, err := bodies.LoadEditedMessage(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	accepted, err := bodies.Load(ctx, id)
+	accepted, err := bodies.LoadMessage(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -15,11 +15,11 @@ import (
 
 type bodies struct{ accepted, edited string }
 
-func (b bodies) Load(context.Context, weir.ID) (weir.Message, error) {
+func (b bodies) LoadMessage(context.Context, weir.ID) (weir.Message, error) {
 	return weir.Message{ContentType: "application/xml", Body: []byte(b.accepted)}, nil
 }
 
-func (b bodies) LoadEdited(context.Context, weir.ID) (weir.Message, error) {
+func (b bodies) LoadEditedMessage(context.Context, weir.ID) (weir.Message, error) {
 	if b.edited == "" {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
 	}

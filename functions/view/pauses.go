@@ -12,7 +12,7 @@ import (
 
 // PauseReader reads the operator's pauses that hold now, of all lanes.
 type PauseReader interface {
-	Pauses(ctx context.Context) ([]weir.Pause, error)
+	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }
 
 // Pauses serves GET /api/pauses. All fields are needed.
@@ -25,7 +25,7 @@ type Pauses struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Pauses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	pauses, err := f.Reader.Pauses(r.Context())
+	pauses, err := f.Reader.ReadPauses(r.Context())
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return

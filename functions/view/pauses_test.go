@@ -18,7 +18,7 @@ type pauseReader struct {
 	err    error
 }
 
-func (f pauseReader) Pauses(context.Context) ([]weir.Pause, error) { return f.pauses, f.err }
+func (f pauseReader) ReadPauses(context.Context) ([]weir.Pause, error) { return f.pauses, f.err }
 
 // hours are closed until a time.
 type hours struct{ until time.Time }

@@ -61,12 +61,12 @@ func (s *source) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 	return message, s.fails
 }
 
-func (s *source) Load(ctx context.Context, id weir.ID) (weir.Message, error) {
+func (s *source) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	st, err := s.Status(ctx, id)
 	return st.Message, err
 }
 
-func (s *source) LoadEdited(context.Context, weir.ID) (weir.Message, error) {
+func (s *source) LoadEditedMessage(context.Context, weir.ID) (weir.Message, error) {
 	return weir.Message{}, &weir.Error{Kind: weir.NotFound, Message: "the message was not edited"}
 }
 

@@ -19,8 +19,8 @@ import (
 
 // ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelMany.
 type ManyCanceller interface {
-	CancelMany(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPlace, limit int,
-		dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error)
+	CancelWaiting(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPosition, limit int,
+		dryRun bool) (lane.CancelCounts, lane.WaitingPosition, bool, error)
 }
 
 // Cancellations serves POST /api/cancellations. All fields are needed.
@@ -71,7 +71,7 @@ type cancellationsAnswer struct {
 
 // continuation is the content of the field continue.
 type continuation struct {
-	lane.WaitingPlace
+	lane.WaitingPosition
 	To time.Time `json:"t"`
 }
 
@@ -94,7 +94,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxCancelTime)
 	defer cancel()
-	counts, at, complete, err := f.Log.CancelMany(ctx, filter, from, maxCancelled, in.DryRun)
+	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxCancelled, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
 		err = nil // the time is used up: the caller sends the continuation
 	}
@@ -122,7 +122,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 }
 
 // parseRequest checks a request, and returns its filter and the position at which it continues.
-func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPlace, error) {
+func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPosition, error) {
 	var c continuation
 	f := lane.WaitingFilter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
 		Contract: derefOrZero(in.Filter.Contract),
@@ -130,12 +130,12 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.Wai
 		From: derefOrZero(in.Filter.From).UTC(),
 		To:   derefOrZero(in.Filter.To).UTC()}
 	if err := in.checkFilter(f, lanes); err != nil {
-		return f, c.WaitingPlace, err
+		return f, c.WaitingPosition, err
 	}
 	if in.Continue != "" {
 		var err error
 		if c, err = readContinuation(in.Continue); err != nil {
-			return f, c.WaitingPlace, err
+			return f, c.WaitingPosition, err
 		}
 		if f.To.IsZero() {
 			f.To = c.To
@@ -146,7 +146,7 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.Wai
 		// might never end
 		f.To = now.UTC()
 	}
-	return f, c.WaitingPlace, nil
+	return f, c.WaitingPosition, nil
 }
 
 var waitingStages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying}
@@ -197,7 +197,7 @@ func readContinuation(token string) (c continuation, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &c)
 	}
-	if err != nil || !c.Valid() || c.To.IsZero() {
+	if err != nil || !c.IsValid() || c.To.IsZero() {
 		return c, invalidError("continue", "is none that an answer to the same filter had")
 	}
 	return c, nil

@@ -19,16 +19,16 @@ import (
 type waiting struct {
 	pauses
 	filters []lane.WaitingFilter
-	places  []lane.WaitingPlace
+	places  []lane.WaitingPosition
 	dry     []bool
 	err     error
 }
 
-func (f *waiting) CancelMany(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPlace, _ int,
-	dryRun bool) (lane.Cancelled, lane.WaitingPlace, bool, error) {
+func (f *waiting) CancelWaiting(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPosition, _ int,
+	dryRun bool) (lane.CancelCounts, lane.WaitingPosition, bool, error) {
 	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
-	return lane.Cancelled{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}},
-		lane.WaitingPlace{Lane: from.Lane + 1}, from.Lane == 1, f.err
+	return lane.CancelCounts{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}},
+		lane.WaitingPosition{Lane: from.Lane + 1}, from.Lane == 1, f.err
 }
 
 func (f *waiting) ask(body string) *httptest.ResponseRecorder {

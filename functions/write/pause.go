@@ -20,7 +20,7 @@ import (
 type Pauser interface {
 	Pause(ctx context.Context, p weir.Pause) error
 	Resume(ctx context.Context, lane int, key string) error
-	Pauses(ctx context.Context) ([]weir.Pause, error)
+	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }
 
 // Caller wakes the lane's drainer, here or in the process that holds the lane.
@@ -87,7 +87,7 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	if err != nil {
 		return nil, err
 	}
-	return f.Pauser.Pauses(r.Context())
+	return f.Pauser.ReadPauses(r.Context())
 }
 
 // pauseLength returns the length of a pause; 0 = until it is resumed.
@@ -167,7 +167,7 @@ func invalidError(path, message string) error {
 // lanes, the error names them; the caller may repeat the request for all.
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
-	err := lane.Each(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })
+	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })
 	if err == nil || len(lanes) == 1 {
 		return err
 	}

@@ -46,7 +46,7 @@ func (f *pauses) Resume(_ context.Context, lane int, key string) error {
 	return f.fail[lane]
 }
 
-func (f *pauses) Pauses(context.Context) ([]weir.Pause, error) {
+func (f *pauses) ReadPauses(context.Context) ([]weir.Pause, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []weir.Pause

@@ -47,5 +47,5 @@ func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pa
 	if err != nil {
 		return nil, err
 	}
-	return f.Pauser.Pauses(r.Context())
+	return f.Pauser.ReadPauses(r.Context())
 }

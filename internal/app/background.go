@@ -21,7 +21,7 @@ func (a *App) newNotifier(store *lane.Store) *notify.Sender {
 	callbacks, _ := a.settings.callbackRules()
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
-	store.Mailer = sender
+	store.Notifier = sender
 	return sender
 }
 
@@ -50,7 +50,7 @@ func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 type deadReceivers struct{ *notify.Sender }
 
 // Nudge implements lane.Mailer.
-func (deadReceivers) Nudge(int) {}
+func (deadReceivers) WakeOutbox(int) {}
 
 // newSchedules returns the runner of recurring messages. It appends them as a receiver does.
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
@@ -113,8 +113,8 @@ const retentionShare = 5 * time.Second
 // the history.
 func (a *App) newCleaner(store *lane.Store, keeper *history.Keeper) *sweep.Cleaner {
 	s := &a.settings
-	retention := &lane.Retention{Store: store, Keep: time.Duration(s.Retention), Dead: time.Duration(s.DeadRetention),
-		Share: retentionShare, Log: a.log, Count: a.instruments.metrics.Removed}
+	retention := &lane.Retention{Store: store, KeepFinal: time.Duration(s.Retention), KeepDead: time.Duration(s.DeadRetention),
+		TimeShare: retentionShare, Log: a.log, OnRemoved: a.instruments.metrics.Removed}
 	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: a.log, Retention: retentionJob{retention, keeper}}
 }
 
@@ -125,9 +125,9 @@ type retentionJob struct {
 }
 
 // Forgotten implements sweep.Retention.
-func (j retentionJob) Forgotten(ctx context.Context) (time.Time, error) {
+func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	if j.history != nil {
 		j.history.RequestCleanup()
 	}
-	return j.Retention.Forgotten(ctx)
+	return j.Retention.RemoveForgottenBodies(ctx)
 }

@@ -86,7 +86,7 @@ func (a *App) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 // diagnoseTable reads the table, and compares the number of lanes with the setting.
 func (a *App) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
-	recorded, err := lane.Recorded(ctx, a.account.Table())
+	recorded, err := lane.ReadLaneCount(ctx, a.account.Table())
 	switch want := a.settings.Lanes; {
 	case err != nil:
 		return addStorageError(f, err)

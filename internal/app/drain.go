@@ -39,7 +39,7 @@ func (a *App) NewResharder(progress func(string)) relane.Resharder {
 		Store:  &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Now: time.Now},
 		Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease), Settle: a.settings.settleTime(), Log: a.log,
 		Drainer: func(store *lane.Store) relane.Drainer {
-			store.Mailer = deadReceivers{a.newNotifier(store)}
+			store.Notifier = deadReceivers{a.newNotifier(store)}
 			return drain.New(a.drainConfig(store, a.newTickets(store)))
 		},
 		Progress: progress,

@@ -30,11 +30,11 @@ type laneGauges struct {
 // newLaneGauges refreshes waiting messages, the age of the oldest one, and pauses, of all lanes.
 func (a *App) newLaneGauges(store *lane.Store) *laneGauges {
 	return &laneGauges{lanes: a.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
-		control, err := store.Control(ctx, number)
+		control, err := store.ReadControl(ctx, number)
 		if err != nil {
 			return err
 		}
-		oldest, err := store.Oldest(ctx, number, control)
+		oldest, err := store.OldestWaitingSince(ctx, number, control)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (g *laneGauges) refreshGauges(ctx context.Context) {
 	g.readAt = now
 	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
 	defer cancel()
-	_ = lane.Each(g.lanes, func(number int) error {
+	_ = lane.ForEach(g.lanes, func(number int) error {
 		_ = g.readLane(ctx, number) // one lane's failure does not stop the others
 		return nil
 	})

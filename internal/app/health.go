@@ -22,18 +22,18 @@ func (r *running) healthChecks() map[string]health.Check {
 }
 
 func (r *running) checkTable(ctx context.Context) (string, error) {
-	if _, err := r.store.Control(ctx, 0); err != nil {
+	if _, err := r.store.ReadControl(ctx, 0); err != nil {
 		return "the table cannot be read", err
 	}
 	return "", nil
 }
 
 func (r *running) checkLaneCount(ctx context.Context) (string, error) {
-	meta, err := r.store.Meta(ctx)
+	meta, err := r.store.ReadEpochRecord(ctx)
 	switch {
 	case err != nil:
 		return "the number of lanes cannot be read", err
-	case meta.Open.Epoch != r.store.Epoch || meta.Step == lane.StepDrain || meta.Step == lane.StepRefile:
+	case meta.Open.Number != r.store.Epoch || meta.Step == lane.StepDrain || meta.Step == lane.StepCopy:
 		r.checkEpoch()
 		return "the number of lanes is being changed", lane.ErrClosed
 	}

@@ -58,9 +58,9 @@ func (i *instruments) recordAppended(number int, messages []weir.Message) {
 
 // recordLane takes the state of a lane into the metrics.
 func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
-	_, byOperator := c.Paused(now)
+	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)
-	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.Waiting(), Oldest: oldest,
+	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest,
 		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }
 

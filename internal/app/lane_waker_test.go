@@ -108,8 +108,8 @@ func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
 			}
 			select {
 			case err := <-s.fatal:
-				if !errors.Is(err, lane.ErrBegunAnew) {
-					t.Errorf("err = %v, want %v", err, lane.ErrBegunAnew)
+				if !errors.Is(err, lane.ErrReplaced) {
+					t.Errorf("err = %v, want %v", err, lane.ErrReplaced)
 				}
 			default:
 				t.Error("the process goes on")

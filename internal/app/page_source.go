@@ -129,9 +129,9 @@ func pageMessage(st *weir.Status) dashboard.Message {
 
 // Body implements dashboard.Messages.
 func (s *pageSource) Body(ctx context.Context, id weir.ID, edited bool) (string, error) {
-	load := s.store.Load
+	load := s.store.LoadMessage
 	if edited {
-		load = s.store.LoadEdited
+		load = s.store.LoadEditedMessage
 	}
 	m, err := load(ctx, id)
 	if err != nil {

@@ -60,11 +60,11 @@ func (a *App) newAppender(store *lane.Store, drainer interface {
 	WakeOffered(lane int)
 }) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
-	appender.Filed = func(number int, messages []weir.Message) {
+	appender.OnFiled = func(number int, messages []weir.Message) {
 		drainer.OfferAppended(number, messages)
 		a.instruments.recordAppended(number, messages)
 	}
-	appender.Wake = drainer.WakeOffered
+	appender.OnWake = drainer.WakeOffered
 	return appender
 }
 

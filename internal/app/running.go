@@ -42,7 +42,7 @@ func (a *App) newPollRunning(ctx context.Context, store *lane.Store, cfg pipelin
 func (a *App) newServerRunning(ctx context.Context, store *lane.Store, isHosted bool, checkEpoch func()) *running {
 	r := &running{App: a, checkEpoch: checkEpoch, pipeline: a.newPipeline(ctx, store, pipelineConfig{
 		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
-	r.appender.Sealed = checkEpoch
+	r.appender.OnSealed = checkEpoch
 	r.history = a.startHistory(store)
 	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now}
 	r.replays = a.newReplays(r.pipeline)
@@ -66,14 +66,14 @@ type sweepReader struct {
 
 // Control implements sweep.Reader. It makes a lane that is missing: older versions wrote the record of the
 // lanes first, so a first start may have ended before it made the lanes.
-func (s sweepReader) Control(ctx context.Context, number int) (lane.Control, error) {
-	c, err := s.Store.Control(ctx, number)
+func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
+	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {
-		if err = s.Ensure(ctx, number); err == nil {
-			c, err = s.Store.Control(ctx, number)
+		if err = s.EnsureControlRows(ctx, number); err == nil {
+			c, err = s.Store.ReadControl(ctx, number)
 		}
 	}
-	if c.Head.Sealed {
+	if c.Head.IsSealed {
 		s.running.checkEpoch()
 	}
 	if err == nil {
@@ -86,7 +86,7 @@ func (s sweepReader) Control(ctx context.Context, number int) (lane.Control, err
 // their process, and reports the lane to the receivers of events.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	now := time.Now()
-	oldest, err := r.store.Oldest(ctx, number, c)
+	oldest, err := r.store.OldestWaitingSince(ctx, number, c)
 	if err != nil {
 		r.log.Warn("sweep: oldest not known", "lane", number, "err", err)
 	}
@@ -94,7 +94,7 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	if !oldest.IsZero() {
 		age = max(0, now.Sub(oldest))
 	}
-	r.instruments.recorder.Waits(number, c.Waiting(), age)
+	r.instruments.recorder.Waits(number, c.WaitingCount(), age)
 	r.instruments.recordLane(number, c, oldest, now)
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)

@@ -85,7 +85,7 @@ func (e *RestartError) Unwrap() error { return e.Err }
 // number of lanes at its start needs no restart: the next one would find the same, so the host must count
 // the failure.
 func needsRestart(err error) bool {
-	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrBegunAnew) || errors.Is(err, errHostStays)
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
 }
 
 // setGCPercent makes garbage collections rarer. The live heap is a few megabytes; a collection at each

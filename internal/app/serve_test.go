@@ -20,10 +20,10 @@ func TestLogEnd(t *testing.T) {
 		isRestart bool
 	}{
 		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},
-		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrBegunAnew), true},
+		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrReplaced), true},
 		"TheHostStays":      {errors.Join(errHostStays, nil), true},
 		"TheHostIsGone":     {errHostGone, false},
-		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLanes), false},
+		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLaneCount), false},
 		"Broken":            {errors.New("use of closed network connection"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	for pause := firstRetry; ; pause = min(2*pause, storageRetry) {
 		store, err := a.openStore(ctx, lost)
-		if err == nil || errors.Is(err, lane.ErrLanes) {
+		if err == nil || errors.Is(err, lane.ErrLaneCount) {
 			return store, err
 		}
 		a.log.Warn("handler: storage not open yet", "err", err)
@@ -36,7 +36,7 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (*lane.Store, er
 // makes the table, the queues and the containers.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Now: time.Now, Settle: a.settings.settleTime()}
+		Now: time.Now, SettleTime: a.settings.settleTime()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
 		a.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")

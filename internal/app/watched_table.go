@@ -19,7 +19,7 @@ type watchedTable struct {
 
 func (t watchedTable) reportLoss(err error) {
 	if errors.Is(err, storage.ErrGone) {
-		t.lost(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrBegunAnew, err))
+		t.lost(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrReplaced, err))
 	}
 }
 

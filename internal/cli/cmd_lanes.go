@@ -101,7 +101,7 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 
 // printLanes tells how things stand.
 func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
-	meta, err := change.Meta(ctx)
+	meta, err := change.ReadEpochRecord(ctx)
 	if storage.Is(err, storage.NotFound) {
 		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
 		return nil
@@ -109,18 +109,18 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, "Lanes: %d (epoch %d). The setting says lanes: %d.\n", meta.Open.Lanes, meta.Open.Epoch, setting)
+	fmt.Fprintf(s.stdout, "Lanes: %d (epoch %d). The setting says lanes: %d.\n", meta.Open.Lanes, meta.Open.Number, setting)
 	switch meta.Step {
 	case lane.StepNone:
 	case lane.StepUndo:
 		fmt.Fprintf(s.stdout, "A change to %d lanes is being undone: finish that with `handler lanes --undo`.\n", meta.Next.Lanes)
-	case lane.StepBooks:
+	case lane.StepCount:
 		fmt.Fprintf(s.stdout, "The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.\n", meta.Open.Lanes, meta.Open.Lanes)
 	default:
 		fmt.Fprintf(s.stdout, "A change to %d lanes is under way (%s): finish it with `handler lanes %d`, or give it up with `handler lanes --undo`.\n", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
 	}
 	for _, e := range meta.Earlier {
-		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Epoch, e.Lanes)
+		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Number, e.Lanes)
 	}
 	return nil
 }
@@ -142,14 +142,14 @@ type changeOutput struct {
 }
 
 func (s *console) printLanesJSON(ctx context.Context, change relane.Resharder, setting int) error {
-	meta, err := change.Meta(ctx)
+	meta, err := change.ReadEpochRecord(ctx)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return err
 	}
-	state := lanesOutput{Lanes: meta.Open.Lanes, Epoch: meta.Open.Epoch, Setting: setting, Earlier: meta.Earlier}
+	state := lanesOutput{Lanes: meta.Open.Lanes, Epoch: meta.Open.Number, Setting: setting, Earlier: meta.Earlier}
 	switch meta.Step {
 	case lane.StepNone:
-	case lane.StepBooks: // the new number is in force
+	case lane.StepCount: // the new number is in force
 		state.Change = &changeOutput{meta.Step, meta.Open.Lanes}
 	default:
 		state.Change = &changeOutput{meta.Step, meta.Next.Lanes}

@@ -15,16 +15,16 @@ const agendaMax = 1000
 // only a moment before which none falls due. It is a copy of the s_ rows, and may be behind
 // them: what it lists may have been cancelled or moved, and then its release is refused.
 type agenda struct {
-	dues  []lane.Due // in order
-	known bool       // dues are the earliest ones; else they have to be read
-	more  bool       // storage has later ones than the last of dues
-	next  time.Time  // where not known: nothing falls due before; zero = nothing at all
+	dues  []lane.DueTime // in order
+	known bool           // dues are the earliest ones; else they have to be read
+	more  bool           // storage has later ones than the last of dues
+	next  time.Time      // where not known: nothing falls due before; zero = nothing at all
 
-	progress map[lane.Due]progress // of those whose release has begun
+	progress map[lane.DueTime]progress // of those whose release has begun
 
 	reading chan agendaPage // a read that is under way; nil = none
-	noted   []lane.Due      // noted since it was begun
-	dropped []lane.Due      // dropped since it was begun
+	noted   []lane.DueTime  // noted since it was begun
+	dropped []lane.DueTime  // dropped since it was begun
 }
 
 // progress is how far the release of a message has come.
@@ -38,7 +38,7 @@ const (
 
 // agendaPage is the answer of one read.
 type agendaPage struct {
-	dues []lane.Due
+	dues []lane.DueTime
 	more bool
 	err  error
 }
@@ -65,7 +65,7 @@ func (a *agenda) undecided() (time.Time, bool) {
 }
 
 // untouched returns the scheduled messages, without those at the front whose release has begun.
-func (a *agenda) untouched() []lane.Due {
+func (a *agenda) untouched() []lane.DueTime {
 	for i, d := range a.dues {
 		if a.progress[d] == untouched {
 			return a.dues[i:]
@@ -75,9 +75,9 @@ func (a *agenda) untouched() []lane.Due {
 }
 
 // mark notes how far the release of messages has come.
-func (a *agenda) mark(p progress, dues ...lane.Due) {
+func (a *agenda) mark(p progress, dues ...lane.DueTime) {
 	if a.progress == nil {
-		a.progress = map[lane.Due]progress{}
+		a.progress = map[lane.DueTime]progress{}
 	}
 	for _, d := range dues {
 		a.progress[d] = p
@@ -85,7 +85,7 @@ func (a *agenda) mark(p progress, dues ...lane.Due) {
 }
 
 // note takes in what the log says is scheduled.
-func (a *agenda) note(d lane.Due) {
+func (a *agenda) note(d lane.DueTime) {
 	if a.reading != nil {
 		a.noted = append(a.noted, d)
 	}
@@ -114,7 +114,7 @@ func (a *agenda) begin(answer chan agendaPage) { a.reading, a.noted, a.dropped =
 func (a *agenda) learn(p agendaPage) {
 	noted, dropped := a.noted, a.dropped
 	a.reading, a.noted, a.dropped = nil, nil, nil
-	a.dues = slices.DeleteFunc(p.dues, func(d lane.Due) bool { return slices.Contains(dropped, d) })
+	a.dues = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(dropped, d) })
 	a.known, a.more = true, p.more
 	a.horizon()
 	if len(a.dues) == 0 && a.more {
@@ -143,20 +143,20 @@ func (a *agenda) forget(now time.Time) {
 }
 
 // drop takes out what was released, or is not scheduled for that moment any more.
-func (a *agenda) drop(gone ...lane.Due) {
+func (a *agenda) drop(gone ...lane.DueTime) {
 	for _, d := range gone {
 		delete(a.progress, d)
 	}
 	if a.reading != nil {
 		a.dropped = append(a.dropped, gone...)
 	}
-	a.dues = slices.DeleteFunc(a.dues, func(d lane.Due) bool { return slices.Contains(gone, d) })
+	a.dues = slices.DeleteFunc(a.dues, func(d lane.DueTime) bool { return slices.Contains(gone, d) })
 	if len(a.dues) == 0 && a.more {
 		a.known, a.more = false, false
 	}
 }
 
-func compareDues(a, b lane.Due) int {
+func compareDues(a, b lane.DueTime) int {
 	if c := a.At.Compare(b.At); c != 0 {
 		return c
 	}

@@ -39,7 +39,7 @@ func (r *run) attempt(ctx context.Context, c *candidate) error {
 	if outcome == weir.OutcomeUnavailable {
 		r.pauseProbing()
 	}
-	number := c.entry.Count + 1
+	number := c.entry.AttemptCount + 1
 	r.Observer.Attempted(r.lane, &c.entry.Message, result, outcome)
 	change, err := r.conclude(c, result, outcome)
 	r.logAttempt(ctx, c.entry, number, result, outcome)
@@ -86,10 +86,10 @@ func (r *run) announce(ctx context.Context, seq int64) error {
 	same := r.trying == seq
 	r.trying = seq
 	ch := &lane.Change{}
-	ch.Tail(func(t *lane.Tail) {
-		t.Trying = seq
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.InFlightSeq = seq
 		if !same {
-			t.TryingCrashes = 0
+			t.InFlightCrashes = 0
 		}
 	})
 	r.committer.add(ch, true)
@@ -125,14 +125,14 @@ func (r *run) send(ctx context.Context, c *candidate) (weir.Result, error) {
 	if r.late() {
 		return r.tooLate(), nil
 	}
-	result := r.sendBeside(ctx, e.KeyHash(), weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.Count + 1, Since: waitsSince(e)})
+	result := r.sendBeside(ctx, e.KeyHash(), weir.Delivery{Message: &e.Message, Fence: r.fence, Attempt: e.AttemptCount + 1, Since: waitsSince(e)})
 	return result, nil
 }
 
 // waitsSince is when the attempt that comes now could have been made, if nothing had been in
 // its way.
 func waitsSince(e *lane.Entry) time.Time {
-	since := e.WaitsSince()
+	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {
 		if last := e.Attempts[n-1]; last.At.Add(last.Duration).After(since) {
 			since = last.At.Add(last.Duration)
@@ -201,13 +201,13 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 	case weir.OutcomeDelivered, weir.OutcomeRejected:
 		err = r.finish(c, ch, result, outcome)
 	case weir.OutcomeRetry:
-		if c.entry.Tried()+1 >= r.Attempts {
+		if c.entry.AttemptsSinceReplay()+1 >= r.Attempts {
 			err = r.finish(c, ch, result, outcome)
 			break
 		}
 		c.entry.Record(result, r.fence, true)
 		ch.Key = c.entry.KeyHash()
-		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.Tried(), result.RetryAfter)))
+		err = r.postpone(c, ch, r.Now().Add(r.Backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)))
 	case weir.OutcomeUnavailable:
 		c.entry.DropBody() // it stays in the window, perhaps with thousands of others
 		if wait := r.gate.pausedUntil.Sub(r.Now()); wait > 0 {
@@ -215,7 +215,7 @@ func (r *run) conclude(c *candidate, result weir.Result, outcome weir.Outcome) (
 		}
 	}
 	r.position(ch)
-	ch.Tail(func(t *lane.Tail) { t.Trying, t.TryingCrashes = 0, 0 })
+	ch.UpdateTail(func(t *lane.Tail) { t.InFlightSeq, t.InFlightCrashes = 0, 0 })
 	r.trying = 0
 	r.noteError(ch, result, outcome)
 	return ch, err
@@ -233,7 +233,7 @@ func (r *run) noteError(ch *lane.Change, result weir.Result, outcome weir.Outcom
 	if len(text) > maxLastError {
 		text = strings.ToValidUTF8(text[:maxLastError], "")
 	}
-	ch.Tail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
+	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 }
 
 // finish makes the message final.
@@ -243,13 +243,13 @@ func (r *run) finish(c *candidate, ch *lane.Change, result weir.Result, outcome 
 	r.dismiss(c, ch)
 	delete(r.gate.blamed, c.entry.Seq())
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
-		r.remember(c.entry.LatestKey(), ch.Latest(c.entry))
+		r.remember(c.entry.SupersedeKey(), ch.SaveLatestVersion(c.entry))
 	}
 	at, stage := r.finishedAt(), finalStage(outcome)
 	r.note(c, ch, stage)
 	r.finished(c.entry, stage, at)
-	if stage == weir.Dead && r.Store.Mailer != nil {
-		ch.Tell(c.entry, stage, at, r.Store.Mailer.Dead(c.entry.Message.Contract))
+	if stage == weir.Dead && r.Store.Notifier != nil {
+		ch.NotifyFinal(c.entry, stage, at, r.Store.Notifier.DeadReceivers(c.entry.Message.Contract))
 	}
 	return ch.Finish(c.entry, stage, at)
 }

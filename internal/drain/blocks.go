@@ -10,20 +10,20 @@ import (
 )
 
 // blocks are the keys that wait, by block id.
-type blocks map[string]*lane.Block
+type blocks map[string]*lane.KeyBlock
 
 // ahead returns, by key, the first block of what was released or shelved and waits for its first
 // try, as the log behind it does; nil when there is nothing of the kind.
-func (b blocks) ahead() map[string]*lane.Block {
-	var ahead map[string]*lane.Block
+func (b blocks) ahead() map[string]*lane.KeyBlock {
+	var ahead map[string]*lane.KeyBlock
 	for _, blk := range b {
-		if blk.Ahead == 0 {
+		if blk.LogWaitsFrom == 0 {
 			continue
 		}
 		if ahead == nil {
-			ahead = map[string]*lane.Block{}
+			ahead = map[string]*lane.KeyBlock{}
 		}
-		if first := ahead[blk.KeyHash]; first == nil || blk.Before(first) {
+		if first := ahead[blk.KeyHash]; first == nil || blk.GoesBefore(first) {
 			ahead[blk.KeyHash] = blk
 		}
 	}
@@ -31,19 +31,19 @@ func (b blocks) ahead() map[string]*lane.Block {
 }
 
 // eachFirst goes through the blocks that wait for no other of their key.
-func (b blocks) eachFirst(f func(*lane.Block)) {
+func (b blocks) eachFirst(f func(*lane.KeyBlock)) {
 	ahead := b.ahead()
 	for _, blk := range b {
-		if blk.Ahead == 0 || ahead[blk.KeyHash] == blk {
+		if blk.LogWaitsFrom == 0 || ahead[blk.KeyHash] == blk {
 			f(blk)
 		}
 	}
 }
 
 // overdue returns the blocks whose time has come, the one that has waited longest first.
-func (b blocks) overdue(now time.Time) (due []*lane.Block) {
+func (b blocks) overdue(now time.Time) (due []*lane.KeyBlock) {
 	for _, blk := range b {
-		if !blk.Next.After(now) {
+		if !blk.NextAt.After(now) {
 			due = append(due, blk)
 		}
 	}
@@ -52,24 +52,24 @@ func (b blocks) overdue(now time.Time) (due []*lane.Block) {
 }
 
 // due gives the block that has waited longest past its time among those usable.
-func (b blocks) due(now time.Time, usable func(*lane.Block) bool) *lane.Block {
-	var first *lane.Block
+func (b blocks) due(now time.Time, usable func(*lane.KeyBlock) bool) *lane.KeyBlock {
+	var first *lane.KeyBlock
 	for _, blk := range b {
-		if !blk.Next.After(now) && (first == nil || compareBlocks(blk, first) < 0) && usable(blk) {
+		if !blk.NextAt.After(now) && (first == nil || compareBlocks(blk, first) < 0) && usable(blk) {
 			first = blk
 		}
 	}
 	return first
 }
 
-func compareBlocks(a, b *lane.Block) int {
-	return cmp.Or(a.Next.Compare(b.Next), strings.Compare(a.ID, b.ID))
+func compareBlocks(a, b *lane.KeyBlock) int {
+	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }
 
 // firstRemote returns the first messages of all blocks except one, if they are in memory without
 // their bodies: up to most of them, the earliest first.
-func (b blocks) firstRemote(but *lane.Block, most int) (first []*lane.Entry) {
-	var found []*lane.Block
+func (b blocks) firstRemote(but *lane.KeyBlock, most int) (first []*lane.Entry) {
+	var found []*lane.KeyBlock
 	for _, blk := range b {
 		if blk == but || blk.First == nil || blk.First.HasBody() || len(found) == most && compareBlocks(blk, found[most-1]) > 0 {
 			continue

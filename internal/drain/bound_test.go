@@ -29,7 +29,7 @@ func TestNotAfter_NoAttemptBeginsLater(t *testing.T) {
 			}
 		}
 		c := w.control()
-		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.Open || p.bell.rings() != 1 {
+		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.IsOpen || p.bell.rings() != 1 {
 			t.Errorf("%d attempts, tail %+v, %d rings: what was begun must be committed, the lane handed over and rung", n, c.Tail, p.bell.rings())
 		}
 		start := time.Now()
@@ -120,7 +120,7 @@ func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for w.control().Waiting() > 0 && time.Since(began) < time.Hour {
+				for w.control().WaitingCount() > 0 && time.Since(began) < time.Hour {
 					next.Wake(0)
 					time.Sleep(time.Second)
 				}

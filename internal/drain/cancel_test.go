@@ -29,7 +29,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			}
 			p.Wake(0)
 			c := w.settled(2 * time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 || c.Touched() {
+			if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 || c.HasRequests() {
 				t.Errorf("delivered %v, %+v", got, c)
 			}
 		})
@@ -67,14 +67,14 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			sooner, later := w.post("a", "sooner", due(began.Add(time.Hour))), w.post("b", "later", due(began.Add(10*time.Second)))
 			p.Wake(0)
 			time.Sleep(9 * time.Second) // a holder waits for the second
-			if _, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), "nonsense"); weir.KindOf(err) != weir.Stale {
+			if _, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense"); weir.KindOf(err) != weir.Stale {
 				t.Errorf("moved by a stale version: %v", err)
 			}
-			st, err := w.store.Move(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
+			st, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
 			if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
 				t.Fatalf("%+v, %v", st, err)
 			}
-			if _, err := w.store.Move(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
+			if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
 				t.Fatal(err)
 			}
 			p.Wake(0)
@@ -84,7 +84,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 					t.Errorf("%s was %s late", body, late)
 				}
 			}
-			if _, err := w.store.Move(t.Context(), sooner, began.Add(2*time.Hour), ""); weir.KindOf(err) != weir.Conflict {
+			if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(2*time.Hour), ""); weir.KindOf(err) != weir.Conflict {
 				t.Errorf("moved after delivery: %v", err)
 			}
 		})
@@ -123,7 +123,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 			moved := w.post("a", "moved", due(time.Now().Add(time.Hour)))
 			p.Wake(0)
 			time.Sleep(2 * time.Second) // the first was tried
-			if _, err := w.store.Move(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
+			if _, err := w.store.Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
 				t.Fatal(err)
 			}
 			p.Wake(0)
@@ -173,7 +173,7 @@ func TestDrainer_CancelAndMove(t *testing.T) {
 				return takes(200*time.Millisecond, 200)(ctx, d)
 			})
 			p := w.start(func(c *drain.Config) { c.Backoff.Min, c.Rand = 30*time.Second, func() float64 { return 1 } })
-			w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+			w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 			retrying, held := w.post("a", "0"), w.post("a", "1")
 			w.post("a", "2")
 			time.Sleep(time.Second)

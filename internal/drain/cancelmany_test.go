@@ -14,16 +14,16 @@ import (
 )
 
 // cancelAll walks a filter to its end in steps of limit messages.
-func (w *world) cancelAll(s *lane.Store, f lane.WaitingFilter, limit int) lane.Cancelled {
+func (w *world) cancelAll(s *lane.Store, f lane.WaitingFilter, limit int) lane.CancelCounts {
 	w.t.Helper()
-	var sum lane.Cancelled
-	for at, done := (lane.WaitingPlace{}), false; !done; {
-		var part lane.Cancelled
+	var sum lane.CancelCounts
+	for at, done := (lane.WaitingPosition{}), false; !done; {
+		var part lane.CancelCounts
 		var err error
-		if part, at, done, err = s.CancelMany(w.t.Context(), f, at, limit, false); err != nil {
+		if part, at, done, err = s.CancelWaiting(w.t.Context(), f, at, limit, false); err != nil {
 			w.t.Fatalf("cancel: %v", err)
 		}
-		if !at.Valid() {
+		if !at.IsValid() {
 			w.t.Fatalf("the walk reached an invalid place: %+v", at)
 		}
 		sum.Selected, sum.Cancelled, sum.Asked, sum.TooLate = sum.Selected+part.Selected, sum.Cancelled+part.Cancelled, sum.Asked+part.Asked, sum.TooLate+part.TooLate
@@ -73,7 +73,7 @@ func TestStore_CancelMany(t *testing.T) {
 			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Minute} })
 			const n = 120
 			unwanted, wanted := w.waitEverywhere(p, n)
-			counted, _, _, err := w.store.CancelMany(t.Context(), lane.WaitingFilter{KeyPrefix: "new/"}, lane.WaitingPlace{}, 1_000_000, true)
+			counted, _, _, err := w.store.CancelWaiting(t.Context(), lane.WaitingFilter{KeyPrefix: "new/"}, lane.WaitingPosition{}, 1_000_000, true)
 			if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
 				t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
 			}

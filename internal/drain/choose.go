@@ -12,8 +12,8 @@ import (
 // candidate is the message chosen next: from the log, or from a block.
 type candidate struct {
 	entry *lane.Entry
-	block *lane.Block // nil when from the log
-	last  string      // place of the key's last delivery, where it may be behind this one; see run.lastOf
+	block *lane.KeyBlock // nil when from the log
+	last  string         // place of the key's last delivery, where it may be behind this one; see run.lastOf
 }
 
 // choose gives the next message that may be sent, nil when there is none now. Where the
@@ -162,12 +162,12 @@ func (r *run) freeInLog(atEnd bool, waits map[string]bool) int {
 func (r *run) isAsideFull() bool { return r.committer.load() >= maxAside }
 
 // holdBack moves a message whose key is blocked from the log to the block.
-func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
+func (r *run) holdBack(e *lane.Entry, b *lane.KeyBlock) {
 	r.window.remove(e)
-	b.Held++
+	b.HeldCount++
 	ch := &lane.Change{}
 	ch.Hold(b.ID, e)
-	ch.Block(*b)
+	ch.SaveBlock(*b)
 	if b.Mixed {
 		// It may stand before what is the first now, so the line is not read until it is there.
 		b.First, ch.Key = nil, b.KeyHash
@@ -181,9 +181,9 @@ func (r *run) holdBack(e *lane.Entry, b *lane.Block) {
 func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := r.Now(), r.blocks.ahead()
-		b := r.blocks.due(now, func(b *lane.Block) bool {
+		b := r.blocks.due(now, func(b *lane.KeyBlock) bool {
 			return !r.gate.avoid[b.KeyHash] && !r.committer.isClosed(b.KeyHash) && !r.isShut(b.KeyHash) && !r.keyPaused(b.KeyHash, now) &&
-				(b.Ahead == 0 || ahead[b.KeyHash] == b) && r.reached(b)
+				(b.LogWaitsFrom == 0 || ahead[b.KeyHash] == b) && r.reached(b)
 		})
 		if b == nil {
 			return nil, nil
@@ -201,13 +201,13 @@ func (r *run) fromBlocks(ctx context.Context) (*candidate, error) {
 // ripeNow says whether a block's first message may go: not before its moment, where it was
 // released a moment ago, nor before its retry, where one replayed in front of it is done,
 // and not before what the log has of its key up to its place.
-func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
+func (r *run) ripeNow(b *lane.KeyBlock, e *lane.Entry) bool {
 	if next := e.NextAttempt(); next.After(r.Now()) && !isFarAhead(next, r.Now()) {
 		r.putOff(b, e)
 		return false
 	}
 	if e.Message.DueAt.After(r.Now()) {
-		b.Next = e.Message.DueAt
+		b.NextAt = e.Message.DueAt
 		return false
 	}
 	if r.awaitsRelease(e) {
@@ -219,16 +219,16 @@ func (r *run) ripeNow(b *lane.Block, e *lane.Entry) bool {
 
 // firstHeld reads the message of a block that is next in order; nil when it turned out to
 // be superseded, and the block waits for that to be committed.
-func (r *run) firstHeld(ctx context.Context, b *lane.Block) (*lane.Entry, error) {
+func (r *run) firstHeld(ctx context.Context, b *lane.KeyBlock) (*lane.Entry, error) {
 	if b.First != nil && !b.First.Message.Supersede {
-		b.From = b.First.After()
+		b.From = b.First.AfterLog()
 		return b.First, nil
 	}
-	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
+	line, err := r.Store.ReadHeld(ctx, r.lane, b.ID, 1)
 	if err != nil {
 		return nil, err
 	}
-	b.From = line[0].After()
+	b.From = line[0].AfterLog()
 	e, err := r.Store.ReadMessage(ctx, r.lane, line[0].Seq)
 	if err != nil || !e.Message.Supersede {
 		return e, err
@@ -243,36 +243,36 @@ func (r *run) dismiss(c *candidate, ch *lane.Change) {
 		r.window.remove(c.entry)
 		return
 	}
-	r.unhold(c.block, ch, c.entry.Line())
+	r.unhold(c.block, ch, c.entry.AsHeld())
 }
 
 // unhold takes messages out of a block's line.
-func (r *run) unhold(b *lane.Block, ch *lane.Change, gone ...lane.Held) {
+func (r *run) unhold(b *lane.KeyBlock, ch *lane.Change, gone ...lane.HeldMessage) {
 	for _, h := range gone {
-		ch.Unhold(b.ID, h.Place)
+		ch.Unhold(b.ID, h.OrderPos)
 	}
 	b.Advance(gone)
-	if b.Held -= int64(len(gone)); b.Held <= 0 {
+	if b.HeldCount -= int64(len(gone)); b.HeldCount <= 0 {
 		delete(r.blocks, b.ID)
-		ch.Unblock(b.ID)
+		ch.RemoveBlock(b.ID)
 		return
 	}
-	b.Next = r.Now()
+	b.NextAt = r.Now()
 	if b.First != nil {
-		b.Next = later(b.Next, b.First.Message.DueAt)
+		b.NextAt = later(b.NextAt, b.First.Message.DueAt)
 	}
-	ch.Block(*b)
+	ch.SaveBlock(*b)
 }
 
 // blockFor gives the block of a message from the log that has to wait: a new one, or the
 // one in which others wait that go behind it.
-func (r *run) blockFor(e *lane.Entry) *lane.Block {
-	b := r.blocks[e.Block()]
+func (r *run) blockFor(e *lane.Entry) *lane.KeyBlock {
+	b := r.blocks[e.BlockID()]
 	if b == nil {
-		b = &lane.Block{ID: e.Block(), KeyHash: e.KeyHash()}
+		b = &lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash()}
 		r.blocks[b.ID] = b
 	}
-	b.Held++
+	b.HeldCount++
 	b.From = 0 // all that the window has of the key is put into the line
 	return b
 }
@@ -310,7 +310,7 @@ func (r *run) postpone(c *candidate, ch *lane.Change, next time.Time) error {
 		b = r.blockFor(c.entry)
 		r.window.remove(c.entry)
 	}
-	b.Next, b.Ahead, b.Shelved, b.First = next, 0, false, r.keep(c.entry)
-	ch.Block(*b)
+	b.NextAt, b.LogWaitsFrom, b.IsParked, b.First = next, 0, false, r.keep(c.entry)
+	ch.SaveBlock(*b)
 	return ch.Retry(c.entry, b.ID, next)
 }

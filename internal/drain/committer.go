@@ -191,7 +191,7 @@ func (c *committer) next() (requests []request, wait time.Duration) {
 		return nil, commitInterval - age
 	}
 	b, n := &lane.Batch{}, 0
-	for n < len(c.pending) && b.Add(c.pending[n].change) {
+	for n < len(c.pending) && b.TryAdd(c.pending[n].change) {
 		n++
 	}
 	requests, c.pending = c.pending[:n:n], c.pending[n:]
@@ -205,14 +205,14 @@ func (c *committer) commit(ctx context.Context, requests []request) error {
 	for len(requests) > 0 {
 		b := &lane.Batch{}
 		for _, q := range requests {
-			b.Add(q.change)
+			b.TryAdd(q.change)
 		}
 		err := c.writer.Commit(ctx, b)
 		if err == nil {
 			c.finish(requests, nil)
 			return nil
 		}
-		due, ok := lane.NotDue(err)
+		due, ok := lane.NoLongerDue(err)
 		i := slices.IndexFunc(requests, func(q request) bool { return q.answer != nil && q.change.Releases(due) })
 		if !ok || i < 0 {
 			return err

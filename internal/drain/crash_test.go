@@ -184,7 +184,7 @@ func TestDrainer_Crash(t *testing.T) {
 						died = true
 					case <-time.After(250 * time.Millisecond):
 					}
-					if died || w.control().Waiting() == 0 {
+					if died || w.control().WaitingCount() == 0 {
 						break
 					}
 				}
@@ -234,7 +234,7 @@ func TestDrainer_Crash(t *testing.T) {
 			time.Sleep(time.Second)
 			b.Wake(0)
 			a.close(t)
-			if c := w.control(); c.Tail.Open || c.Tail.Counts.Delivered != 1 || !c.Tail.SettleUntil.IsZero() {
+			if c := w.control(); c.Tail.IsOpen || c.Tail.Counts.Delivered != 1 || !c.Tail.SettleUntil.IsZero() {
 				t.Errorf("after a graceful stop: %+v", c.Tail)
 			}
 			stopped := time.Now()
@@ -259,7 +259,7 @@ func TestDrainer_Crash(t *testing.T) {
 				t.Error(err)
 			}
 			c := w.control()
-			if c.Tail.Open || !c.Tail.SettleUntil.After(time.Now()) {
+			if c.Tail.IsOpen || !c.Tail.SettleUntil.After(time.Now()) {
 				t.Errorf("tail after a graceful stop with a request cut off: %+v", c.Tail)
 			}
 			if a.bell.rings() != 1 {

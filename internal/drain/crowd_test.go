@@ -87,7 +87,7 @@ func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 
 // trickle files a message each 100 ms, and offers them as a receiver does.
 func (w *world) trickle(n int, p *process) {
-	w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+	w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 	for i := range n {
 		w.post(fmt.Sprint("plain", i%10), fmt.Sprint("plain ", i))
 		time.Sleep(100 * time.Millisecond)
@@ -302,7 +302,7 @@ func TestDrainer_WhatFallsDueGoesNext(t *testing.T) {
 				const request = 50 * time.Millisecond
 				w.cms.set(takes(request, 200))
 				p := w.start(lively(time.Millisecond))
-				w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+				w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 				moment := time.Now().Add(10 * time.Second)
 				w.post("due", "due", due(moment))
 				time.Sleep(time.Until(moment.Add(-time.Duration(sent)*request - request/2)))

@@ -228,7 +228,7 @@ func (w *world) status(id weir.ID) weir.Status {
 
 func (w *world) control() lane.Control {
 	w.t.Helper()
-	c, err := w.store.Control(w.t.Context(), 0)
+	c, err := w.store.ReadControl(w.t.Context(), 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func (w *world) control() lane.Control {
 func (w *world) settled(limit time.Duration) lane.Control {
 	w.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c := w.control(); c.Waiting() == 0 {
+		if c := w.control(); c.WaitingCount() == 0 {
 			return c
 		}
 	}

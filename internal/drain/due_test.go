@@ -71,7 +71,7 @@ func TestDrainer_Due(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(100*time.Millisecond, 200))
 			p := w.start()
-			w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+			w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 			at := time.Now().Add(time.Second)
 			w.post("a", "due", due(at))
 			w.post("a", "first")
@@ -98,7 +98,7 @@ func TestDrainer_Due(t *testing.T) {
 				return takes(time.Millisecond, 200)(ctx, d)
 			})
 			p := w.start(func(c *drain.Config) { c.Rand = func() float64 { return 1 } })
-			w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+			w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 			w.post("a", "fails")
 			w.post("a", "second", due(time.Now().Add(time.Second)))
 			w.post("a", "third", due(time.Now().Add(1500*time.Millisecond)))
@@ -148,7 +148,7 @@ func TestDrainer_Due(t *testing.T) {
 		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
-				w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+				w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 				w.cms.set(takes(time.Millisecond, 200))
 				skip := func(m *weir.Message) { m.Skip = true }
 				w.post("a", "due", skip, due(time.Now().Add(time.Second)))
@@ -251,7 +251,7 @@ func TestDrainer_Due(t *testing.T) {
 			}
 			steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{1200 * time.Millisecond} }
 			first := w.start(steps)
-			w.append.Filed, w.append.Wake = first.OfferAppended, first.WakeOffered
+			w.append.OnFiled, w.append.OnWake = first.OfferAppended, first.WakeOffered
 			w.post("a", "v1", version("1"))
 			w.post("a", "v3", version("3"), due(time.Now().Add(time.Second)))
 			time.Sleep(800 * time.Millisecond)
@@ -260,7 +260,7 @@ func TestDrainer_Due(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the newer version is at the CMS
 			first.kill()
-			w.append.Filed = nil
+			w.append.OnFiled = nil
 			w.start(steps).Wake(0)
 			w.settled(2 * time.Minute)
 			newer := false

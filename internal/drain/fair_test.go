@@ -132,7 +132,7 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 			p.kill()
 			time.Sleep(20 * time.Second) // its lease ends
 		}
-		if c := w.control(); !c.Tail.Open || c.Tail.Crashes != 2 {
+		if c := w.control(); !c.Tail.IsOpen || c.Tail.Crashes != 2 {
 			t.Fatalf("the lane is not as a third crash leaves it: %+v", c.Tail)
 		}
 		w.fill(4, numbered("good"))
@@ -231,7 +231,7 @@ func TestFair_IllForHours(t *testing.T) {
 				t.Logf("%d requests in 8 h", n)
 				w.cms.set(takes(20*time.Millisecond, 200))
 				began := time.Now()
-				for w.control().Waiting() > 0 && time.Since(began) < 10*time.Minute {
+				for w.control().WaitingCount() > 0 && time.Since(began) < 10*time.Minute {
 					p.Wake(0)
 					time.Sleep(time.Second)
 				}
@@ -253,7 +253,7 @@ func TestFair_AwayForDays(t *testing.T) {
 			p.Wake(0)
 			time.Sleep(time.Minute)
 		}
-		if c := w.control(); c.Waiting() != 20 {
+		if c := w.control(); c.WaitingCount() != 20 {
 			t.Errorf("after three days: %+v", c.Tail)
 		}
 	})
@@ -284,7 +284,7 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 						t.Errorf("%d died within a day", c.Tail.Counts.Dead)
 					}
 					wake(45 * time.Minute)
-					if c := w.control(); c.Tail.Counts.Dead != int64(n) || c.Waiting() != 1 {
+					if c := w.control(); c.Tail.Counts.Dead != int64(n) || c.WaitingCount() != 1 {
 						t.Errorf("a day and three quarters of an hour later: %+v", c.Tail.Counts)
 					}
 					wake(12 * time.Hour)
@@ -378,14 +378,14 @@ func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 func (w *world) copies(of weir.ID, n int) {
 	w.t.Helper()
 	ctx, partition := w.t.Context(), fmt.Sprintf("%d.%d", of.Epoch, of.Lane)
-	row, err := w.account.Table().Get(ctx, partition, "m_"+lane.Place(of.Seq))
+	row, err := w.account.Table().Get(ctx, partition, "m_"+lane.OrderPos(of.Seq))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for next := w.control().Head.Next; n > 0; {
 		ops := []storage.Op{{}}
 		for ; n > 0 && len(ops) < storage.MaxOps; n-- {
-			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(next), Values: row.Values})
+			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(next), Values: row.Values})
 			next++
 		}
 		ops[0] = storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": next}}

@@ -92,14 +92,14 @@ func newGate(b Backoff, settle, patience time.Duration) *gate {
 func (g *gate) adopt(t lane.Tail, now time.Time) {
 	settles := limitMoment(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = later(g.settleUntil, settles), later(g.settleTail, settles)
-	g.pausedUntil, g.reason, g.pauses = limitMoment(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.Pauses)
+	g.pausedUntil, g.reason, g.pauses = limitMoment(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.PauseCount)
 	if t.Counts.Delivered > g.delivered {
 		g.judged() // while another had the lane: what failed here before is old
 	}
-	if !t.Refusing.IsZero() && g.refusing.IsZero() {
+	if !t.RefusingSince.IsZero() && g.refusing.IsZero() {
 		g.failures, g.uneven = max(g.failures, farAfter), evenAfter
 	}
-	g.refusing, g.refusedAt, g.probed = t.Refusing, later(g.refusedAt, t.LastErrorAt), t.Probed
+	g.refusing, g.refusedAt, g.probed = t.RefusingSince, later(g.refusedAt, t.LastErrorAt), t.ProbedBelow
 }
 
 // leave notes how the process leaves the lane.
@@ -231,7 +231,7 @@ func (g *gate) refused(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome
 	b := g.blamed[e.Seq()]
 	b.proven = b.proven || between
 	g.blamed[e.Seq()] = b
-	if b.proven || now.Sub(later(g.refusing, e.WaitsSince())) >= g.patience {
+	if b.proven || now.Sub(later(g.refusing, e.WaitingSince())) >= g.patience {
 		return weir.OutcomeRetry
 	}
 	g.avoid[e.KeyHash()], g.reason = true, r.Reason
@@ -290,7 +290,7 @@ const maxSkew = 2 * time.Second
 // write puts what must outlive this holder into tail. The next one may have another clock,
 // and must not take up the lane too early for it.
 func (g *gate) write(t *lane.Tail) {
-	t.PausedUntil, t.PauseReason, t.Pauses = g.pausedUntil, g.reason, int64(g.pauses)
-	t.Refusing, t.Probed = g.refusing, g.probed
+	t.PausedUntil, t.PauseReason, t.PauseCount = g.pausedUntil, g.reason, int64(g.pauses)
+	t.RefusingSince, t.ProbedBelow = g.refusing, g.probed
 	t.SettleUntil = g.settleTail
 }

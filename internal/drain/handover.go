@@ -85,9 +85,9 @@ func (r *run) mayMove() bool {
 		r.claimedAt = now
 	}
 	due := r.scheduled()
-	r.blocks.eachFirst(func(b *lane.Block) {
+	r.blocks.eachFirst(func(b *lane.KeyBlock) {
 		if b.Mixed { // with messages that fell due
-			due = sooner(due, b.Next)
+			due = sooner(due, b.NextAt)
 		}
 	})
 	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(r.claimedAt) > putOffMax

@@ -234,8 +234,8 @@ func TestDrainer_HandOver(t *testing.T) {
 			p.HandOver(0)
 			time.Sleep(time.Second)
 			tail, sent := w.control().Tail, len(w.cms.requests())
-			if tail.Open || tail.Counts.Delivered != int64(sent) || sent == 500 {
-				t.Errorf("after the hand-over open %v, %d delivered, %d sent; want all that was sent committed", tail.Open, tail.Counts.Delivered, sent)
+			if tail.IsOpen || tail.Counts.Delivered != int64(sent) || sent == 500 {
+				t.Errorf("after the hand-over open %v, %d delivered, %d sent; want all that was sent committed", tail.IsOpen, tail.Counts.Delivered, sent)
 			}
 			if n := p.bell.rings(); n != 1 {
 				t.Errorf("rang %d times, want once", n)
@@ -335,8 +335,8 @@ func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 			closed <- p.Close(ctx)
 		}()
 		p.Join(t.Context(), 0)
-		if tail := w.control().Tail; tail.Open || tail.Counts.Delivered != 1 || p.bell.rings() != 1 {
-			t.Errorf("when Join returned the lane was open %v, %d delivered, rung %d times; want it handed over", tail.Open, tail.Counts.Delivered, p.bell.rings())
+		if tail := w.control().Tail; tail.IsOpen || tail.Counts.Delivered != 1 || p.bell.rings() != 1 {
+			t.Errorf("when Join returned the lane was open %v, %d delivered, rung %d times; want it handed over", tail.IsOpen, tail.Counts.Delivered, p.bell.rings())
 		}
 		if err := p.leaseIsFree(w); err != nil {
 			t.Errorf("lease: %v", err)

@@ -49,5 +49,5 @@ func (unobserved) Lease(int, LeaseEvent)                                   {}
 
 // finished tells the observer of a message whose entry is at hand.
 func (r *run) finished(e *lane.Entry, stage weir.Stage, at time.Time) {
-	r.Observer.Finished(r.lane, Final{Stage: stage, Contract: e.Message.Contract, AcceptedAt: e.Message.AcceptedAt, Since: e.WaitsSince(), At: at})
+	r.Observer.Finished(r.lane, Final{Stage: stage, Contract: e.Message.Contract, AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})
 }

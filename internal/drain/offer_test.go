@@ -19,7 +19,7 @@ import (
 // receiver is an appender that hands what it files to its process's drain.
 func (w *world) receiver(p *process) *lane.Appender {
 	a := lane.NewAppender(w.store, quietLog)
-	a.Filed, a.Wake = p.OfferAppended, p.WakeOffered
+	a.OnFiled, a.OnWake = p.OfferAppended, p.WakeOffered
 	return a
 }
 
@@ -84,7 +84,7 @@ func TestDrainer_Offer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			gone := make(chan error)
 			go func() {
-				_, err := a.File(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
+				_, err := a.AppendWithoutWake(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
 				gone <- err
 			}()
 			<-table.begun

@@ -102,7 +102,7 @@ func TestDrainer_Order(t *testing.T) {
 			if got := w.status(behind).Stage; got != weir.Dead {
 				t.Errorf("the one behind: %s", got)
 			}
-			if c.Tail.Counts.Dead != 2 || c.Tail.Counts.Delivered != 1 || !c.Tail.NextDue.IsZero() {
+			if c.Tail.Counts.Dead != 2 || c.Tail.Counts.Delivered != 1 || !c.Tail.NextDueAt.IsZero() {
 				t.Errorf("tail: %+v", c.Tail)
 			}
 		})

@@ -119,7 +119,7 @@ func TestPause_Key(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
-				w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+				w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 				w.pause("a", time.Time{})
 				for i := range 10 {
 					w.post("a", fmt.Sprint(i), kind)
@@ -136,8 +136,8 @@ func TestPause_Key(t *testing.T) {
 				if got := w.delivered("a"); len(got) != 0 {
 					t.Errorf("%v of a were sent", got)
 				}
-				if c := w.control(); c.Tail.NextDue.IsZero() || !c.Tail.DueAt().IsZero() {
-					t.Errorf("the next is due at %s, people are told %s", c.Tail.NextDue, c.Tail.DueAt())
+				if c := w.control(); c.Tail.NextDueAt.IsZero() || !c.Tail.DueAt().IsZero() {
+					t.Errorf("the next is due at %s, people are told %s", c.Tail.NextDueAt, c.Tail.DueAt())
 				}
 				w.resume(p, "a")
 				w.post("a", "after", kind)
@@ -271,7 +271,7 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 			answers.Table = c.Store.Table
 			c.Store.Table = answers
 		})
-		w.append.Filed, w.append.Wake = p.OfferAppended, p.WakeOffered
+		w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
 		for range 200 {
 			w.post("b", "b")
 		}
@@ -313,17 +313,17 @@ func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 		w.resume(meanwhile, "a")
 		time.Sleep(5 * time.Second)
 		meanwhile.close(t)
-		if c := w.control(); c.Touched() || c.Tail.Open {
+		if c := w.control(); c.HasRequests() || c.Tail.IsOpen {
 			t.Fatalf("%+v", c)
 		}
 		w.post("a", "a")
 		w.cms.set(takes(time.Hour, 200)) // it gets no further
-		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.Open && time.Now().Before(end); {
+		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.IsOpen && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		for range 500 {
 			time.Sleep(time.Millisecond)
-			if c := w.control(); !c.Work(time.Now()) {
+			if c := w.control(); !c.HasWork(time.Now()) {
 				t.Fatalf("as tail says, there is nothing to do: %+v", c.Tail)
 			}
 		}
@@ -346,7 +346,7 @@ func TestResume_TriesTheCMSAtOnce(t *testing.T) {
 		}
 		w.cms.set(takes(0, 200))
 		w.resume(p, "")
-		if c := w.settled(5 * time.Second); !c.Tail.PausedUntil.IsZero() || c.Touched() {
+		if c := w.settled(5 * time.Second); !c.Tail.PausedUntil.IsZero() || c.HasRequests() {
 			t.Errorf("%+v", c.Tail)
 		}
 	})

@@ -46,7 +46,7 @@ func (r *run) keyPaused(keyHash string, now time.Time) bool {
 }
 
 // nextOf is when the first of a block may go: not before its key's pause ends.
-func (r *run) nextOf(b *lane.Block) time.Time { return later(b.Next, r.pauses.keys[b.KeyHash]) }
+func (r *run) nextOf(b *lane.KeyBlock) time.Time { return later(b.NextAt, r.pauses.keys[b.KeyHash]) }
 
 // opensAt is the moment before which nothing is sent.
 func (r *run) opensAt(now time.Time) time.Time {
@@ -65,7 +65,7 @@ func (d *Drainer) calendarOpens(at time.Time) time.Time {
 
 // pauseReason says for people why nothing of a lane is sent at a moment; empty = it may be.
 func (d *Drainer) pauseReason(c lane.Control, now time.Time) string {
-	if p, paused := c.Paused(now); paused {
+	if p, paused := c.LanePause(now); paused {
 		return "an operator has paused it: " + p.Reason
 	}
 	if c.Tail.PausedUntil.After(now) {
@@ -101,9 +101,9 @@ func (r *run) stopped() weir.Result {
 func (r *run) shelve(e *lane.Entry) {
 	b := r.blocks[e.KeyHash()]
 	if b == nil {
-		b = &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: r.lineUp()}
+		b = &lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: r.lineUp()}
 		if e.Message.Skip {
-			b.Ahead, b.Shelved = e.Seq(), true // it holds back nothing; but what comes behind it waits until it was tried
+			b.LogWaitsFrom, b.IsParked = e.Seq(), true // it holds back nothing; but what comes behind it waits until it was tried
 		}
 		r.blocks[b.ID] = b
 	}

@@ -103,8 +103,8 @@ func (r *run) bound(control lane.Control) {
 
 // taking notes that a message is about to be sent.
 func (r *run) taking(e *lane.Entry) {
-	r.sent = max(r.sent, e.Behind())
+	r.sent = max(r.sent, e.NextLogSeq())
 	if r.taken != 0 {
-		r.taken = max(r.taken, e.Behind())
+		r.taken = max(r.taken, e.NextLogSeq())
 	}
 }

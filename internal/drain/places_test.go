@@ -184,7 +184,7 @@ func TestPlaces_WhereFailuresAreSkipped(t *testing.T) {
 		w.post("a", "newer", skip)
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		if _, err := w.store.Move(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
+		if _, err := w.store.Reschedule(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)

@@ -67,7 +67,7 @@ func (r *run) likelyNext(c *candidate) (next []*lane.Entry) {
 	if r.careful > 0 {
 		return nil
 	}
-	if e := r.nextOfLog(c); e != nil && e.Remote() {
+	if e := r.nextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)
 	}
 	return append(next, r.blocks.firstRemote(c.block, preloadMost-len(next))...)

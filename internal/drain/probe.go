@@ -59,9 +59,9 @@ func (r *run) allProbed() {
 			continue
 		}
 		until = until.Add(time.Microsecond)
-		r.deferred[b.ID], b.Next = b.Next, until
+		r.deferred[b.ID], b.NextAt = b.NextAt, until
 		ch := &lane.Change{}
-		ch.Block(*b)
+		ch.SaveBlock(*b)
 		r.committer.add(ch, false)
 	}
 	ch := &lane.Change{}
@@ -72,8 +72,8 @@ func (r *run) allProbed() {
 // bringForward ends the wait for the next round, because the CMS has taken a message.
 func (r *run) bringForward() {
 	for id, next := range r.deferred {
-		if b := r.blocks[id]; b != nil && next.Before(b.Next) {
-			b.Next = next
+		if b := r.blocks[id]; b != nil && next.Before(b.NextAt) {
+			b.NextAt = next
 		}
 	}
 	clear(r.deferred)

@@ -150,7 +150,7 @@ func (r *run) takeWritten() {
 		case a := <-w.answer:
 			answered = true
 			r.lead.measured(r.Now(), 0, a.at.Sub(w.began))
-			if gone, refused := lane.NotDue(a.err); refused {
+			if gone, refused := lane.NoLongerDue(a.err); refused {
 				w.undo()
 				r.agenda.drop(gone)
 				again := slices.DeleteFunc(w.entries, func(p ripe) bool { return p.due == gone })
@@ -221,11 +221,11 @@ func (r *run) pickRipe() (batch []ripe) {
 // latter back.
 func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
-	before := map[string]*lane.Block{}
+	before := map[string]*lane.KeyBlock{}
 	room := r.bodyRoom()
 	for _, p := range batch {
 		e, next := p.entry, max(p.place, r.taken)
-		id := e.Block()
+		id := e.BlockID()
 		b := r.blocks[id]
 		if _, saved := before[id]; !saved {
 			before[id] = b
@@ -235,9 +235,9 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 		r.blocks[id] = b
 		if e.Message.Skip {
 			// Its block holds back nothing; but what comes behind it waits until it was tried.
-			b.Ahead, b.Shelved, b.Placed, b.Next = next, false, r.placed, r.inLine()
+			b.LogWaitsFrom, b.IsParked, b.ReleasedAt, b.NextAt = next, false, r.placed, r.inLine()
 		}
-		ch.Block(*b)
+		ch.SaveBlock(*b)
 	}
 	r.position(ch)
 	return ch, func() {
@@ -252,29 +252,29 @@ func (r *run) releasing(batch []ripe) (ch *lane.Change, undo func()) {
 }
 
 // joinBlock returns a block, which may be nil, as it is when a released message has joined its line.
-func (r *run) joinBlock(b *lane.Block, e *lane.Entry, next int64, room *bodyRoom) *lane.Block {
+func (r *run) joinBlock(b *lane.KeyBlock, e *lane.Entry, next int64, room *bodyRoom) *lane.KeyBlock {
 	if b == nil {
-		return &lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: e.Message.DueAt, From: next,
-			First: room.keep(e), Mixed: true, Held: 1}
+		return &lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt, From: next,
+			First: room.keep(e), Mixed: true, HeldCount: 1}
 	}
 	joined := *b
 	switch {
 	case goesFirst(b, e, next):
 		joined.First, joined.Rest, joined.From = nil, nil, 0
-	case b.Whole() && b.Last().Line().Place < e.Line().Place:
+	case b.Whole() && b.Last().AsHeld().OrderPos < e.AsHeld().OrderPos:
 		if kept := room.keep(e); kept != nil {
 			joined.Follow(kept)
 		}
 	}
 	joined.Mixed = true
-	joined.Held++
+	joined.HeldCount++
 	return &joined
 }
 
 // goesFirst reports whether a message that is released may stand in front of a block's line.
-func goesFirst(b *lane.Block, e *lane.Entry, next int64) bool {
+func goesFirst(b *lane.KeyBlock, e *lane.Entry, next int64) bool {
 	if b.First != nil {
-		return e.Line().Place < b.First.Line().Place
+		return e.AsHeld().OrderPos < b.First.AsHeld().OrderPos
 	}
 	return next < b.From
 }
@@ -338,7 +338,7 @@ func (r *run) readRipe(ctx context.Context) {
 }
 
 // turn returns the messages to release now, and a few that follow, which share their transaction.
-func (r *run) turn() (dues []lane.Due) {
+func (r *run) turn() (dues []lane.DueTime) {
 	now := r.Now()
 	by := now.Add(min(r.lead.length()*3/2, leadMax))
 	r.eachTurn(func(due, begin time.Time) {
@@ -365,7 +365,7 @@ func (r *run) readAgenda(ctx context.Context) {
 	answer := make(chan agendaPage, 1)
 	r.agenda.begin(answer)
 	go func() {
-		dues, more, err := r.Store.Dues(ctx, r.lane, agendaMax)
+		dues, more, err := r.Store.ReadDueTimes(ctx, r.lane, agendaMax)
 		answer <- agendaPage{dues, more, err}
 		r.wakeRun()
 	}()
@@ -385,7 +385,9 @@ func (r *run) takeAgenda() {
 
 // reached reports whether all that goes before a block's first message has gone: the log was
 // read up to its place, and nothing of its key from before is left of it.
-func (r *run) reached(b *lane.Block) bool { return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash) }
+func (r *run) reached(b *lane.KeyBlock) bool {
+	return max(b.From, b.Wait) <= r.window.readOf(b.KeyHash)
+}
 
 // scheduled is the moment before which nothing falls due; zero = nothing does. In a
 // sealed lane nothing does: it is released in the epoch that follows, or after Unseal,
@@ -400,7 +402,7 @@ func (r *run) scheduled() time.Time {
 // nextDue is when the next of what waits below the cursor is due; zero = nothing waits.
 func (r *run) nextDue() time.Time {
 	var held time.Time
-	r.blocks.eachFirst(func(b *lane.Block) { held = sooner(held, r.nextOf(b)) })
+	r.blocks.eachFirst(func(b *lane.KeyBlock) { held = sooner(held, r.nextOf(b)) })
 	return sooner(held, r.scheduled())
 }
 
@@ -409,7 +411,7 @@ func (r *run) nextDue() time.Time {
 // needs no waking.
 func (r *run) nextStir() time.Time {
 	var held time.Time
-	r.blocks.eachFirst(func(b *lane.Block) {
+	r.blocks.eachFirst(func(b *lane.KeyBlock) {
 		if r.reached(b) && !r.isShut(b.KeyHash) && !r.gate.avoid[b.KeyHash] {
 			held = sooner(held, r.nextOf(b))
 		}
@@ -434,8 +436,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-func duesOf(entries []ripe) []lane.Due {
-	dues := make([]lane.Due, len(entries))
+func duesOf(entries []ripe) []lane.DueTime {
+	dues := make([]lane.DueTime, len(entries))
 	for i, p := range entries {
 		dues[i] = p.due
 	}

@@ -10,7 +10,7 @@ import (
 
 // grantReplay takes a dead message back: to its old place, so in front of all that waits
 // of its key. It is refused where something later of its key was delivered meanwhile.
-func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) error {
+func (r *run) grantReplay(ctx context.Context, w lane.Request, ch *lane.Change) error {
 	if w.Force { // the same may have been asked for before it without force
 		if err := r.committer.waitBelow(ctx, 1); err != nil {
 			return err
@@ -25,7 +25,7 @@ func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) err
 	}
 	reason := ""
 	if !w.Force {
-		if reason, err = r.Store.Late(ctx, e, r.watchedFrom); err != nil {
+		if reason, err = r.Store.ReplayObstacle(ctx, e, r.watchedFrom); err != nil {
 			return err
 		}
 	}
@@ -34,27 +34,27 @@ func (r *run) grantReplay(ctx context.Context, w lane.Wish, ch *lane.Change) err
 		ch.RefuseReplay(e, reason)
 		return nil
 	}
-	if old := e.EditedBlob(); old != "" && w.Edits() {
+	if old := e.EditedBlob(); old != "" && w.HasEdit() {
 		r.unused = append(r.unused, old)
 	}
 	if r.condemned == w.Seq {
 		r.condemned = 0 // it gets another chance
 	}
 	ch.Replay(e, w, r.finishedAt(), r.watchedFrom)
-	ch.Block(*r.takeBack(e))
+	ch.SaveBlock(*r.takeBack(e))
 	return nil
 }
 
 // takeBack puts a message into its block as it would be read from storage: its line tells
 // who is next, and when.
-func (r *run) takeBack(e *lane.Entry) *lane.Block {
-	b := r.blocks[e.Block()]
+func (r *run) takeBack(e *lane.Entry) *lane.KeyBlock {
+	b := r.blocks[e.BlockID()]
 	if b == nil {
-		b = &lane.Block{ID: e.Block(), KeyHash: e.KeyHash()}
+		b = &lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash()}
 		r.blocks[b.ID] = b
 	}
-	b.Held++
-	b.Next, b.First, b.From, b.Mixed = r.Now(), nil, 0, true
+	b.HeldCount++
+	b.NextAt, b.First, b.From, b.Mixed = r.Now(), nil, 0, true
 	return b
 }
 
@@ -92,7 +92,7 @@ func (r *run) loadWatched(ctx context.Context, t lane.Tail) error {
 	if t.Counts.Dead == 0 {
 		return nil
 	}
-	keys, all, err := r.Store.DeadKeys(ctx, r.lane)
+	keys, all, err := r.Store.ReadDeadKeys(ctx, r.lane)
 	if err != nil {
 		return err
 	}
@@ -103,11 +103,11 @@ func (r *run) loadWatched(ctx context.Context, t lane.Tail) error {
 // lastOf gives the place that is noted for an entry's key, where this entry may stand
 // before it: one that was replayed by force, or that let later ones go ahead.
 func (r *run) lastOf(ctx context.Context, e *lane.Entry) (string, error) {
-	if !r.watched.has(e.KeyHash()) || (!e.Replayed() && !e.Message.Skip) {
+	if !r.watched.has(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil
 	}
-	l, err := r.Store.Last(ctx, r.lane, e.KeyHash())
-	return l.Place, err
+	l, err := r.Store.ReadLastDelivery(ctx, r.lane, e.KeyHash())
+	return l.OrderPos, err
 }
 
 // note writes of a message that becomes final what replays of its key have to know.
@@ -116,17 +116,17 @@ func (r *run) note(c *candidate, ch *lane.Change, stage weir.Stage) {
 	switch {
 	case stage == weir.Dead:
 		r.watched.add(key)
-	case r.watched.has(key) && c.entry.Line().Place >= c.last:
-		ch.Last(c.entry)
+	case r.watched.has(key) && c.entry.AsHeld().OrderPos >= c.last:
+		ch.SaveLastDelivery(c.entry)
 	}
 }
 
 // putOff has a block wait for the retry of its first message, where something else had it
 // looked at before.
-func (r *run) putOff(b *lane.Block, e *lane.Entry) {
-	b.Next = e.NextAttempt()
+func (r *run) putOff(b *lane.KeyBlock, e *lane.Entry) {
+	b.NextAt = e.NextAttempt()
 	ch := &lane.Change{}
-	ch.Block(*b)
+	ch.SaveBlock(*b)
 	r.position(ch)
 	r.committer.add(ch, false)
 }

@@ -42,12 +42,12 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
-		if _, err := w.store.LoadEdited(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.LoadEditedMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("edited already: %v", err)
 		}
 		edit(noise(1, 100<<10), "large")
 		edit(noise(2, 100<<10), "large too")
-		if got, err := w.store.LoadEdited(t.Context(), id); err != nil || !bytes.Equal(got.Body, noise(2, 100<<10)) || got.Size != 100<<10 {
+		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil || !bytes.Equal(got.Body, noise(2, 100<<10)) || got.Size != 100<<10 {
 			t.Errorf("%d bytes, %v", len(got.Body), err)
 		}
 		if n := w.blobs(); n != 1 {
@@ -58,11 +58,11 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		if st.Message.Edition != 3 || st.Stage != weir.Delivered || st.EditNote != "a title" || st.EditedAt.IsZero() || st.Replays != 3 || st.Message.Version != "4" {
 			t.Errorf("%+v", st)
 		}
-		edited, err := w.store.LoadEdited(t.Context(), id)
+		edited, err := w.store.LoadEditedMessage(t.Context(), id)
 		if err != nil || string(edited.Body) != "good" || edited.ContentType != "text/xml" {
 			t.Errorf("%+v, %v", edited, err)
 		}
-		accepted, err := w.store.Load(t.Context(), id)
+		accepted, err := w.store.LoadMessage(t.Context(), id)
 		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" || accepted.Version != "3" || accepted.Size != 3 || accepted.Edition != 0 {
 			t.Errorf("%+v, %v", accepted, err)
 		}
@@ -96,7 +96,7 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 		})
 		edit(2)
 		p.kill()
-		if got, err := w.store.LoadEdited(t.Context(), id); err != nil || string(got.Body) != noise(100<<10, 1) {
+		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil || string(got.Body) != noise(100<<10, 1) {
 			t.Errorf("%d bytes, %v", len(got.Body), err)
 		}
 	})

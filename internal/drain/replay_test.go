@@ -89,7 +89,7 @@ func (w *world) balances(want lane.Counts, ids ...weir.ID) {
 func (w *world) rests() {
 	w.t.Helper()
 	for range 600 {
-		if time.Sleep(100 * time.Millisecond); !w.control().Touched() && w.control().Waiting() == 0 {
+		if time.Sleep(100 * time.Millisecond); !w.control().HasRequests() && w.control().WaitingCount() == 0 {
 			return
 		}
 	}
@@ -240,7 +240,7 @@ func TestDrainer_Replay(t *testing.T) {
 			if st.Stage != weir.Dead || !strings.Contains(st.ReplayRefused, second.String()) || st.Replays != 0 {
 				t.Errorf("%+v", st)
 			}
-			if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2"}) || len(w.rows("w_")) != 0 || w.control().Touched() {
+			if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2"}) || len(w.rows("w_")) != 0 || w.control().HasRequests() {
 				t.Errorf("sent %v, wishes %v", got, w.rows("w_"))
 			}
 			w.balances(lane.Counts{Delivered: 1, Dead: 1}, first, second)
@@ -262,7 +262,7 @@ func TestDrainer_Replay(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 			w.balances(lane.Counts{Dead: 1}, id)
-			if rows, _, err := w.store.Dead(t.Context(), 0, 0, 10); err != nil || len(rows) != 1 {
+			if rows, _, err := w.store.ReadDead(t.Context(), 0, 0, 10); err != nil || len(rows) != 1 {
 				t.Errorf("%v, %v", rows, err)
 			}
 		})
@@ -414,7 +414,7 @@ func TestDrainer_ReplayOrder(t *testing.T) {
 			for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // as far behind as they are many
 				var ops []storage.Op
 				for i := range int64(50) {
-					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.Place(seq+i), Values: map[string]any{"Key": lane.Place(seq + i)}})
+					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.OrderPos(seq+i), Values: map[string]any{"Key": lane.OrderPos(seq + i)}})
 				}
 				if _, err := table.Transact(t.Context(), "1.0", ops); err != nil {
 					t.Fatal(err)

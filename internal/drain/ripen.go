@@ -24,7 +24,7 @@ const (
 
 // ripe is a message that was read and falls due.
 type ripe struct {
-	due   lane.Due
+	due   lane.DueTime
 	entry *lane.Entry
 	place int64 // in the log, before which it goes; it may have to give way to what was sent since
 }
@@ -34,13 +34,13 @@ type ripened struct {
 	control lane.Control
 	asked   time.Time
 	entries []ripe
-	gone    []lane.Due // cancelled or moved
+	gone    []lane.DueTime // cancelled or moved
 	took    time.Duration
 	err     error
 }
 
 // ripen begins to read messages that fall due, and looks for their places.
-func (r *run) ripen(ctx context.Context, dues []lane.Due) {
+func (r *run) ripen(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan ripened, 1), r.taken, r.bodyRoom()
 	room.bytes /= maxReading // the others have their share
 	r.releases.reading = append(r.releases.reading, answer)
@@ -58,18 +58,18 @@ func (r *run) ripen(ctx context.Context, dues []lane.Due) {
 
 // readDue reads the lane's control rows and the messages, as far as they are scheduled for
 // these moments still.
-func (r *run) readDue(ctx context.Context, dues []lane.Due, room *bodyRoom, p *ripened) error {
+func (r *run) readDue(ctx context.Context, dues []lane.DueTime, room *bodyRoom, p *ripened) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { p.control, err = r.Store.Control(reading, r.lane); return err })
-	group.Go(func() (err error) { found, err = r.Store.ReadDue(reading, r.lane, dues); return err })
+	group.Go(func() (err error) { p.control, err = r.Store.ReadControl(reading, r.lane); return err })
+	group.Go(func() (err error) { found, err = r.Store.ReadDueMessages(reading, r.lane, dues); return err })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	group, reading = errgroup.WithContext(ctx)
 	for _, d := range dues {
 		e := found[d.Seq]
-		if e == nil || e.Stage != weir.Scheduled || e.Due() != d {
+		if e == nil || e.Stage != weir.Scheduled || e.DueTime() != d {
 			p.gone = append(p.gone, d)
 			continue
 		}
@@ -165,13 +165,13 @@ func (r *run) ripenHeld(ctx context.Context) error {
 	if stir := r.nextStir(); !stir.IsZero() && stir.Before(now.Add(r.lead.length())) {
 		return nil
 	}
-	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.Block) bool {
-		return b.First == nil && b.Next.After(now) && !r.keyPaused(b.KeyHash, b.Next) && !r.isShut(b.KeyHash)
+	b := r.blocks.due(now.Add(lane.DueLead), func(b *lane.KeyBlock) bool {
+		return b.First == nil && b.NextAt.After(now) && !r.keyPaused(b.KeyHash, b.NextAt) && !r.isShut(b.KeyHash)
 	})
 	if b == nil || r.kept() >= keptMost {
 		return nil
 	}
-	line, err := r.Store.Held(ctx, r.lane, b.ID, 1)
+	line, err := r.Store.ReadHeld(ctx, r.lane, b.ID, 1)
 	if err != nil {
 		return err
 	}

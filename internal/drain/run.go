@@ -39,7 +39,7 @@ type run struct {
 	fence       int64
 	window      window
 	blocks      blocks
-	latest      map[string]lane.Latest // by LatestKey, as far as known
+	latest      map[string]lane.LatestVersion // by LatestKey, as far as known
 	preloads    map[*lane.Entry]*preload
 	gate        *gate
 	logNext     bool                 // whose turn it is: the log's or the held ones'
@@ -80,7 +80,7 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time, of ten
 	defer cancel(nil)
 	d := t.d
 	r := &run{Drainer: d, open: of.open, endTenure: of.end, lane: t.number, wake: t.wake, news: make(chan struct{}, 1), gate: t.gate, trusted: l.Trusted, log: d.Log.With("lane", t.number)}
-	writer, err := r.take(ctx, seen.Tail, seen.Untried(d.Now()))
+	writer, err := r.take(ctx, seen.Tail, seen.HasUntried(d.Now()))
 	if err != nil {
 		return err
 	}
@@ -107,67 +107,67 @@ func (t *tender) hold(l *lease.Lease, seen lane.Control, asked time.Time, of ten
 
 // wrote passes on what a commit has brought about.
 func (t *tender) wrote(ch *lane.Change) {
-	t.d.finals.tell(t.number, ch.Finals())
-	if ch.Mails() && t.d.Store.Mailer != nil {
-		t.d.Store.Mailer.Nudge(t.number)
+	t.d.finals.tell(t.number, ch.FinalSeqs())
+	if ch.HasEvents() && t.d.Store.Notifier != nil {
+		t.d.Store.Notifier.WakeOutbox(t.number)
 	}
 }
 
 // take raises the fence. A tail that is open was left by a holder that crashed: it is counted,
 // and what it may have sent is given time to settle. untried ends a pause for refused messages.
 func (r *run) take(ctx context.Context, seen lane.Tail, untried bool) (*lane.Writer, error) {
-	return r.Store.Take(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
-		if t.Open {
+	return r.Store.RaiseFence(ctx, r.lane, rand.Text(), seen, func(t *lane.Tail) {
+		if t.IsOpen {
 			t.Crashes++
-			t.RateNext, t.Taken = r.Now().Add(r.pace.interval), 0 // its last attempts may not be in tail
+			t.NextAllowedAt, t.SentBelow = r.Now().Add(r.pace.interval), 0 // its last attempts may not be in tail
 			r.crashed = true
 			t.SettleUntil = r.Now().Add(r.Settle + maxSkew)
-			if t.Trying != 0 {
-				t.TryingCrashes++
+			if t.InFlightSeq != 0 {
+				t.InFlightCrashes++
 			}
 		}
-		if untried && t.Probed > 0 {
+		if untried && t.ProbedBelow > 0 {
 			t.PausedUntil = time.Time{}
 		}
-		if t.Watched == 0 {
-			t.Watched = t.Fence
+		if t.HistoryFence == 0 {
+			t.HistoryFence = t.Fence
 		}
-		t.Open, t.Holder, r.former = true, r.Name, t.Nonce
+		t.IsOpen, t.Holder, r.former = true, r.Name, t.Nonce
 	})
 }
 
 // load prepares what the holder keeps in memory.
 func (r *run) load(ctx context.Context, t lane.Tail, offers *offers) error {
-	r.fence, r.watchedFrom = t.Fence, t.Watched
+	r.fence, r.watchedFrom = t.Fence, t.HistoryFence
 	r.gate.adopt(t, r.Now())
 	r.fromEnd = r.gate.uneven > 0 // the last holder began in front
 	if r.crashed {
 		r.gate.unanswered(r.Now())
 	}
 	r.window = window{store: r.Store, lane: r.lane, offers: offers, nextRead: t.Cursor, agenda: &r.agenda}
-	r.agenda.next, r.placed, r.taken, r.touched, r.touchedSeen = t.NextDue, t.Placed, t.Taken, t.TouchedSeen, t.TouchedSeen
-	r.trying = t.Trying
+	r.agenda.next, r.placed, r.taken, r.touched, r.touchedSeen = t.NextDueAt, t.LastReleasedAt, t.SentBelow, t.RequestsSeen, t.RequestsSeen
+	r.trying = t.InFlightSeq
 	if t.Crashes >= carefulAfter {
 		r.careful = carefulLength
 		r.log.Warn("drain: running carefully after crashes", "fence", t.Fence)
 	}
-	if t.TryingCrashes >= carefulAfter {
-		r.condemned = t.Trying
+	if t.InFlightCrashes >= carefulAfter {
+		r.condemned = t.InFlightSeq
 	}
-	r.blocks, r.latest, r.deferred = blocks{}, map[string]lane.Latest{}, map[string]time.Time{}
+	r.blocks, r.latest, r.deferred = blocks{}, map[string]lane.LatestVersion{}, map[string]time.Time{}
 	if r.Store.Lanes == 1 {
-		r.pace.adopt(limitMoment(t.RateNext, r.Now().Add(r.pace.interval)))
+		r.pace.adopt(limitMoment(t.NextAllowedAt, r.Now().Add(r.pace.interval)))
 	}
-	var held []lane.Block
-	if !t.NextDue.IsZero() { // else nothing is held
+	var held []lane.KeyBlock
+	if !t.NextDueAt.IsZero() { // else nothing is held
 		var err error
-		if held, err = r.Store.Blocks(ctx, r.lane); err != nil {
+		if held, err = r.Store.ReadBlocks(ctx, r.lane); err != nil {
 			return err
 		}
 	}
 	for _, b := range held {
-		if isFarAhead(b.Next, r.Now()) {
-			b.Next = r.Now()
+		if isFarAhead(b.NextAt, r.Now()) {
+			b.NextAt = r.Now()
 		}
 		r.blocks[b.ID] = &b
 	}
@@ -418,8 +418,8 @@ func (r *run) handover() *lane.Change {
 	if r.loaded {
 		r.position(ch)
 	}
-	ch.Tail(func(t *lane.Tail) {
-		t.Open, t.Crashes, t.Trying, t.TryingCrashes = false, 0, 0, 0
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.IsOpen, t.Crashes, t.InFlightSeq, t.InFlightCrashes = false, 0, 0, 0
 	})
 	return ch
 }
@@ -432,8 +432,8 @@ func (r *run) position(ch *lane.Change) {
 	if r.Store.Lanes == 1 {
 		next = r.pace.upTo()
 	}
-	ch.Tail(func(t *lane.Tail) {
-		t.Cursor, t.NextDue, t.RateNext, t.TouchedSeen, t.Placed, t.Taken = cursor, due, next, seen, placed, taken
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.Cursor, t.NextDueAt, t.NextAllowedAt, t.RequestsSeen, t.LastReleasedAt, t.SentBelow = cursor, due, next, seen, placed, taken
 		g.write(t)
 	})
 }

@@ -35,19 +35,19 @@ func version(text string) weir.Version {
 }
 
 // latestOf gives the last delivery among those a message can be superseded by.
-func (r *run) latestOf(ctx context.Context, e *lane.Entry) (lane.Latest, error) {
-	key := e.LatestKey()
+func (r *run) latestOf(ctx context.Context, e *lane.Entry) (lane.LatestVersion, error) {
+	key := e.SupersedeKey()
 	if l, ok := r.latest[key]; ok {
 		return l, nil
 	}
-	l, err := r.Store.Latest(ctx, r.lane, key)
+	l, err := r.Store.ReadLatestVersion(ctx, r.lane, key)
 	if err == nil {
 		r.remember(key, l)
 	}
 	return l, err
 }
 
-func (r *run) remember(key string, l lane.Latest) {
+func (r *run) remember(key string, l lane.LatestVersion) {
 	if len(r.latest) >= latestMax {
 		clear(r.latest)
 	}
@@ -55,7 +55,7 @@ func (r *run) remember(key string, l lane.Latest) {
 }
 
 // outdated says whether something newer than a version was delivered.
-func outdated(v string, l lane.Latest) bool {
+func outdated(v string, l lane.LatestVersion) bool {
 	return l.ID.Seq != 0 && version(l.Version).Newer(version(v))
 }
 
@@ -105,25 +105,25 @@ func (r *run) newestOf(i int) *lane.Entry {
 
 // newestHeld gives what is to be tried of the stretch at the beginning of a block's line;
 // nil when the first there were superseded.
-func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) (*lane.Entry, error) {
+func (r *run) newestHeld(ctx context.Context, b *lane.KeyBlock, first *lane.Entry) (*lane.Entry, error) {
 	latest, err := r.latestOf(ctx, first)
 	if err != nil {
 		return nil, err
 	}
-	line, err := r.Store.Held(ctx, r.lane, b.ID, aheadRows)
+	line, err := r.Store.ReadHeld(ctx, r.lane, b.ID, aheadRows)
 	if err != nil {
 		return nil, err
 	}
-	var old []lane.Held
-	best := first.Line()
+	var old []lane.HeldMessage
+	best := first.AsHeld()
 	for _, h := range line {
 		if h.Contract != first.Message.Contract {
 			break
 		}
-		if h.After() > r.window.readOf(b.KeyHash) {
+		if h.AfterLog() > r.window.readOf(b.KeyHash) {
 			// What stands before it in the log is not known yet, and whether it was tried by
 			// a holder that died is not either: nothing older may go before that is clear.
-			b.Wait = h.After()
+			b.Wait = h.AfterLog()
 			break
 		}
 		if outdated(h.Version, latest) && len(old) < supersedeAtOnce {
@@ -148,7 +148,7 @@ func (r *run) newestHeld(ctx context.Context, b *lane.Block, first *lane.Entry) 
 
 // supersedeHeld makes held messages final. Their key is closed until that is committed,
 // because a block's line is read from storage.
-func (r *run) supersedeHeld(b *lane.Block, old []lane.Held, latest lane.Latest) {
+func (r *run) supersedeHeld(b *lane.KeyBlock, old []lane.HeldMessage, latest lane.LatestVersion) {
 	ch := &lane.Change{Key: b.KeyHash}
 	for _, h := range old {
 		at := r.finishedAt()

@@ -266,7 +266,7 @@ func TestDrainer_AtOnce(t *testing.T) {
 		many := *w.store
 		many.Lanes = 4
 		for n := range 4 {
-			if err := many.Ensure(t.Context(), n); err != nil {
+			if err := many.EnsureControlRows(t.Context(), n); err != nil {
 				t.Fatal(err)
 			}
 		}

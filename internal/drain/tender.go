@@ -173,8 +173,8 @@ func (t *tender) handOn() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.d.ctx), closeTimeout)
 	defer cancel()
-	control, err := t.d.Store.Control(ctx, t.number)
-	if err == nil && control.Work(t.d.Now()) && !(t.d.open.Err() == nil && t.d.yieldsTo(control)) {
+	control, err := t.d.Store.ReadControl(ctx, t.number)
+	if err == nil && control.HasWork(t.d.Now()) && !(t.d.open.Err() == nil && t.d.yieldsTo(control)) {
 		err = t.d.Tickets.EnqueueNow(ctx, t.number)
 	}
 	if err != nil {
@@ -189,13 +189,13 @@ func (t *tender) look() Report {
 		return t.stepAside()
 	}
 	ctx, asked := t.d.ctx, t.d.Now()
-	control, err := t.d.Store.Control(ctx, t.number)
+	control, err := t.d.Store.ReadControl(ctx, t.number)
 	if err != nil {
 		return t.trouble(err)
 	}
 	now := t.d.Now()
-	at, work := control.WorkAt(now)
-	if work && !control.Touched() {
+	at, work := control.NextWorkAt(now)
+	if work && !control.HasRequests() {
 		at = t.d.calendarOpens(at)
 	}
 	switch {
@@ -252,7 +252,7 @@ func (t *tender) beginWatch(c lane.Control, now time.Time) {
 // the last look: then its lease need not be tried. So a holder that dies is noticed within
 // two pauses, and from then on the lease is tried each second until it runs out.
 func (t *tender) holderCommits(tail lane.Tail) bool {
-	t.watch.alive = !t.watch.since.IsZero() && tail.Open && tail.ETag != t.watch.tail
+	t.watch.alive = !t.watch.since.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
 	t.watch.tail = tail.ETag
 	return t.watch.alive
 }

@@ -185,8 +185,8 @@ func (w *window) take(e *lane.Entry) {
 	case w.skipped[e.Seq()]:
 		delete(w.skipped, e.Seq())
 	case e.Stage == weir.Scheduled:
-		w.agenda.note(e.Due())
-	case !e.Stage.Final() && !e.Held:
+		w.agenda.note(e.DueTime())
+	case !e.Stage.Final() && !e.IsHeld:
 		w.entries = append(w.entries, e)
 	}
 }

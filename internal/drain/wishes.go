@@ -54,7 +54,7 @@ func (r *run) startLook(ctx context.Context) {
 	go func() {
 		defer r.wakeRun()
 		defer close(answer)
-		if c, err := r.Store.Control(ctx, r.lane); err == nil {
+		if c, err := r.Store.ReadControl(ctx, r.lane); err == nil {
 			answer <- c
 		}
 	}()
@@ -94,7 +94,7 @@ func (r *run) notice(c lane.Control, asked time.Time) {
 	case r.mayMove():
 		r.endTenure()
 	}
-	if asked.Before(r.pauses.known) || c.Head.Touched < r.touchedSeen {
+	if asked.Before(r.pauses.known) || c.Head.RequestSeq < r.touchedSeen {
 		// A later read has overtaken this one: ours, or that of a former holder, who saw what
 		// came since and has said so in tail. With these pauses tail would tell that nothing
 		// goes on where nobody is to touch the lane again.
@@ -105,8 +105,8 @@ func (r *run) notice(c lane.Control, asked time.Time) {
 	if c.Head.Next > r.window.nextRead {
 		r.window.more()
 	}
-	r.touched = max(r.touched, c.Head.Touched)
-	r.sealed = c.Head.Sealed
+	r.touched = max(r.touched, c.Head.RequestSeq)
+	r.sealed = c.Head.IsSealed
 }
 
 // grantWishes grants or refuses what was asked for up to the touch that was seen.
@@ -117,7 +117,7 @@ func (r *run) grantWishes(ctx context.Context) error {
 		if err := r.finishReleases(ctx); err != nil {
 			return err
 		}
-		wishes, err := r.Store.Wishes(ctx, r.lane, wishPage)
+		wishes, err := r.Store.PendingRequests(ctx, r.lane, wishPage)
 		if err != nil {
 			return err
 		}
@@ -145,16 +145,16 @@ func (r *run) grantWishes(ctx context.Context) error {
 }
 
 // grant does what a wish asks for, or refuses it, and takes the wish away.
-func (r *run) grant(ctx context.Context, w lane.Wish) error {
+func (r *run) grant(ctx context.Context, w lane.Request) error {
 	ch := &lane.Change{}
-	ch.Grant(w)
+	ch.ResolveRequest(w)
 	var err error
 	switch w.Kind {
-	case lane.WishCancel:
+	case lane.RequestCancel:
 		err = r.grantCancel(w, ch)
-	case lane.WishReplay:
+	case lane.RequestReplay:
 		err = r.grantReplay(ctx, w, ch)
-	case lane.WishResume:
+	case lane.RequestResume:
 		r.log.Info("drain: pause of the cms lifted", "fence", r.fence, "delay", r.gate.pausedUntil.Sub(r.Now()))
 		r.gate.resume()
 	default: // of a later version of this program
@@ -173,15 +173,15 @@ func (r *run) grant(ctx context.Context, w lane.Wish) error {
 // Thousands may be cancelled at a time while nothing is sent: they are read side by side.
 type unwanted struct {
 	messages map[int64]*lane.Entry
-	lines    map[string][]lane.Held // by block; shortened as messages are withdrawn
+	lines    map[string][]lane.HeldMessage // by block; shortened as messages are withdrawn
 }
 
 // readUnwanted reads the messages that wishes are to cancel.
-func (r *run) readUnwanted(ctx context.Context, wishes []lane.Wish) (unwanted, error) {
-	entries, lines := make([]*lane.Entry, len(wishes)), make([][]lane.Held, len(wishes))
-	err := lane.Each(len(wishes), func(i int) (err error) {
+func (r *run) readUnwanted(ctx context.Context, wishes []lane.Request) (unwanted, error) {
+	entries, lines := make([]*lane.Entry, len(wishes)), make([][]lane.HeldMessage, len(wishes))
+	err := lane.ForEach(len(wishes), func(i int) (err error) {
 		w := wishes[i]
-		if w.Kind != lane.WishCancel || w.Done {
+		if w.Kind != lane.RequestCancel || w.Done {
 			return nil
 		}
 		entries[i], err = r.Store.ReadMessage(ctx, r.lane, w.Seq)
@@ -193,19 +193,19 @@ func (r *run) readUnwanted(ctx context.Context, wishes []lane.Wish) (unwanted, e
 	if err != nil {
 		return unwanted{}, err
 	}
-	u := unwanted{messages: map[int64]*lane.Entry{}, lines: map[string][]lane.Held{}}
+	u := unwanted{messages: map[int64]*lane.Entry{}, lines: map[string][]lane.HeldMessage{}}
 	var blocks []string
 	for i, e := range entries {
 		if e == nil {
 			continue
 		}
 		u.messages[wishes[i].Seq] = e
-		if b := r.blockOf(e); e.Held && b != nil && !slices.Contains(blocks, b.ID) {
+		if b := r.blockOf(e); e.IsHeld && b != nil && !slices.Contains(blocks, b.ID) {
 			blocks = append(blocks, b.ID)
 		}
 	}
-	err = lane.Each(len(blocks), func(i int) (err error) {
-		lines[i], err = r.Store.Held(ctx, r.lane, blocks[i], wishPage+1)
+	err = lane.ForEach(len(blocks), func(i int) (err error) {
+		lines[i], err = r.Store.ReadHeld(ctx, r.lane, blocks[i], wishPage+1)
 		return err
 	})
 	for i, id := range blocks {
@@ -215,7 +215,7 @@ func (r *run) readUnwanted(ctx context.Context, wishes []lane.Wish) (unwanted, e
 }
 
 // grantCancel cancels a message that is not final yet.
-func (r *run) grantCancel(w lane.Wish, ch *lane.Change) error {
+func (r *run) grantCancel(w lane.Request, ch *lane.Change) error {
 	e := r.unwanted.messages[w.Seq]
 	if e == nil {
 		return nil
@@ -244,7 +244,7 @@ func (r *run) withdraw(e *lane.Entry, ch *lane.Change) bool {
 	switch {
 	case e.Stage.Final() || e.Stage == weir.Scheduled:
 		return false
-	case e.Held:
+	case e.IsHeld:
 		return r.withdrawHeld(e, ch)
 	case e.Seq() >= r.window.nextRead:
 		r.window.skip(e.Seq())
@@ -254,8 +254,8 @@ func (r *run) withdraw(e *lane.Entry, ch *lane.Change) bool {
 }
 
 // blockOf returns the block in whose line a held message stands.
-func (r *run) blockOf(e *lane.Entry) *lane.Block {
-	if b := r.blocks[e.Block()]; b != nil {
+func (r *run) blockOf(e *lane.Entry) *lane.KeyBlock {
+	if b := r.blocks[e.BlockID()]; b != nil {
 		return b
 	}
 	return r.blocks[e.KeyHash()] // it came to stand behind others of its key
@@ -269,15 +269,15 @@ func (r *run) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 		return false
 	}
 	line := r.unwanted.lines[b.ID]
-	next, waitedFor := b.Next, len(line) > 0 && line[0].Seq == e.Seq()
+	next, waitedFor := b.NextAt, len(line) > 0 && line[0].Seq == e.Seq()
 	if e.Message.Supersede { // then it is not always the first that is tried
 		waitedFor = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
-	r.unwanted.lines[b.ID] = slices.DeleteFunc(line, func(h lane.Held) bool { return h.Seq == e.Seq() })
-	r.unhold(b, ch, e.Line())
-	if !waitedFor && b.Held > 0 {
-		b.Next = next
-		ch.Block(*b)
+	r.unwanted.lines[b.ID] = slices.DeleteFunc(line, func(h lane.HeldMessage) bool { return h.Seq == e.Seq() })
+	r.unhold(b, ch, e.AsHeld())
+	if !waitedFor && b.HeldCount > 0 {
+		b.NextAt = next
+		ch.SaveBlock(*b)
 	}
 	return true
 }

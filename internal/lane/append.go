@@ -28,16 +28,16 @@ type Appender struct {
 	// Filed, where set, is given each group as soon as it is durable, in the log's order and
 	// with the bodies, before the submissions are answered. It must return at once. Set it
 	// before the first Append.
-	Filed func(lane int, messages []weir.Message)
+	OnFiled func(lane int, messages []weir.Message)
 
 	// Wake, if set, is called after Filed, for each message: when Append returns, or when a
 	// message is filed that its caller has given up. It must return at once. Set it before the
 	// first Append.
-	Wake func(lane int)
+	OnWake func(lane int)
 
 	// Sealed, where set, is called when a lane turns out to be sealed. It must return at once.
 	// Set it before the first Append.
-	Sealed func()
+	OnSealed func()
 
 	store *Store
 	log   *slog.Logger
@@ -89,16 +89,16 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // been filed. When ctx ends early the message may still be filed, unless nothing of it was
 // sent by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
-	r, err := a.File(ctx, m, idempotencyKey)
+	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
 		a.wake(r.Message.ID.Lane)
 	}
 	return r, err
 }
 
-// File is Append for a receiver, who calls Wake itself once it has answered: on few cores, the
+// AppendWithoutWake is Append for a receiver, who calls Wake itself once it has answered: on few cores, the
 // delivery would take one of them from the answer.
-func (a *Appender) File(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
+func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.repeated(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
 	}
@@ -132,8 +132,8 @@ func (a *Appender) wakeFor(lane int, sub *submission) {
 }
 
 func (a *Appender) wake(lane int) {
-	if a.Wake != nil {
-		a.Wake(lane)
+	if a.OnWake != nil {
+		a.OnWake(lane)
 	}
 }
 
@@ -184,7 +184,7 @@ func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey 
 	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
 	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
-		m.DueAt = RoundDue(m.DueAt)
+		m.DueAt = RoundDueTime(m.DueAt)
 	}
 	return lane, nil
 }

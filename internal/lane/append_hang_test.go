@@ -169,7 +169,7 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 
 // length returns the number of messages in the log by head.
 func (b *bench) length() int {
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (b *bench) log() []*lane.Entry {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}

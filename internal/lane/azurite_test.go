@@ -36,7 +36,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One idempotency row is gone: its message's transaction is refused, and sent without it.
-	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.Place(30))
+	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.OrderPos(30))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,9 @@ func TestRetention_OnAzurite(t *testing.T) {
 	table, removed := &distantTable{Table: account.Table()}, 0
 	later := *store
 	later.Table, later.Now = table, func() time.Time { return time.Now().Add(8 * oneDay) }
-	r := &lane.Retention{Store: &later, Keep: 7 * oneDay, Dead: 30 * oneDay, Share: time.Minute, Count: func(n, _ int) { removed += n }}
+	r := &lane.Retention{Store: &later, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute, OnRemoved: func(n, _ int) { removed += n }}
 	began := time.Now()
-	if next, err := r.Run(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
+	if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
 		t.Errorf("%d of %d messages removed, next %s, %v", removed, messages, next, err)
 	}
 	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed, time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
@@ -58,7 +58,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 			t.Errorf("%d rows %s are left, %v", len(page.Rows), prefix, err)
 		}
 	}
-	if _, err := r.Forgotten(t.Context()); err != nil {
+	if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := account.Bodies().Get(t.Context(), forgotten); !storage.Is(err, storage.NotFound) {

@@ -18,11 +18,11 @@ type Change struct {
 	mails bool    // it puts something into the outbox
 }
 
-// Finals are the sequence numbers of the messages that it makes final.
-func (c *Change) Finals() []int64 { return c.final }
+// FinalSeqs are the sequence numbers of the messages that it makes final.
+func (c *Change) FinalSeqs() []int64 { return c.final }
 
-// Tail adds a change of the control row.
-func (c *Change) Tail(f func(*Tail)) { c.tail = append(c.tail, f) }
+// UpdateTail adds a change of the control row.
+func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 
 // keepAttempts is how many of the first and of the last attempts a message's row keeps.
 const keepAttempts = 10
@@ -31,9 +31,9 @@ const keepAttempts = 10
 // nobody. The row keeps the first and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
-		e.Count++
+		e.AttemptCount++
 	}
-	a := weir.Attempt{Number: e.Count, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome, Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence}
+	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome, Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence}
 	e.Attempts = append(e.Attempts, a)
 	if len(e.Attempts) > 2*keepAttempts {
 		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts], e.Attempts[len(e.Attempts)-keepAttempts:]...)
@@ -47,13 +47,13 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 // Finish makes the message final.
 func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
-	c.Tail(func(t *Tail) { t.Counts.add(stage) })
+	c.UpdateTail(func(t *Tail) { t.Counts.add(stage) })
 	c.final = append(c.final, e.Seq())
 	c.callBack(e.Seq(), e.Message.Callback, stage, at)
 	if stage == weir.Dead {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: deadValues(e, at)})
 	}
-	if stage == weir.Delivered && e.Count == 1 && len(e.Attempts) == 1 && !e.Held {
+	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld {
 		c.first = e
 		return nil
 	}
@@ -68,8 +68,8 @@ func (e *Entry) LastError() string { return e.status.LastError }
 
 // Retry writes that the message waits for another try, held in a block.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
-	known := e.Held && e.Stage == weir.Retrying
-	e.Stage, e.status.NextAttemptAt, e.Held = weir.Retrying, next, true
+	known := e.IsHeld && e.Stage == weir.Retrying
+	e.Stage, e.status.NextAttemptAt, e.IsHeld = weir.Retrying, next, true
 	if !known {
 		c.queueUp(block, e)
 	}
@@ -93,8 +93,8 @@ func mergeOp(e *Entry) (storage.Op, error) {
 		next = never
 	}
 	v := map[string]any{
-		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.Count),
-		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next, "Held": e.Held && !e.Stage.Final(),
+		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.AttemptCount),
+		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next, "Held": e.IsHeld && !e.Stage.Final(),
 	}
 	if e.Stage.Final() {
 		v["FinishedAt"] = e.status.FinishedAt
@@ -105,7 +105,7 @@ func mergeOp(e *Entry) (storage.Op, error) {
 // Hold puts a message that was not tried among the held ones of a block. The message's
 // own row says so too, for whoever reads the log from a cursor below it.
 func (c *Change) Hold(block string, e *Entry) {
-	e.Held = true
+	e.IsHeld = true
 	c.queueUp(block, e)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
 }
@@ -120,22 +120,22 @@ func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, place)})
 }
 
-// Block writes a block's row.
-func (c *Change) Block(b Block) {
-	v := map[string]any{"Next": b.Next, "Held": b.Held, "Key": b.KeyHash}
-	if b.Ahead != 0 {
-		v["Ahead"] = b.Ahead
-		if b.Shelved {
+// SaveBlock writes a block's row.
+func (c *Change) SaveBlock(b KeyBlock) {
+	v := map[string]any{"Next": b.NextAt, "Held": b.HeldCount, "Key": b.KeyHash}
+	if b.LogWaitsFrom != 0 {
+		v["Ahead"] = b.LogWaitsFrom
+		if b.IsParked {
 			v["Shelved"] = true
 		} else {
-			v["Placed"] = b.Placed
+			v["Placed"] = b.ReleasedAt
 		}
 	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: v})
 }
 
-// Unblock removes a block's row; it must stand there in storage.
-func (c *Change) Unblock(id string) {
+// RemoveBlock removes a block's row; it must stand there in storage.
+func (c *Change) RemoveBlock(id string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: blockKey(id)})
 }
 
@@ -164,10 +164,10 @@ type Batch struct {
 // maxBatchOps leaves room for the control row.
 const maxBatchOps = storage.MaxOps - 1
 
-// Add takes the change if there is room for it. Of several writes of one row the last
+// TryAdd takes the change if there is room for it. Of several writes of one row the last
 // counts: they write whole states, and no row is both made and removed in one batch,
 // since a key's next outcome waits for the commit of its last one.
-func (b *Batch) Add(c *Change) bool {
+func (b *Batch) TryAdd(c *Change) bool {
 	if b.rows == nil {
 		b.rows = map[string]int{}
 	}

@@ -86,7 +86,7 @@ func blobName(at time.Time, partition, nonce string) string {
 
 // editedName is the last part of an edited body's name. It holds the place of the message,
 // which may have been filed long before.
-func editedName(nonce string, seq int64) string { return nonce + "-" + Place(seq) }
+func editedName(nonce string, seq int64) string { return nonce + "-" + OrderPos(seq) }
 
 // seqOfEdited returns the place of the message that a body is an edit of, if it is one.
 func seqOfEdited(blob string) (int64, bool) {

@@ -54,8 +54,8 @@ func TestStore_ControlCut(t *testing.T) {
 				}
 				store := *b.eyes
 				store.Table = table
-				c, err := store.Control(t.Context(), 0)
-				if err != nil || c.Head.Touched != c.Tail.TouchedSeen || table.queries != test.queries {
+				c, err := store.ReadControl(t.Context(), 0)
+				if err != nil || c.Head.RequestSeq != c.Tail.RequestsSeen || table.queries != test.queries {
 					t.Errorf("head %+v, tail %+v of one moment? %v, %d queries, want %d", c.Head, c.Tail, err, table.queries, test.queries)
 				}
 			})
@@ -65,7 +65,7 @@ func TestStore_ControlCut(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			store := *b.eyes
 			store.Table = &cutTable{Table: b.account.Table(), cuts: 1000, between: b.touchBoth}
-			if _, err := store.Control(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
+			if _, err := store.ReadControl(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
 				t.Errorf("%v, want Unavailable", err)
 			}
 		})
@@ -75,11 +75,11 @@ func TestStore_ControlCut(t *testing.T) {
 // touchBoth changes both control rows together.
 func (b *bench) touchBoth() {
 	b.t.Helper()
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	n := c.Head.Touched + 1
+	n := c.Head.RequestSeq + 1
 	if _, err := b.account.Table().Transact(b.t.Context(), "1.0", []storage.Op{
 		{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Touched": n}},
 		{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"TouchedSeen": n}}}); err != nil {
@@ -90,11 +90,11 @@ func (b *bench) touchBoth() {
 // next opens an epoch behind the bench's.
 func (b *bench) next(table storage.Table) *lane.Store {
 	b.t.Helper()
-	meta, err := b.eyes.ChangeMeta(b.t.Context(), func(m *lane.Meta) error {
-		if m.Open.Epoch == 2 {
-			return lane.ErrSame
+	meta, err := b.eyes.UpdateEpochRecord(b.t.Context(), func(m *lane.EpochRecord) error {
+		if m.Open.Number == 2 {
+			return lane.ErrNoChange
 		}
-		m.Earlier, m.Open, m.Used = []lane.Epoch{m.Open}, lane.Epoch{Epoch: 2, Lanes: 1}, 2
+		m.Earlier, m.Open, m.Used = []lane.Epoch{m.Open}, lane.Epoch{Number: 2, Lanes: 1}, 2
 		return nil
 	})
 	if err != nil {
@@ -102,8 +102,8 @@ func (b *bench) next(table storage.Table) *lane.Store {
 	}
 	next := *b.eyes
 	next.Table = table
-	next.Adopt(meta)
-	if err := next.Ensure(b.t.Context(), 0); err != nil {
+	next.UseEpochRecord(meta)
+	if err := next.EnsureControlRows(b.t.Context(), 0); err != nil {
 		b.t.Fatal(err)
 	}
 	return &next
@@ -120,7 +120,7 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 					b.finish(w, id.Seq, weir.Delivered)
 				}
 				next := b.next(&cutTable{Table: b.account.Table(), cuts: cuts})
-				if _, err := b.retention(next).Earlier(t.Context()); err != nil {
+				if _, err := b.retention(next).RunEarlierEpochs(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if st, err := next.Status(t.Context(), ids[0]); err != nil || st.Stage != weir.Delivered {
@@ -167,8 +167,8 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				_, err := b.retention(next).Earlier(t.Context())
-				meta, metaErr := next.Meta(t.Context())
+				_, err := b.retention(next).RunEarlierEpochs(t.Context())
+				meta, metaErr := next.ReadEpochRecord(t.Context())
 				if metaErr != nil || (len(meta.Earlier) == 0) != test.forgets || (err != nil) != (test.gone != nil && test.file) {
 					t.Errorf("earlier epochs %v, want forgotten %v; %v %v", meta.Earlier, test.forgets, err, metaErr)
 				}
@@ -185,18 +185,18 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
 		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.Place(20)}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
 		next := b.next(b.account.Table())
 		r := b.retention(next)
 		for range 10 * 24 {
 			time.Sleep(time.Hour)
-			if _, err := r.Earlier(t.Context()); err != nil {
+			if _, err := r.RunEarlierEpochs(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		meta, err := next.Meta(t.Context())
+		meta, err := next.ReadEpochRecord(t.Context())
 		if err != nil || len(meta.Earlier) != 0 || len(b.keys()) != 0 {
 			t.Errorf("after ten days: earlier epochs %v, %d rows of its lane; %v", meta.Earlier, len(b.keys()), err)
 		}

@@ -10,7 +10,7 @@ import (
 // DeadRow is a line of a lane's list of dead messages.
 type DeadRow struct {
 	Seq       int64
-	Place     string // in its key's order
+	OrderPos  string // in its key's order
 	Key       string
 	Contract  string
 	DiedAt    time.Time
@@ -27,9 +27,9 @@ func deadValues(e *Entry, at time.Time) map[string]any {
 	return v
 }
 
-// Dead reads the dead messages of a lane behind a place in the log, in the order of the
+// ReadDead reads the dead messages of a lane behind a place in the log, in the order of the
 // log, up to limit, and says whether there are more.
-func (s *Store) Dead(ctx context.Context, lane int, behind int64, limit int) (rows []DeadRow, more bool, err error) {
+func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []DeadRow, more bool, err error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), After: deadKey(behind), To: after(prefixDead), Limit: limit})
 	if err != nil {
 		return nil, false, err
@@ -47,9 +47,9 @@ func (s *Store) Dead(ctx context.Context, lane int, behind int64, limit int) (ro
 // deadKeysPages is how far DeadKeys reads.
 const deadKeysPages = 10
 
-// DeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
+// ReadDeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
 // there are too many of them to be known.
-func (s *Store) DeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
+func (s *Store) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
 	keys = map[string]bool{}
 	q := storage.Query{Partition: s.partition(lane), From: prefixDead, To: after(prefixDead), Columns: []string{"Key"}}
 	for range deadKeysPages {
@@ -73,7 +73,7 @@ func deadFrom(r storage.Row) (DeadRow, error) {
 	v := values{r.Values}
 	place := v.string("Place")
 	if place == "" {
-		place = Place(seq)
+		place = OrderPos(seq)
 	}
-	return DeadRow{Seq: seq, Place: place, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
+	return DeadRow{Seq: seq, OrderPos: place, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
 }

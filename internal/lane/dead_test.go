@@ -12,7 +12,7 @@ import (
 func TestStore_Dead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
+		w, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,14 +29,14 @@ func TestStore_Dead(t *testing.T) {
 			}
 			b.finish(w, seq+1, stage)
 		}
-		rows, more, err := b.store.Dead(t.Context(), 0, 0, 2)
+		rows, more, err := b.store.ReadDead(t.Context(), 0, 0, 2)
 		if err != nil || len(rows) != 2 || !more || rows[0].Seq != 1 || rows[1].Seq != 3 {
 			t.Fatalf("%+v, more %v, %v", rows, more, err)
 		}
 		if r := rows[1]; r.Key != "/2" || r.Contract != "article" || r.DiedAt.Before(at) {
 			t.Errorf("%+v", r)
 		}
-		rows, more, err = b.store.Dead(t.Context(), 0, rows[1].Seq, 5)
+		rows, more, err = b.store.ReadDead(t.Context(), 0, rows[1].Seq, 5)
 		if err != nil || len(rows) != 2 || more || rows[0].Seq != 4 || rows[1].Seq != 5 {
 			t.Errorf("%+v, more %v, %v", rows, more, err)
 		}

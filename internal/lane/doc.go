@@ -23,7 +23,7 @@
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<place>      a held message of a blocked key, in order; says whether it was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, by time
-//	w_…                    a wish: somebody asks the holder for a change
+//	w_…                    a request: somebody asks the holder for a change
 //	x_<seq>                a dead message, for listing
 //
 // A sequence number is padded with zeros, so the order of rows is the order of the log.

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Due is a scheduled message and its moment. Its row sorts by time.
-type Due struct {
+// DueTime is a scheduled message and its moment. Its row sorts by time.
+type DueTime struct {
 	At  time.Time // in whole microseconds
 	Seq int64
 }
@@ -24,51 +24,51 @@ type Due struct {
 // dueDigits is enough for every microsecond up to the year 9999.
 const dueDigits = 18
 
-func (d Due) String() string {
-	return padded(d.At.UnixMicro(), dueDigits) + "_" + Place(d.Seq)
+func (d DueTime) String() string {
+	return padded(d.At.UnixMicro(), dueDigits) + "_" + OrderPos(d.Seq)
 }
 
-func dueKey(d Due) string { return prefixDue + d.String() }
+func dueKey(d DueTime) string { return prefixDue + d.String() }
 
-func parseDue(key string) (Due, error) {
+func parseDue(key string) (DueTime, error) {
 	at, seq, _ := strings.Cut(strings.TrimPrefix(key, prefixDue), "_")
 	micros, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		return Due{}, fmt.Errorf("lane: row %q: %w", key, err)
+		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
 	n, err := parseSeq(seq)
 	if err != nil {
-		return Due{}, fmt.Errorf("lane: row %q: %w", key, err)
+		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
-	return Due{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
+	return DueTime{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
 }
 
-// Due gives the entry's moment, where it is scheduled.
-func (e *Entry) Due() Due { return Due{At: e.Message.DueAt, Seq: e.Seq()} }
+// DueTime gives the entry's moment, where it is scheduled.
+func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
 
 // place is the message's position among the held ones of its key.
 func (e *Entry) place() string {
 	if e.placed != "" {
 		return e.placed
 	}
-	return Place(e.Seq())
+	return OrderPos(e.Seq())
 }
 
 // placeOfDue is the position of a message that fell due when the log's next number was next:
 // behind all that was filed before, before all that came after; those of one moment of the
 // log by d's time, then by acceptance.
-func placeOfDue(next int64, d Due) string { return Place(next-1) + "_" + d.String() }
+func placeOfDue(next int64, d DueTime) string { return OrderPos(next-1) + "_" + d.String() }
 
-// After is After of the entry's line.
-func (e *Entry) After() int64 { return e.Line().After() }
+// AfterLog is After of the entry's line.
+func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
-// Behind is the first place in the log behind the entry's own.
-func (e *Entry) Behind() int64 { return max(e.After(), e.Seq()+1) }
+// NextLogSeq is the first place in the log behind the entry's own.
+func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// After is the place in the log up to which all of the key goes before this held message; 0
+// AfterLog is the place in the log up to which all of the key goes before this held message; 0
 // where its line alone tells.
-func (h Held) After() int64 {
-	log, _, released := strings.Cut(h.Place, "_")
+func (h HeldMessage) AfterLog() int64 {
+	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := parseSeq(log)
 	if !released || err != nil {
 		return 0
@@ -76,9 +76,9 @@ func (h Held) After() int64 {
 	return last + 1
 }
 
-// Dues reads the earliest scheduled messages of a lane, up to limit, and says whether there
+// ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and says whether there
 // are more.
-func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more bool, err error) {
+func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixDue, To: after(prefixDue), Limit: limit})
 	if err != nil {
 		return nil, false, err
@@ -93,9 +93,9 @@ func (s *Store) Dues(ctx context.Context, lane int, limit int) (dues []Due, more
 	return dues, page.More || len(dues) == limit, nil
 }
 
-// ReadDue reads the messages of these moments by their numbers, in any stage. Messages near each
+// ReadDueMessages reads the messages of these moments by their numbers, in any stage. Messages near each
 // other take one query: they were filed together.
-func (s *Store) ReadDue(ctx context.Context, lane int, dues []Due) (map[int64]*Entry, error) {
+func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
 		seqs[i] = d.Seq
@@ -132,29 +132,29 @@ func (s *Store) ReadDue(ctx context.Context, lane int, dues []Due) (map[int64]*E
 // was released earlier: that may have been tried already. placed is the time in the place
 // that was given last, and gives way to this one's.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt
 	if !at.After(*placed) { // it was moved, or filed just now, or the last holder's clock is ahead
 		at = placed.Add(time.Microsecond)
 	}
 	*placed = at
-	e.Stage, e.Held, e.placed = weir.Queued, true, placeOfDue(next, Due{At: at, Seq: e.Seq()})
+	e.Stage, e.IsHeld, e.placed = weir.Queued, true, placeOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Upsert, Key: heldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Stage": string(weir.Queued), "Held": true, "Place": e.placed}})
 }
 
 // Releases reports whether the change takes a message out of the scheduled ones of a moment.
-func (c *Change) Releases(d Due) bool {
+func (c *Change) Releases(d DueTime) bool {
 	return slices.ContainsFunc(c.ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key == dueKey(d) })
 }
 
-// NotDue says of the refusal of a commit that one of the messages it was to release is not
+// NoLongerDue says of the refusal of a commit that one of the messages it was to release is not
 // scheduled for that moment any more: somebody cancelled or moved it.
-func NotDue(err error) (Due, bool) {
+func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
 	if !ok || !strings.HasPrefix(row, prefixDue) {
-		return Due{}, false
+		return DueTime{}, false
 	}
 	d, err := parseDue(row)
 	return d, err == nil

@@ -20,34 +20,34 @@ const (
 	lanesKey      = "lanes"
 )
 
-// ErrBegunAnew means that the record of lanes is not the one this process began with: the table
+// ErrReplaced means that the record of lanes is not the one this process began with: the table
 // was removed, with all messages, and another process has begun anew.
-var ErrBegunAnew = errors.New("the lanes' record was removed or replaced")
+var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
-// ErrLanes says that the setting names another number of lanes than storage.
-var ErrLanes = errors.New("the number of lanes differs from storage's")
+// ErrLaneCount says that the setting names another number of lanes than storage.
+var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 
 // Step is how far a change of the number of lanes has come; relane tells the story.
 type Step string
 
 // The steps of a change. Up to StepRefile it can be undone.
 const (
-	StepNone   Step = ""
-	StepDrain  Step = "drain"  // heads are sealed, lanes run empty and are closed
-	StepRefile Step = "refile" // all are closed; what is kept for later is copied
-	StepBooks  Step = "books"  // the new epoch is open; the old lanes' books say what moved
-	StepUndo   Step = "undo"   // lanes are reopened, copies removed
+	StepNone  Step = ""
+	StepDrain Step = "drain"  // heads are sealed, lanes run empty and are closed
+	StepCopy  Step = "refile" // all are closed; what is kept for later is copied
+	StepCount Step = "books"  // the new epoch is open; the old lanes' books say what moved
+	StepUndo  Step = "undo"   // lanes are reopened, copies removed
 )
 
 // Epoch is a time with one number of lanes.
 type Epoch struct {
-	Epoch int `json:"epoch"`
-	Lanes int `json:"lanes"`
+	Number int `json:"epoch"`
+	Lanes  int `json:"lanes"`
 }
 
-// Meta is the row that says how many lanes there are. Whoever writes it does so under
+// EpochRecord is the row that says how many lanes there are. Whoever writes it does so under
 // If-Match, so every step of a change is taken once.
-type Meta struct {
+type EpochRecord struct {
 	ETag    storage.ETag
 	Open    Epoch   // the epoch in which messages are filed
 	Step    Step    // of a change that is under way
@@ -57,23 +57,23 @@ type Meta struct {
 	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions
 }
 
-func metaFrom(r storage.Row) (Meta, error) {
+func metaFrom(r storage.Row) (EpochRecord, error) {
 	v := values{r.Values}
-	m := Meta{ETag: r.ETag, Open: Epoch{int(v.int("Epoch")), int(v.int("Lanes"))}, Step: Step(v.string("Step")),
+	m := EpochRecord{ETag: r.ETag, Open: Epoch{int(v.int("Epoch")), int(v.int("Lanes"))}, Step: Step(v.string("Step")),
 		Next: Epoch{int(v.int("NextEpoch")), int(v.int("NextLanes"))}, Used: int(v.int("Used")), Origin: v.string("Origin")}
-	m.Used = max(m.Used, m.Open.Epoch)
+	m.Used = max(m.Used, m.Open.Number)
 	if text := v.string("Earlier"); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
-			return Meta{}, fmt.Errorf("lane: the record of earlier epochs: %w", err)
+			return EpochRecord{}, fmt.Errorf("lane: the record of earlier epochs: %w", err)
 		}
 	}
 	return m, nil
 }
 
-func (m Meta) values() (map[string]any, error) {
+func (m EpochRecord) values() (map[string]any, error) {
 	v := sparse(map[string]any{
-		"Epoch": int64(m.Open.Epoch), "Lanes": int64(m.Open.Lanes), "Step": string(m.Step),
-		"NextEpoch": int64(m.Next.Epoch), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used), "Origin": m.Origin,
+		"Epoch": int64(m.Open.Number), "Lanes": int64(m.Open.Lanes), "Step": string(m.Step),
+		"NextEpoch": int64(m.Next.Number), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used), "Origin": m.Origin,
 	})
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)
@@ -85,48 +85,48 @@ func (m Meta) values() (map[string]any, error) {
 	return v, nil
 }
 
-// Meta reads the row; NotFound where storage was never used.
-func (s *Store) Meta(ctx context.Context) (Meta, error) {
+// ReadEpochRecord reads the row; NotFound where storage was never used.
+func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
 	row, err := s.Table.Get(ctx, metaPartition, lanesKey)
 	if err != nil {
-		return Meta{}, err
+		return EpochRecord{}, err
 	}
 	return metaFrom(row)
 }
 
-// ErrSame is for a change of Meta that finds nothing to change.
-var ErrSame = errors.New("nothing to change")
+// ErrNoChange is for a change of Meta that finds nothing to change.
+var ErrNoChange = errors.New("nothing to change")
 
-// ChangeMeta reads the row, lets change adapt it and writes it, until that is known to be
+// UpdateEpochRecord reads the row, lets change adapt it and writes it, until that is known to be
 // done. change may be called again, with what it made of the row already: it says ErrSame
 // then. Any other error of it ends the try.
-func (s *Store) ChangeMeta(ctx context.Context, change func(*Meta) error) (Meta, error) {
+func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (EpochRecord, error) {
 	for {
-		meta, err := s.Meta(ctx)
+		meta, err := s.ReadEpochRecord(ctx)
 		if err == nil {
 			err = change(&meta)
 		}
 		switch {
-		case errors.Is(err, ErrSame):
+		case errors.Is(err, ErrNoChange):
 			return meta, nil
 		case err != nil && !uncertain(err):
-			return Meta{}, err
+			return EpochRecord{}, err
 		case err == nil:
 			if err = s.writeMeta(ctx, meta); err != nil && !uncertain(err) {
-				return Meta{}, err
+				return EpochRecord{}, err
 			}
 		}
 		if err == nil {
 			return meta, nil
 		}
 		if ctx.Err() != nil {
-			return Meta{}, err
+			return EpochRecord{}, err
 		}
 		clock.Sleep(ctx, resendPause)
 	}
 }
 
-func (s *Store) writeMeta(ctx context.Context, meta Meta) error {
+func (s *Store) writeMeta(ctx context.Context, meta EpochRecord) error {
 	v, err := meta.values()
 	if err != nil {
 		return err
@@ -135,32 +135,32 @@ func (s *Store) writeMeta(ctx context.Context, meta Meta) error {
 	return err
 }
 
-// First records the number of lanes when storage is first used, and returns the record. It makes
+// Initialize records the number of lanes when storage is first used, and returns the record. It makes
 // the lanes before: a process that finds the record finds the lanes, too.
-func (s *Store) First(ctx context.Context, lanes int) (Meta, error) {
-	meta, err := s.Meta(ctx)
+func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) {
+	meta, err := s.ReadEpochRecord(ctx)
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
-	first := Meta{Open: Epoch{1, lanes}, Origin: rand.Text()}
-	if err := s.In(first.Open).ensureAll(ctx); err != nil {
-		return Meta{}, err
+	first := EpochRecord{Open: Epoch{1, lanes}, Origin: rand.Text()}
+	if err := s.ForEpoch(first.Open).ensureAll(ctx); err != nil {
+		return EpochRecord{}, err
 	}
 	v, err := first.values()
 	if err != nil {
-		return Meta{}, err
+		return EpochRecord{}, err
 	}
 	_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Insert, Key: lanesKey, Values: v}})
 	if err != nil && !storage.Is(err, storage.Conflict) {
-		return Meta{}, err
+		return EpochRecord{}, err
 	}
-	return s.Meta(ctx)
+	return s.ReadEpochRecord(ctx)
 }
 
 // ensureAll makes the control rows of all lanes that have none.
 func (s *Store) ensureAll(ctx context.Context) error {
-	return Each(s.Lanes, func(lane int) error {
-		if err := s.Ensure(ctx, lane); err != nil {
+	return ForEach(s.Lanes, func(lane int) error {
+		if err := s.EnsureControlRows(ctx, lane); err != nil {
 			return fmt.Errorf("lane %d: %w", lane, err)
 		}
 		return nil
@@ -171,31 +171,41 @@ func (s *Store) ensureAll(ctx context.Context) error {
 // refuses another number later, because a key's lane depends on it. If storage is in use, it only
 // reads that record.
 func (s *Store) Open(ctx context.Context) error {
-	meta, err := s.First(ctx, s.Lanes)
+	meta, err := s.Initialize(ctx, s.Lanes)
 	if err != nil {
 		return err
 	}
 	if n := meta.Open.Lanes; n != s.Lanes {
 		if meta.Next.Lanes == s.Lanes && meta.Step != StepUndo {
-			return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: `handler lanes %d` has to come to its end first", ErrLanes, n, s.Lanes, s.Lanes)
+			return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: `handler lanes %d` has to come to its end first", ErrLaneCount, n, s.Lanes, s.Lanes)
 		}
-		return fmt.Errorf("%w: storage has lanes: %d, and the setting says %d: run `handler lanes %d` to change storage, set it back to %d, or use another WEIR_PREFIX", ErrLanes, n, s.Lanes, s.Lanes, n)
+		return fmt.Errorf("%w: storage has lanes: %d, and the setting says %d: run `handler lanes %d` to change storage, set it back to %d, or use another WEIR_PREFIX", ErrLaneCount, n, s.Lanes, s.Lanes, n)
 	}
-	s.Adopt(meta)
+	s.UseEpochRecord(meta)
 	return nil
 }
 
-// Adopt makes the store one of the epoch that is open.
-func (s *Store) Adopt(m Meta) {
-	s.Epoch, s.Lanes, s.Earlier, s.origin = m.Open.Epoch, m.Open.Lanes, m.Earlier, m.Origin
+// UseEpochRecord makes the store one of the epoch that is open.
+func (s *Store) UseEpochRecord(m EpochRecord) {
+	s.Epoch, s.Lanes, s.EarlierEpochs, s.origin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// IsOf reports whether the record is the one that the store has adopted, in any step.
-func (s *Store) IsOf(m Meta) bool { return s.origin == m.Origin }
+// UsesEpochRecord reports whether the record is the one that the store has adopted, in any step.
+func (s *Store) UsesEpochRecord(m EpochRecord) bool { return s.origin == m.Origin }
 
-// In gives a store for the lanes of an epoch, one that knows of no earlier ones.
-func (s *Store) In(e Epoch) *Store {
+// ForEpoch gives a store for the lanes of an epoch, one that knows of no earlier ones.
+func (s *Store) ForEpoch(e Epoch) *Store {
 	other := *s
-	other.Epoch, other.Lanes, other.Earlier = e.Epoch, e.Lanes, nil
+	other.Epoch, other.Lanes, other.EarlierEpochs = e.Number, e.Lanes, nil
 	return &other
+}
+
+// ReadLaneCount is the number of lanes as storage has it, 0 where it was never used. It changes
+// nothing there.
+func ReadLaneCount(ctx context.Context, table storage.Table) (int, error) {
+	row, err := table.Get(ctx, metaPartition, lanesKey)
+	if storage.Is(err, storage.NotFound) {
+		return 0, nil
+	}
+	return int(values{row.Values}.int("Lanes")), err
 }

@@ -65,7 +65,7 @@ func TestStore_OpenBreaksOff(t *testing.T) {
 			if err := s.Open(t.Context()); err == nil {
 				t.Fatal("no error")
 			}
-			if _, err := s.Meta(t.Context()); err == nil {
+			if _, err := s.ReadEpochRecord(t.Context()); err == nil {
 				t.Error("the record is there, before its lanes")
 			}
 			faults.Set(nil)
@@ -73,7 +73,7 @@ func TestStore_OpenBreaksOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			for number := range lanes {
-				if _, err := s.Control(t.Context(), number); err != nil {
+				if _, err := s.ReadControl(t.Context(), number); err != nil {
 					t.Errorf("lane %d: %v", number, err)
 				}
 			}

@@ -49,7 +49,7 @@ func ExampleAppender() {
 }
 
 // Whoever takes a lane raises its fence. A former holder can then commit nothing more.
-func ExampleStore_Take() {
+func ExampleStore_RaiseFence() {
 	ctx := context.Background()
 	account := memory.New(time.Now)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
@@ -57,11 +57,11 @@ func ExampleStore_Take() {
 		panic(err)
 	}
 	keep := func(*lane.Tail) {}
-	former, err := store.Take(ctx, 0, "first holder", lane.Tail{}, keep)
+	former, err := store.RaiseFence(ctx, 0, "first holder", lane.Tail{}, keep)
 	if err != nil {
 		panic(err)
 	}
-	holder, err := store.Take(ctx, 0, "second holder", lane.Tail{}, keep)
+	holder, err := store.RaiseFence(ctx, 0, "second holder", lane.Tail{}, keep)
 	if err != nil {
 		panic(err)
 	}

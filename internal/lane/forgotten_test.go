@@ -25,13 +25,13 @@ func TestRetention_Forgotten(t *testing.T) {
 			}
 		}
 		blobs.Mark(t.Context(), day+"/1.0/marked")
-		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.Place(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
+		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.OrderPos(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
 		for range 3 {
-			if _, err := r.Forgotten(t.Context()); err != nil {
+			if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			infos := b.blobInfos()
@@ -65,7 +65,7 @@ func (b *bench) putBody(partition, name string) string {
 // forget runs the look for forgotten bodies.
 func (b *bench) forget(r *lane.Retention) time.Time {
 	b.t.Helper()
-	next, err := r.Forgotten(b.t.Context())
+	next, err := r.RemoveForgottenBodies(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 					if seq%perDay == 700 && used[day] != "" {
 						v["Blob"] = used[day]
 					}
-					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(seq), Values: v})
+					ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(seq), Values: v})
 				}
 				if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
 					t.Fatal(err)
@@ -221,7 +221,7 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 			return storagetest.Fault{}
 		})
 		r, refused := b.retention(b.store), 0
-		r.Count = func(_, n int) { refused += n }
+		r.OnRemoved = func(_, n int) { refused += n }
 		for range 6 {
 			b.forget(r)
 			time.Sleep(oneDay)
@@ -253,7 +253,7 @@ func TestForgotten_CutOff(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		if _, err := b.retention(b.store).Forgotten(ctx); err == nil {
+		if _, err := b.retention(b.store).RemoveForgottenBodies(ctx); err == nil {
 			t.Error("cut off, and no error")
 		}
 		left := b.allBlobs()
@@ -283,7 +283,7 @@ func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 			b.forget(b.retention(b.eyes))
 			time.Sleep(oneDay)
 		}
-		if m, err := b.store.LoadEdited(t.Context(), id); err != nil || len(m.Body) == 0 {
+		if m, err := b.store.LoadEditedMessage(t.Context(), id); err != nil || len(m.Body) == 0 {
 			t.Errorf("%d bytes, %v", len(m.Body), err)
 		}
 		if infos := b.blobInfos(); len(infos) != 1 || !infos[0].Marked {

@@ -20,76 +20,76 @@ import (
 // it costs nothing to know that an outbox is empty. Whoever finds it empty removes the note
 // under the ETag that it had before the look: a row that came meanwhile wrote it anew.
 
-// Mailer is what the lanes need of whoever empties the outboxes.
-type Mailer interface {
+// Notifier is what the lanes need of whoever empties the outboxes.
+type Notifier interface {
 	// Dead names the receivers that are to be told of a dead message of this contract.
-	Dead(contract string) []string
+	DeadReceivers(contract string) []string
 	// Nudge says that a lane's outbox has got something. It returns at once.
-	Nudge(lane int)
+	WakeOutbox(lane int)
 }
 
 // CallbackTo is the receiver of a message's callback. All others have names of their own.
 const CallbackTo = "callback"
 
-// Mail is an event on its way to a receiver.
-type Mail struct {
-	Event  string // its id, of this lane
-	Type   string // message.dead, say
-	At     time.Time
-	Seq    int64      // of the message it is about; 0 = about none
-	Stage  weir.Stage // the message's, when it happened
-	To     string     // a receiver
-	URL    string     // of the receiver, where To is CallbackTo
-	ID     string     // of the event, for receivers; empty until it was first sent
-	Body   []byte     // what is sent; nil until it was first sent
-	Next   time.Time  // when it is to be sent, in whole microseconds
-	Tries  int
-	Tried  time.Time // first; zero = never
-	column string    // the row's key as read
+// Event is an event on its way to a receiver.
+type Event struct {
+	Key          string // its id, of this lane
+	Type         string // message.dead, say
+	At           time.Time
+	Seq          int64      // of the message it is about; 0 = about none
+	Stage        weir.Stage // the message's, when it happened
+	Receiver     string     // a receiver
+	URL          string     // of the receiver, where To is CallbackTo
+	ID           string     // of the event, for receivers; empty until it was first sent
+	Body         []byte     // what is sent; nil until it was first sent
+	NextAt       time.Time  // when it is to be sent, in whole microseconds
+	Attempts     int
+	FirstTriedAt time.Time // first; zero = never
+	column       string    // the row's key as read
 }
 
-func mailRowKey(m Mail) string {
-	return fmt.Sprintf("%s%0*d_%s_%s", prefixMail, dueDigits, m.Next.UnixMicro(), m.Event, m.To)
+func mailRowKey(m Event) string {
+	return fmt.Sprintf("%s%0*d_%s_%s", prefixMail, dueDigits, m.NextAt.UnixMicro(), m.Key, m.Receiver)
 }
 
-func (m Mail) values() map[string]any {
+func (m Event) values() map[string]any {
 	v := sparse(map[string]any{"Type": m.Type, "At": timeValue(m.At), "Seq": m.Seq, "Stage": string(m.Stage), "URL": m.URL, "ID": m.ID,
-		"Tries": int64(m.Tries), "Tried": timeValue(m.Tried)})
+		"Tries": int64(m.Attempts), "Tried": timeValue(m.FirstTriedAt)})
 	if m.Body != nil {
 		v["Body"] = m.Body
 	}
 	return v
 }
 
-func mailFrom(r storage.Row) (Mail, error) {
+func mailFrom(r storage.Row) (Event, error) {
 	parts := strings.SplitN(strings.TrimPrefix(r.Key, prefixMail), "_", 3)
 	if len(parts) != 3 {
-		return Mail{}, fmt.Errorf("lane: row %q is no mail", r.Key)
+		return Event{}, fmt.Errorf("lane: row %q is no mail", r.Key)
 	}
 	micros, err := strconv.ParseInt(parts[0], 10, 64)
 	if err != nil {
-		return Mail{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		return Event{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
 	v := values{r.Values}
-	return Mail{Event: parts[1], To: parts[2], Next: time.UnixMicro(micros).UTC(), Type: v.string("Type"), At: v.time("At"), Seq: v.int("Seq"),
+	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: v.string("Type"), At: v.time("At"), Seq: v.int("Seq"),
 		Stage: weir.Stage(v.string("Stage")), URL: v.string("URL"), ID: v.string("ID"), Body: v.bytes("Body"),
-		Tries: int(v.int("Tries")), Tried: v.time("Tried"), column: r.Key}, nil
+		Attempts: int(v.int("Tries")), FirstTriedAt: v.time("Tried"), column: r.Key}, nil
 }
 
 // about is the mail that tells of a message's end.
-func about(seq int64, stage weir.Stage, at time.Time, to, url string) Mail {
+func about(seq int64, stage weir.Stage, at time.Time, to, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
-	return Mail{Event: hash("final", Place(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
-		At: at, Seq: seq, Stage: stage, To: to, URL: url, Next: at}
+	return Event{Key: hash("final", OrderPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
+		At: at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
 }
 
 // mailOps put mail into the outbox.
-func mailOps(mail ...Mail) []storage.Op {
+func mailOps(mail ...Event) []storage.Op {
 	ops := make([]storage.Op, 0, len(mail)+1)
 	for _, m := range mail {
 		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: mailRowKey(m), Values: m.values()})
 	}
-	return append(ops, storage.Op{Kind: storage.Upsert, Key: mailKey, Values: map[string]any{"At": mail[0].Next}})
+	return append(ops, storage.Op{Kind: storage.Upsert, Key: mailKey, Values: map[string]any{"At": mail[0].NextAt}})
 }
 
 // callBack tells the message's own receiver that it is final, where it has one.
@@ -99,14 +99,14 @@ func (c *Change) callBack(seq int64, url string, stage weir.Stage, at time.Time)
 	}
 }
 
-// Tell tells receivers that the message is final.
-func (c *Change) Tell(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
+// NotifyFinal tells receivers that the message is final.
+func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
 	for _, to := range receivers {
 		c.mail(about(e.Seq(), stage, at, to, ""))
 	}
 }
 
-func (c *Change) mail(m Mail) {
+func (c *Change) mail(m Event) {
 	if c.mails {
 		c.ops = append(c.ops, mailOps(m)[0]) // the note is there
 		return
@@ -115,12 +115,12 @@ func (c *Change) mail(m Mail) {
 	c.ops = append(c.ops, mailOps(m)...)
 }
 
-// Mails says whether the change puts something into the outbox.
-func (c *Change) Mails() bool { return c.mails }
+// HasEvents says whether the change puts something into the outbox.
+func (c *Change) HasEvents() bool { return c.mails }
 
-// Mail gives the version of the note that says the outbox may hold something; empty = it is
+// OutboxMarker gives the version of the note that says the outbox may hold something; empty = it is
 // empty.
-func (c Control) Mail() storage.ETag {
+func (c Control) OutboxMarker() storage.ETag {
 	r, _ := c.note(mailKey)
 	return r.ETag
 }
@@ -134,32 +134,32 @@ func (c Control) note(key string) (storage.Row, bool) {
 	return storage.Row{}, false
 }
 
-// MailLease is the name of the lease under which one process at a time empties the lane's
+// OutboxLeaseName is the name of the lease under which one process at a time empties the lane's
 // outbox.
-func (s *Store) MailLease(lane int) string { return "mail-" + s.partition(lane) }
+func (s *Store) OutboxLeaseName(lane int) string { return "mail-" + s.partition(lane) }
 
 // Outbox is what a look into an outbox saw.
 type Outbox struct {
-	Due  []Mail
-	Next time.Time // when the first of the rest falls due; zero = not seen
-	More bool      // not all that is due was seen
-	Seen int       // rows, due or not
+	Due      []Event
+	NextAt   time.Time // when the first of the rest falls due; zero = not seen
+	More     bool      // not all that is due was seen
+	RowsSeen int       // rows, due or not
 }
 
-// Outbox reads the first rows of a lane's outbox, up to limit.
-func (s *Store) Outbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
+// ReadOutbox reads the first rows of a lane's outbox, up to limit.
+func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixMail, To: after(prefixMail), Limit: limit})
 	if err != nil {
 		return Outbox{}, err
 	}
-	o := Outbox{Seen: len(page.Rows)}
+	o := Outbox{RowsSeen: len(page.Rows)}
 	for _, r := range page.Rows {
 		m, err := mailFrom(r)
 		if err != nil {
 			return Outbox{}, err
 		}
-		if m.Next.After(now) {
-			o.Next = m.Next
+		if m.NextAt.After(now) {
+			o.NextAt = m.NextAt
 			return o, nil
 		}
 		o.Due = append(o.Due, m)
@@ -168,8 +168,8 @@ func (s *Store) Outbox(ctx context.Context, lane int, now time.Time, limit int) 
 	return o, nil
 }
 
-// About reads the message that a mail is about, as it stands now.
-func (s *Store) About(ctx context.Context, lane int, m Mail) (weir.Status, error) {
+// ReadEventMessage reads the message that a mail is about, as it stands now.
+func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, m.Seq)
 	if err == nil {
 		err = s.lookUpFirst(ctx, e)
@@ -180,15 +180,15 @@ func (s *Store) About(ctx context.Context, lane int, m Mail) (weir.Status, error
 	return e.status, nil
 }
 
-// PutOff is mail as it is to stand in the outbox from now on; Next must be later than it was.
-type PutOff struct{ Was, Is Mail }
+// Postponement is mail as it is to stand in the outbox from now on; Next must be later than it was.
+type Postponement struct{ Was, Is Event }
 
-// Mailed takes mail out of the outbox and puts other mail off. Where all is gone with that,
+// AckEvents takes mail out of the outbox and puts other mail off. Where all is gone with that,
 // note is the version of the note to be removed with it; empty = it stays. Mail that is
 // not there any more is passed over, and the note stays: another sender may have put it off.
 // It can be repeated after any error. quiet says that the note was removed, whole that
 // everything stood as it was seen.
-func (s *Store) Mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, note storage.ETag) (quiet, whole bool, err error) {
+func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []Postponement, note storage.ETag) (quiet, whole bool, err error) {
 	whole = true
 	for len(gone) > 0 || len(later) > 0 {
 		g := min(len(gone), storage.MaxOps-1) // one is for the note
@@ -209,7 +209,7 @@ func (s *Store) Mailed(ctx context.Context, lane int, gone []Mail, later []PutOf
 	return quiet, whole, nil
 }
 
-func mailedOps(gone []Mail, later []PutOff) []storage.Op {
+func mailedOps(gone []Event, later []Postponement) []storage.Op {
 	var ops []storage.Op
 	for _, m := range gone {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: m.column})
@@ -222,7 +222,7 @@ func mailedOps(gone []Mail, later []PutOff) []storage.Op {
 
 // mailed sends one transaction. Where that is refused for one of its rows, or for the note,
 // which somebody has written anew, each mail goes alone, and whole is false.
-func (s *Store) mailed(ctx context.Context, lane int, gone []Mail, later []PutOff, ops []storage.Op) (whole bool, err error) {
+func (s *Store) mailed(ctx context.Context, lane int, gone []Event, later []Postponement, ops []storage.Op) (whole bool, err error) {
 	_, err = s.Table.Transact(ctx, s.partition(lane), ops)
 	if !storage.Is(err, storage.NotFound) && !storage.Is(err, storage.Precondition) {
 		return err == nil, err
@@ -235,21 +235,21 @@ func (s *Store) mailed(ctx context.Context, lane int, gone []Mail, later []PutOf
 		return err
 	}
 	for _, m := range gone {
-		if err := alone(mailedOps([]Mail{m}, nil)); err != nil {
+		if err := alone(mailedOps([]Event{m}, nil)); err != nil {
 			return false, err
 		}
 	}
 	for _, p := range later {
-		if err := alone(mailedOps(nil, []PutOff{p})); err != nil {
+		if err := alone(mailedOps(nil, []Postponement{p})); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
 }
 
-// NoMail removes the note of an outbox that was found empty, if it still has this version.
+// ClearOutboxMarker removes the note of an outbox that was found empty, if it still has this version.
 // It is false where somebody has written it anew, or an earlier try of ours was successful.
-func (s *Store) NoMail(ctx context.Context, lane int, note storage.ETag) (bool, error) {
+func (s *Store) ClearOutboxMarker(ctx context.Context, lane int, note storage.ETag) (bool, error) {
 	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Delete, Key: mailKey, IfMatch: note}})
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 		return false, nil

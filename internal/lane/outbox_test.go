@@ -15,36 +15,36 @@ import (
 func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		seen := b.fillOutbox(storage.MaxOps + 20)
-		note := b.readControl().Mail()
+		note := b.readControl().OutboxMarker()
 		later := seen[0]
-		later.Next = later.Next.Add(time.Minute)
-		if _, whole, err := b.eyes.Mailed(t.Context(), 0, nil, []lane.PutOff{{Was: seen[0], Is: later}}, ""); !whole || err != nil {
+		later.NextAt = later.NextAt.Add(time.Minute)
+		if _, whole, err := b.eyes.AckEvents(t.Context(), 0, nil, []lane.Postponement{{Was: seen[0], Is: later}}, ""); !whole || err != nil {
 			t.Fatalf("the other sender put mail off: whole %t, %v; want true", whole, err)
 		}
-		quiet, whole, err := b.eyes.Mailed(t.Context(), 0, seen, nil, note)
+		quiet, whole, err := b.eyes.AckEvents(t.Context(), 0, seen, nil, note)
 		if quiet || whole || err != nil {
 			t.Errorf("Mailed = quiet %t, whole %t, %v; want false, false", quiet, whole, err)
 		}
-		if got := b.readControl().Mail(); got != note {
+		if got := b.readControl().OutboxMarker(); got != note {
 			t.Errorf("the note has version %q; want %q", got, note)
 		}
-		box, err := b.eyes.Outbox(t.Context(), 0, later.Next, 10)
-		if err != nil || len(box.Due) != 1 || !box.Due[0].Next.Equal(later.Next) {
+		box, err := b.eyes.ReadOutbox(t.Context(), 0, later.NextAt, 10)
+		if err != nil || len(box.Due) != 1 || !box.Due[0].NextAt.Equal(later.NextAt) {
 			t.Errorf("the outbox holds %+v, %v; want the mail that was put off", box.Due, err)
 		}
 	})
 }
 
 // fillOutbox puts mail into the outbox and returns it as a sender reads it.
-func (b *bench) fillOutbox(count int) []lane.Mail {
+func (b *bench) fillOutbox(count int) []lane.Event {
 	b.t.Helper()
 	for n := range count {
-		mail := lane.NewMail("test", fmt.Sprint(n), time.Now(), "receiver", nil)
-		if err := b.eyes.Post(b.t.Context(), 0, []lane.Mail{mail}); err != nil {
+		mail := lane.NewEvent("test", fmt.Sprint(n), time.Now(), "receiver", nil)
+		if err := b.eyes.EnqueueEvents(b.t.Context(), 0, []lane.Event{mail}); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	box, err := b.eyes.Outbox(b.t.Context(), 0, time.Now(), count+1)
+	box, err := b.eyes.ReadOutbox(b.t.Context(), 0, time.Now(), count+1)
 	if err != nil || len(box.Due) != count {
 		b.t.Fatalf("the outbox holds %d, %v; want %d", len(box.Due), err, count)
 	}
@@ -53,7 +53,7 @@ func (b *bench) fillOutbox(count int) []lane.Mail {
 
 func (b *bench) readControl() lane.Control {
 	b.t.Helper()
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const maxKeyPauses = 200
 const (
 	pauseKey       = "!pause"
 	prefixKeyPause = pauseKey + "_"
-	resumeKey      = prefixWish + string(WishResume)
+	resumeKey      = prefixWish + string(RequestResume)
 )
 
 func pauseRow(key string) string {
@@ -58,8 +58,8 @@ func (c Control) Pauses(now time.Time) []weir.Pause {
 	return pauses
 }
 
-// Paused gives the operator's pause of the whole lane, if one is in force.
-func (c Control) Paused(now time.Time) (weir.Pause, bool) {
+// LanePause gives the operator's pause of the whole lane, if one is in force.
+func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	if all := c.Pauses(now); len(all) > 0 && all[0].Key == "" {
 		return all[0], true
 	}
@@ -97,7 +97,7 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 		row := pauseRow(p.Key)
 		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
 		switch {
-		case c.Head.Sealed:
+		case c.Head.IsSealed:
 			return nil, conflict("pause", "the number of lanes is being changed: nothing can be paused until that is over")
 		case p.Key != "" && len(others) >= maxKeyPauses:
 			return nil, conflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
@@ -147,13 +147,13 @@ func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]stora
 	ctx, cancel := context.WithTimeout(ctx, wishPatience)
 	defer cancel()
 	for {
-		c, err := s.Control(ctx, lane)
+		c, err := s.ReadControl(ctx, lane)
 		if err == nil {
 			ops, refused := ask(c)
 			if refused != nil || len(ops) == 0 {
 				return refused
 			}
-			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, map[string]any{"Touched": c.Head.Touched + 1})}, ops...))
+			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, map[string]any{"Touched": c.Head.RequestSeq + 1})}, ops...))
 		}
 		if err == nil {
 			return nil
@@ -164,11 +164,11 @@ func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]stora
 	}
 }
 
-// Pauses are the operator's pauses in force in all lanes.
-func (s *Store) Pauses(ctx context.Context) ([]weir.Pause, error) {
+// ReadPauses are the operator's pauses in force in all lanes.
+func (s *Store) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
 	byLane := make([][]weir.Pause, s.Lanes)
-	err := Each(s.Lanes, func(lane int) error {
-		c, err := s.Control(ctx, lane)
+	err := ForEach(s.Lanes, func(lane int) error {
+		c, err := s.ReadControl(ctx, lane)
 		byLane[lane] = c.Pauses(s.Now())
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 // pauses are the pauses in force, as text.
 func (b *bench) pauses() []string {
 	b.t.Helper()
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -53,14 +53,14 @@ func TestPause_ComesAndGoes(t *testing.T) {
 		b.pause(weir.Pause{Key: "a", Reason: "odd"})
 		b.pause(weir.Pause{Key: "b", Reason: "also", Until: time.Now().Add(time.Minute)})
 		b.pause(weir.Pause{Reason: "great fire", Until: time.Now().Add(time.Hour)})
-		c, err := b.eyes.Control(t.Context(), 0)
+		c, err := b.eyes.ReadControl(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, ok := c.Paused(time.Now()); !ok || p.Reason != "great fire" || !p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
+		if p, ok := c.LanePause(time.Now()); !ok || p.Reason != "great fire" || !p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
 			t.Errorf("the lane's pause is %+v", p)
 		}
-		if at, ok := c.WorkAt(time.Now()); !ok || at.After(time.Now()) {
+		if at, ok := c.NextWorkAt(time.Now()); !ok || at.After(time.Now()) {
 			t.Errorf("touched, and the holder is to look at %s", at)
 		}
 		if len(b.pauses()) != 3 {
@@ -104,7 +104,7 @@ func TestPause_TooManyKeys(t *testing.T) {
 func TestPause_SealedLane(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.pause(weir.Pause{Key: "a", Reason: "r"})
-		if err := b.eyes.Seal(t.Context(), 0); err != nil {
+		if err := b.eyes.SealLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "r", Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
@@ -136,7 +136,7 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 			if c.Op != "Transact" {
 				return false
 			}
-			if err := b.eyes.Seal(t.Context(), 0); err != nil {
+			if err := b.eyes.SealLane(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
 			return true
@@ -144,7 +144,7 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("%v", err)
 		}
-		if c, err := b.eyes.Control(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
+		if c, err := b.eyes.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
 			t.Errorf("%+v, %v", c, err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A dead message is replayed by a wish: its holder takes it back among those that wait, at
+// A dead message is replayed by a request: its holder takes it back among those that wait, at
 // its old place in its key's order, and counts it so. What it has been through stays with
 // it; its attempts are counted anew.
 
@@ -50,8 +50,8 @@ type replayAsk struct {
 	status weir.Status
 }
 
-// ops make the wish, for a message as it stands. The message's row is written with it: it
-// tells this wish when the answer got lost, and keeps retention away.
+// ops make the request, for a message as it stands. The message's row is written with it: it
+// tells this request when the answer got lost, and keeps retention away.
 func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if e.row.string("ReplayNonce") == a.nonce {
@@ -91,14 +91,14 @@ func (a *replayAsk) row(e *Entry) string {
 	if a.Force {
 		return forcedKey(e.Seq())
 	}
-	return wishKey(WishReplay, e.Seq())
+	return wishKey(RequestReplay, e.Seq())
 }
 
 // waits says whether the same waits for the holder already, or what has to be over before
 // an edit: any replay of the message. One that is not forced does as a forced one does, not
 // the other way round.
 func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
-	first := wishKey(WishReplay, e.Seq())
+	first := wishKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
 		first = forcedKey(e.Seq())
 	}
@@ -111,11 +111,11 @@ func (a *replayAsk) allowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
 	}
-	c, err := a.Control(ctx, e.Message.ID.Lane)
+	c, err := a.ReadControl(ctx, e.Message.ID.Lane)
 	if err != nil {
 		return unavailable("replay", err)
 	}
-	reason, err := a.Late(ctx, e, c.Tail.Watched)
+	reason, err := a.ReplayObstacle(ctx, e, c.Tail.HistoryFence)
 	if err != nil {
 		return unavailable("replay", err)
 	}
@@ -126,7 +126,7 @@ func (a *replayAsk) allowed(ctx context.Context, e *Entry) error {
 }
 
 // store stores the edited body. A blob stays unmarked: the look for forgotten ones finds
-// out whether its wish was granted.
+// out whether its request was granted.
 func (a *replayAsk) store(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
@@ -143,7 +143,7 @@ func (a *replayAsk) store(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// editColumns are what a wish hands over to its message.
+// editColumns are what a request hands over to its message.
 var editColumns = []string{editedBody.inline, editedBody.blob, "EditedType", "EditedVersion", "EditedSize", "EditNote"}
 
 func editOf(v values) map[string]any {
@@ -156,26 +156,26 @@ func editOf(v values) map[string]any {
 	return edit
 }
 
-// Edits says whether the wish brings another body.
-func (w Wish) Edits() bool { return len(w.edit) > 0 }
+// HasEdit says whether the request brings another body.
+func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
 // EditedBlob is the large body that an edit gave to the message; "" = none.
 func (e *Entry) EditedBlob() string { return e.row.string(editedBody.blob) }
 
-// Replayed says whether the message was ever taken back from the dead.
-func (e *Entry) Replayed() bool { return e.status.Replays > 0 }
+// IsReplayed says whether the message was ever taken back from the dead.
+func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
 
-// Tried is the number of attempts that count since it was filed, or replayed last.
-func (e *Entry) Tried() int { return e.Count - e.base }
+// AttemptsSinceReplay is the number of attempts that count since it was filed, or replayed last.
+func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.base }
 
 // Replay takes a dead message back among those held in its own block, at its old place.
 // What is not known of later deliveries stays so, should it die again. watched is tail's.
-func (c *Change) Replay(e *Entry, w Wish, at time.Time, watched int64) {
-	e.Stage, e.Held = weir.Queued, true
+func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
+	e.Stage, e.IsHeld = weir.Queued, true
 	e.status.Replays++
-	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.Count), "Replays": int64(e.status.Replays),
+	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.AttemptCount), "Replays": int64(e.status.Replays),
 		"FinishedAt": never, "NextAttemptAt": never, "ReplayRefused": ""}
-	if w.Edits() {
+	if w.HasEdit() {
 		maps.Copy(v, w.edit)
 		v["EditedAt"], v["Edition"] = at, int64(e.Message.Edition+1)
 		e.Message.Version = values{w.edit}.string("EditedVersion")
@@ -183,10 +183,10 @@ func (c *Change) Replay(e *Entry, w Wish, at time.Time, watched int64) {
 	if e.diedUnwatched(watched) && e.row.string("Late") == "" {
 		v["Late"] = unknownLate
 	}
-	c.Tail(func(t *Tail) { t.Counts.Dead-- })
+	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Delete, Key: deadKey(e.Seq())},
-		storage.Op{Kind: storage.Upsert, Key: heldKey(e.Block(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Upsert, Key: heldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
 		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v})
 }
 
@@ -195,8 +195,8 @@ func (c *Change) RefuseReplay(e *Entry, reason string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"ReplayRefused": reason}})
 }
 
-// LoadEdited reads an edited message with its edited body. NotFound: as with Status, or it
+// LoadEditedMessage reads an edited message with its edited body. NotFound: as with Status, or it
 // was never edited.
-func (s *Store) LoadEdited(ctx context.Context, id weir.ID) (weir.Message, error) {
+func (s *Store) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.load(ctx, id, true)
 }

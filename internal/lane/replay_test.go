@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// grantReplays does what the wishes of the lane ask for, as its holder would, but for the
+// grantReplays does what the requests of the lane ask for, as its holder would, but for the
 // blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
-	wishes, err := b.eyes.Wishes(b.t.Context(), 0, 10)
+	wishes, err := b.eyes.PendingRequests(b.t.Context(), 0, 10)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func (b *bench) grantReplays(w *lane.Writer) {
 			b.t.Fatal(err)
 		}
 		ch, batch := &lane.Change{}, &lane.Batch{}
-		ch.Grant(wish)
-		ch.Replay(e, wish, time.Now(), w.Tail().Watched)
-		batch.Add(ch)
+		ch.ResolveRequest(wish)
+		ch.Replay(e, wish, time.Now(), w.Tail().HistoryFence)
+		batch.TryAdd(ch)
 		if err := w.Commit(b.t.Context(), batch); err != nil {
 			b.t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
 	if err := ch.Finish(e, weir.Dead, time.Now()); err != nil {
 		b.t.Fatal(err)
 	}
-	batch.Add(ch)
+	batch.TryAdd(ch)
 	if err := w.Commit(b.t.Context(), batch); err != nil {
 		b.t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
 
 func (b *bench) holder() *lane.Writer {
 	b.t.Helper()
-	w, err := b.eyes.Take(b.t.Context(), 0, "one", lane.Tail{}, keep)
+	w, err := b.eyes.RaiseFence(b.t.Context(), 0, "one", lane.Tail{}, keep)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestReplay_LostAnswers(t *testing.T) {
 				if err != nil || st.Stage != weir.Queued || st.Replays != 1 || !st.FinishedAt.IsZero() {
 					t.Errorf("%+v, %v", st, err)
 				}
-				if c, err := b.eyes.Control(t.Context(), 0); err != nil || c.Tail.Counts.Dead != 0 || c.Waiting() != 1 {
+				if c, err := b.eyes.ReadControl(t.Context(), 0); err != nil || c.Tail.Counts.Dead != 0 || c.WaitingCount() != 1 {
 					t.Errorf("%+v, %v", c, err)
 				}
 			})
@@ -131,7 +131,7 @@ func TestReplay_Forced(t *testing.T) {
 func TestReplay_InASealedLane(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.died(b.holder(), "a", "x")
-		if err := b.eyes.Seal(t.Context(), 0); err != nil {
+		if err := b.eyes.SealLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.Unavailable {
@@ -146,21 +146,21 @@ func TestRetention_OfReplayed(t *testing.T) {
 		w := b.holder()
 		id := b.died(w, "a", noise(100<<10, 1))
 		ch, batch := &lane.Change{}, &lane.Batch{}
-		ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
-		batch.Add(ch)
+		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
+		batch.TryAdd(ch)
 		if err := w.Commit(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Share: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: 7 * day, KeepDead: 30 * day, TimeShare: time.Minute}
 		there := func() bool {
 			t.Helper()
 			for range 2 { // a walk ends, and the next begins
 				time.Sleep(25 * time.Hour)
-				if _, err := r.Run(t.Context(), 0); err != nil {
+				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return b.keys()["m_"+lane.Place(1)]
+			return b.keys()["m_"+lane.OrderPos(1)]
 		}
 		time.Sleep(27 * day)
 		if _, err := b.store.Replay(t.Context(), id, edit(noise(100<<10, 2))); err != nil {
@@ -170,7 +170,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 		if !there() {
 			t.Fatal("removed while its replay waits")
 		}
-		if _, err := r.Forgotten(t.Context()); err != nil {
+		if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
@@ -207,17 +207,17 @@ func TestForgotten_EditedBodies(t *testing.T) {
 		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan", nil); err != nil {
 			t.Fatal(err)
 		}
-		r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
 		for range 4 {
 			time.Sleep(24 * time.Hour)
-			if _, err := r.Forgotten(t.Context()); err != nil {
+			if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if names := b.blobNames(); len(names) != 2 || strings.Contains(strings.Join(names, " "), "orphan") {
 			t.Errorf("%v", names)
 		}
-		if _, err := b.store.LoadEdited(t.Context(), granted); err != nil {
+		if _, err := b.store.LoadEditedMessage(t.Context(), granted); err != nil {
 			t.Error(err)
 		}
 	})
@@ -228,19 +228,19 @@ func TestDeadKeys_TooMany(t *testing.T) {
 		for seq := int64(1); seq <= 10_001; seq += 100 {
 			var ops []storage.Op
 			for i := range int64(100) {
-				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.Place(seq+i), Values: map[string]any{"Key": lane.Place((seq + i) / 2)}})
+				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.OrderPos(seq+i), Values: map[string]any{"Key": lane.OrderPos((seq + i) / 2)}})
 			}
 			if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
 				t.Fatal(err)
 			}
 			if seq+99 > 5000 && seq < 5000 {
-				keys, all, err := b.store.DeadKeys(t.Context(), 0)
-				if err != nil || all || len(keys) < 2500 || !keys[lane.KeyHash(lane.Place(7))] {
+				keys, all, err := b.store.ReadDeadKeys(t.Context(), 0)
+				if err != nil || all || len(keys) < 2500 || !keys[lane.KeyHash(lane.OrderPos(7))] {
 					t.Errorf("%d keys, all %v, %v", len(keys), all, err)
 				}
 			}
 		}
-		if keys, all, err := b.store.DeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
+		if keys, all, err := b.store.ReadDeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
 			t.Errorf("%d keys, all %v, %v", len(keys), all, err)
 		}
 	})
@@ -265,14 +265,14 @@ func TestWishes_InShortPages(t *testing.T) {
 		store := *b.eyes
 		store.Table = shortPages{b.eyes.Table}
 		for limit, want := range map[int]int{2: 2, 3: 3, 10: 3} {
-			if got, err := store.Wishes(t.Context(), 0, limit); err != nil || len(got) != want {
+			if got, err := store.PendingRequests(t.Context(), 0, limit); err != nil || len(got) != want {
 				t.Errorf("%d wishes, at most %d, %v", len(got), limit, err)
 			}
 		}
 	})
 }
 
-// The last wish that is read may be forced by the first that is not: without it, an edit
+// The last request that is read may be forced by the first that is not: without it, an edit
 // would be refused, and what is forced would send the body that was to be corrected.
 func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
@@ -282,7 +282,7 @@ func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := b.eyes.Wishes(t.Context(), 0, 1); err != nil || len(got) != 1 || !got[0].Force || !got[0].Edits() {
+		if got, err := b.eyes.PendingRequests(t.Context(), 0, 1); err != nil || len(got) != 1 || !got[0].Force || !got[0].HasEdit() {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -302,8 +302,8 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				w := b.holder()
 				id := b.died(w, "a", noise(100<<10, 1))
 				ch, batch := &lane.Change{}, &lane.Batch{}
-				ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
-				batch.Add(ch)
+				ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
+				batch.TryAdd(ch)
 				if err := w.Commit(t.Context(), batch); err != nil {
 					t.Fatal(err)
 				}
@@ -320,11 +320,11 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				r := &lane.Retention{Store: b.store, Keep: 7 * day, Dead: 30 * day, Share: time.Minute}
-				if _, err := r.Run(t.Context(), 0); err != nil {
+				r := &lane.Retention{Store: b.store, KeepFinal: 7 * day, KeepDead: 30 * day, TimeShare: time.Minute}
+				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := b.eyes.Load(t.Context(), id); !asked || granted != (err == nil) {
+				if _, err := b.eyes.LoadMessage(t.Context(), id); !asked || granted != (err == nil) {
 					t.Errorf("asked %v, granted %v, and then: %v", asked, granted, err)
 				}
 			})
@@ -339,8 +339,8 @@ func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 		w := b.holder()
 		id := b.died(w, "a", noise(100<<10, 1))
 		ch, batch := &lane.Change{}, &lane.Batch{}
-		ch.Tail(func(tail *lane.Tail) { tail.Cursor = 2 })
-		batch.Add(ch)
+		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
+		batch.TryAdd(ch)
 		if err := w.Commit(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
@@ -358,8 +358,8 @@ func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 			if c.Op != "Transact" {
 				return false
 			}
-			r := &lane.Retention{Store: &sweeper, Keep: time.Hour, Dead: time.Hour, Share: time.Minute}
-			if _, err := r.Run(context.Background(), 0); err == nil {
+			r := &lane.Retention{Store: &sweeper, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
+			if _, err := r.RunLane(context.Background(), 0); err == nil {
 				t.Error("the sweep was to be killed")
 			}
 			return true

@@ -14,15 +14,15 @@ import (
 // can hold. The walk passes over old messages that have to stay (dead ones, waiting ones, those
 // that storage refuses to remove); a new walk begins each day and looks at these again.
 type Retention struct {
-	Store *Store
-	Keep  time.Duration // for delivered, cancelled, superseded: after they became so
-	Dead  time.Duration // for dead ones
-	Share time.Duration // the time after which a Run leaves the rest to the next one
-	Log   *slog.Logger  // nil = nothing is logged
+	Store     *Store
+	KeepFinal time.Duration // for delivered, cancelled, superseded: after they became so
+	KeepDead  time.Duration // for dead ones
+	TimeShare time.Duration // the time after which a Run leaves the rest to the next one
+	Log       *slog.Logger  // nil = nothing is logged
 
 	// Count, unless nil, is called with the number of messages removed, and of messages and
 	// bodies that storage refused to remove. It must be safe for concurrent use.
-	Count func(removed, refused int)
+	OnRemoved func(removed, refused int)
 
 	next *Store // of a lane whose epoch is over: the store of the epoch that followed
 }
@@ -49,15 +49,15 @@ const (
 // errElsewhere says that another process removes messages of the same lane.
 var errElsewhere = errors.New("another process removes messages of the lane")
 
-// Run removes a lane's share. It returns the moment before which there is nothing more to do;
+// RunLane removes a lane's share. It returns the moment before which there is nothing more to do;
 // zero = call again soon.
-func (r *Retention) Run(ctx context.Context, lane int) (time.Time, error) {
-	control, err := r.Store.Control(ctx, lane)
+func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
+	control, err := r.Store.ReadControl(ctx, lane)
 	if err != nil {
 		return time.Time{}, err
 	}
 	now := r.Store.Now()
-	if control.Tail.Closed && r.next == nil {
+	if control.Tail.IsClosed && r.next == nil {
 		return now.Add(movingPause), nil // it is being copied; Earlier will remove it soon
 	}
 	walk := control.walk(now)
@@ -134,7 +134,7 @@ func (t *turn) run(ctx context.Context) (time.Time, error) {
 	}
 }
 
-func (t *turn) isSpent() bool { return time.Since(t.began) >= t.Share }
+func (t *turn) isSpent() bool { return time.Since(t.began) >= t.TimeShare }
 
 func (t *turn) pause() time.Duration {
 	if t.removed >= busyRun {
@@ -153,7 +153,7 @@ func (r *Retention) refused(lane int, seq int64, err error) {
 }
 
 func (r *Retention) count(removed, refused int) {
-	if r.Count != nil {
-		r.Count(removed, refused)
+	if r.OnRemoved != nil {
+		r.OnRemoved(removed, refused)
 	}
 }

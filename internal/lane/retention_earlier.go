@@ -9,11 +9,11 @@ import (
 	"weir/internal/storage"
 )
 
-// Earlier does a share of the lanes of epochs that are over. A lane without messages goes
+// RunEarlierEpochs does a share of the lanes of epochs that are over. A lane without messages goes
 // as a whole, and an epoch without lanes is forgotten. It returns the moment before which
 // there is nothing more to do; zero = call again soon.
-func (r *Retention) Earlier(ctx context.Context) (time.Time, error) {
-	meta, err := r.Store.Meta(ctx)
+func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
+	meta, err := r.Store.ReadEpochRecord(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -25,7 +25,7 @@ func (r *Retention) Earlier(ctx context.Context) (time.Time, error) {
 	for i, e := range meta.Earlier {
 		at, gone, err := r.epoch(ctx, e, all[i+1])
 		if err != nil {
-			return time.Time{}, fmt.Errorf("earlier epoch %d: %w", e.Epoch, err)
+			return time.Time{}, fmt.Errorf("earlier epoch %d: %w", e.Number, err)
 		}
 		if gone {
 			if err := r.forget(ctx, e); err != nil {
@@ -41,9 +41,9 @@ func (r *Retention) Earlier(ctx context.Context) (time.Time, error) {
 // epoch does a share of one epoch's lanes, a few lanes at a time.
 func (r *Retention) epoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
 	old := *r
-	old.Store, old.next = r.Store.In(e), r.Store.In(next)
+	old.Store, old.next = r.Store.ForEpoch(e), r.Store.ForEpoch(next)
 	at, empty := make([]time.Time, e.Lanes), make([]bool, e.Lanes)
-	err = Each(e.Lanes, func(lane int) (err error) {
+	err = ForEach(e.Lanes, func(lane int) (err error) {
 		if at[lane], empty[lane], err = old.lane(ctx, lane); err != nil {
 			return fmt.Errorf("lane %d: %w", lane, err)
 		}
@@ -60,12 +60,12 @@ func (r *Retention) epoch(ctx context.Context, e, next Epoch) (soonest time.Time
 
 // lane does one lane's share, and reports whether nothing is left of it.
 func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error) {
-	at, err := r.Run(ctx, lane)
+	at, err := r.RunLane(ctx, lane)
 	if storage.Is(err, storage.NotFound) {
 		if err := r.Store.checkDropped(ctx, lane); err != nil {
 			return time.Time{}, false, err
 		}
-		return time.Time{}, true, r.Store.Drop(ctx, lane)
+		return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 	}
 	if err != nil {
 		return time.Time{}, false, err
@@ -73,15 +73,15 @@ func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error)
 	if any, err := r.Store.hasRows(ctx, lane, prefixMessage, after(prefixMessage)); any || err != nil {
 		return at, false, err
 	}
-	return time.Time{}, true, r.Store.Drop(ctx, lane)
+	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 }
 
 // forget takes an epoch off the record.
 func (r *Retention) forget(ctx context.Context, e Epoch) error {
-	_, err := r.Store.ChangeMeta(ctx, func(m *Meta) error {
+	_, err := r.Store.UpdateEpochRecord(ctx, func(m *EpochRecord) error {
 		i := slices.Index(m.Earlier, e)
 		if i < 0 || m.Step != StepNone {
-			return ErrSame
+			return ErrNoChange
 		}
 		m.Earlier = slices.Delete(m.Earlier, i, i+1)
 		return nil

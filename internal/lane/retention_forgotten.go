@@ -61,10 +61,10 @@ type forgottenLook struct {
 	began time.Time
 }
 
-// Forgotten removes the bodies that no message refers to, of all days before yesterday that
+// RemoveForgottenBodies removes the bodies that no message refers to, of all days before yesterday that
 // were not looked at yet. It returns the moment before which there is nothing more to do; zero
 // = call again soon.
-func (r *Retention) Forgotten(ctx context.Context) (time.Time, error) {
+func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
 	last := now.AddDate(0, 0, -forgottenDays).Format(dayFormat)
 	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
@@ -249,7 +249,7 @@ func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition stri
 		return false, fmt.Errorf("lane %s: %w", partition, err)
 	}
 	var anyRefused atomic.Bool
-	err = Each(len(names), func(i int) error {
+	err = ForEach(len(names), func(i int) error {
 		change := l.Store.Bodies.Delete
 		if used[names[i]] {
 			change = l.Store.Bodies.Mark
@@ -280,7 +280,7 @@ func (l *forgottenLook) refusedBody(partition string, err error) {
 // the day's part of a log.
 const acceptedMargin = 6 * time.Hour
 
-// findUsed returns which of a lane's bodies a row refers to. It reads the wishes that wait to edit
+// findUsed returns which of a lane's bodies a row refers to. It reads the requests that wait to edit
 // a message first: if one is granted meanwhile, the message has the body.
 func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
@@ -324,8 +324,8 @@ func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || partition(id.Epoch, id.Lane) != name {
 		return 1, nil // not one of ours
 	}
-	store := l.Store.In(Epoch{Epoch: id.Epoch})
-	control, err := store.Control(ctx, id.Lane)
+	store := l.Store.ForEpoch(Epoch{Number: id.Epoch})
+	control, err := store.ReadControl(ctx, id.Lane)
 	if storage.Is(err, storage.NotFound) {
 		return 1, nil // it was dropped
 	}
@@ -333,7 +333,7 @@ func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time
 		return 0, err
 	}
 	// The search may return a message that is some hundreds late.
-	first, _, err := store.FirstAfter(ctx, id.Lane, control.Head.Next, at)
+	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
 	return max(first-pastRows, 1), err
 }
 

@@ -25,7 +25,7 @@ func seqsTo(from, to int64) (seqs []int64) {
 // These tests hold which rows retention must keep, and that no refusal holds it up.
 
 func (b *bench) retention(store *lane.Store) *lane.Retention {
-	return &lane.Retention{Store: store, Keep: 7 * oneDay, Dead: 30 * oneDay, Share: time.Minute, Log: quiet}
+	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute, Log: quiet}
 }
 
 // runEach runs retention at intervals.
@@ -33,7 +33,7 @@ func (b *bench) runEach(r *lane.Retention, interval time.Duration, times int) {
 	b.t.Helper()
 	for range times {
 		time.Sleep(interval)
-		if _, err := r.Run(b.t.Context(), 0); err != nil {
+		if _, err := r.RunLane(b.t.Context(), 0); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 				time.Sleep(time.Second)
 				b.deliver(w, 21, seqsTo(1, 20)...)
 				r := b.retention(b.eyes)
-				time.Sleep(time.Until(began.Add(r.Keep + offset)))
+				time.Sleep(time.Until(began.Add(r.KeepFinal + offset)))
 				for range 30 {
 					b.runEach(r, 0, 1)
 					for _, id := range ids {
@@ -99,7 +99,7 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 		ids := b.fileApart(20, 0)
 		w := b.holder()
 		b.deliver(w, 21, seqsTo(1, 20)...)
-		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.Place(5) }))
+		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(5) }))
 		r := b.retention(b.store)
 		b.runEach(r, 8*oneDay, 1)
 		if st, err := b.eyes.Status(t.Context(), ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
@@ -132,7 +132,7 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 		b.fileApart(20, 0)
 		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
 		for seq := int64(1); seq <= 20; seq++ {
-			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "m_" + lane.Place(seq)}}); err != nil {
+			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "m_" + lane.OrderPos(seq)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,16 +150,16 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 		w := b.holder()
 		b.deliver(w, 21, seqsTo(1, 20)...)
 		b.hold(w, 21) // and 22 is at the cursor: neither is a case for it
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.Place(20)}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
 		r := b.retention(b.eyes)
-		b.runEach(r, r.Keep-time.Minute, 1)
+		b.runEach(r, r.KeepFinal-time.Minute, 1)
 		if n := b.count("m_"); n != 22 {
 			t.Errorf("%d of 22 messages are left before their time", n)
 		}
 		b.runEach(r, 25*time.Hour, 60)
-		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.Place(21)] || !keys["m_"+lane.Place(22)] {
+		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.OrderPos(21)] || !keys["m_"+lane.OrderPos(22)] {
 			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor", b.count("m_"), b.count("i_"))
 		}
 	})
@@ -189,7 +189,7 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 			return storagetest.Fault{}
 		})
 		r, refused := b.retention(b.store), 0
-		r.Count = func(_, n int) { refused += n }
+		r.OnRemoved = func(_, n int) { refused += n }
 		b.runEach(r, 8*oneDay, 1)
 		if n := b.count("m_"); n != 1 || refused != 1 {
 			t.Errorf("%d of 20 messages are left, want 1; counted %d, want 1", n, refused)
@@ -213,13 +213,13 @@ func TestRetention_ARowThatStays(t *testing.T) {
 		b.deliver(b.holder(), 151, seqsTo(1, 60)...)
 		b.deliver(b.holder(), 151, seqsTo(61, 120)...)
 		b.deliver(b.holder(), 151, seqsTo(121, 150)...)
-		missing := values(t, b, "m_"+lane.Place(70))["Idem"].(string)
+		missing := values(t, b, "m_"+lane.OrderPos(70))["Idem"].(string)
 		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: missing}}); err != nil {
 			t.Fatal(err)
 		}
-		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.Place(33) }))
+		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(33) }))
 		b.runEach(b.retention(b.store), 8*oneDay, 1)
-		if n := b.count("m_"); n != 1 || !b.keys()["m_"+lane.Place(33)] {
+		if n := b.count("m_"); n != 1 || !b.keys()["m_"+lane.OrderPos(33)] {
 			t.Errorf("%d of 150 messages are left, want number 33 alone", n)
 		}
 	})
@@ -242,14 +242,14 @@ func TestRetention_StorageAway(t *testing.T) {
 		b.deliver(b.holder(), 121, seqsTo(61, 120)...)
 		time.Sleep(8 * oneDay)
 		r, refused := b.retention(b.store), 0
-		r.Count = func(_, n int) { refused += n }
+		r.OnRemoved = func(_, n int) { refused += n }
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete }, storagetest.Fault{Kind: kind})
-			if _, err := r.Run(t.Context(), 0); err == nil {
+			if _, err := r.RunLane(t.Context(), 0); err == nil {
 				t.Error("a transaction failed, and the run did not")
 			}
 		}
-		if next, err := r.Run(t.Context(), 0); err != nil || next.IsZero() || refused != 0 {
+		if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || refused != 0 {
 			t.Errorf("next %s, %v; %d counted as refused", next, err, refused)
 		}
 		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
@@ -263,7 +263,7 @@ func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
 		b.deliver(b.holder(), 31, seqsTo(1, 30)...)
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.Place(1), Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.OrderPos(1), Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
 			t.Fatal(err)
 		}
 		b.runEach(b.retention(b.eyes), 8*oneDay, 1)
@@ -282,11 +282,11 @@ func TestRetention_OneProcessDoesIt(t *testing.T) {
 		table := &distantTable{Table: b.account.Table()}
 		slow := *b.eyes
 		slow.Table = table
-		if _, err := b.retention(&slow).Run(t.Context(), 0); err != nil {
+		if _, err := b.retention(&slow).RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		before := table.operations.Load()
-		next, err := b.retention(&slow).Run(t.Context(), 0)
+		next, err := b.retention(&slow).RunLane(t.Context(), 0)
 		if did := table.operations.Load() - before; err != nil || did != 1 || time.Until(next) < 50*time.Minute {
 			t.Errorf("another process, just after: %d operations, want 1; next in %s, %v", did, time.Until(next), err)
 		}

@@ -54,7 +54,7 @@ func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 		return time.Time{}, err
 	}
 	if young.IsZero() && !page.More && !t.isSpent() {
-		young = now.Add(min(t.Keep, t.Dead, idlePause))
+		young = now.Add(min(t.KeepFinal, t.KeepDead, idlePause))
 	}
 	return young, nil
 }
@@ -67,7 +67,7 @@ func (t *turn) old(messages []*expiring, now time.Time) ([]*expiring, time.Time)
 		if accepted.After(now.Add(removalWait)) {
 			continue // accepted by a clock that was ahead: it must not hold up the others
 		}
-		young := accepted.Add(min(t.Keep, t.Dead))
+		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
 			young = later(young, end) // wait for it: few are passed over, and a d_ row's go together
 		}
@@ -86,13 +86,13 @@ func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 		return now, !m.copied
 	case m.stage == weir.Dead:
 		// A replay that waits for the holder must find its message: the time begins anew.
-		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.Dead), true
+		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.KeepDead), true
 	case m.isUnexplained():
 		// Below the cursor it is final, although no row records it: earlier versions removed a d_
 		// row before the last of its messages.
-		return m.values().time("AcceptedAt").Add(t.Keep + rewalk), true
+		return m.values().time("AcceptedAt").Add(t.KeepFinal + rewalk), true
 	}
-	return m.finishedAt.Add(t.Keep), m.stage.Final()
+	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
 
 // explain reads the ends of a page's messages that their own rows do not have.
@@ -187,7 +187,7 @@ func (t *turn) explainMoved(ctx context.Context, messages []*expiring) error {
 			moved = append(moved, m)
 		}
 	}
-	return Each(len(moved), func(i int) error {
+	return ForEach(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
 		_, err := t.next.Table.Get(ctx, t.next.partition(Of(moved[i].values().string("Key"), t.next.Lanes)),
 			prefixFrom+from(id))

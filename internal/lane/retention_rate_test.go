@@ -64,7 +64,7 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	}
 	wg.Wait()
 	for n := range store.Lanes {
-		w, err := store.Take(t.Context(), n, "one", lane.Tail{}, keep)
+		w, err := store.RaiseFence(t.Context(), n, "one", lane.Tail{}, keep)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +80,8 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 				if err := ch.Finish(e, weir.Delivered, time.Now().UTC()); err != nil {
 					t.Fatal(err)
 				}
-				ch.Tail(func(t *lane.Tail) { t.Cursor = e.Seq() + 1 })
-				batch.Add(ch)
+				ch.UpdateTail(func(t *lane.Tail) { t.Cursor = e.Seq() + 1 })
+				batch.TryAdd(ch)
 			}
 			if err := w.Commit(t.Context(), batch); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestRetention_KeepsUp(t *testing.T) {
 		slow.Table = table
 		var removed atomic.Int64
 		var doneAt time.Time
-		r := &lane.Retention{Store: &slow, Keep: 7 * 24 * time.Hour, Dead: 90 * 24 * time.Hour, Share: 5 * time.Second, Count: func(n, _ int) {
+		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour, TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) {
 			if removed.Add(int64(n)) == lanes*perLane {
 				doneAt = time.Now()
 			}
@@ -143,7 +143,7 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 		for low := int64(1); low <= dead; low += 100 {
 			var ops []storage.Op
 			for seq := low; seq < low+100; seq++ {
-				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(seq), Values: map[string]any{
+				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(seq), Values: map[string]any{
 					"Stage": "dead", "AcceptedAt": at, "FinishedAt": at, "Key": "k"}})
 			}
 			if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
@@ -152,7 +152,7 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 		}
 		var ops []storage.Op
 		for seq := int64(dead + 1); seq <= dead+100; seq++ {
-			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.Place(seq), Values: map[string]any{
+			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(seq), Values: map[string]any{
 				"Stage": "delivered", "AcceptedAt": at, "FinishedAt": at, "Key": "k"}})
 		}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
@@ -167,10 +167,10 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 		slow, removed := *b.eyes, 0
 		slow.Table = table
 		time.Sleep(8 * 24 * time.Hour)
-		r := &lane.Retention{Store: &slow, Keep: 7 * 24 * time.Hour, Dead: 90 * 24 * time.Hour, Share: 5 * time.Second, Count: func(n, _ int) { removed += n }}
+		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour, TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) { removed += n }}
 		began := time.Now()
 		for removed < 100 && time.Since(began) < time.Minute {
-			if _, err := r.Run(t.Context(), 0); err != nil {
+			if _, err := r.RunLane(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -57,7 +57,7 @@ func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 		}
 	}
 	var failed atomic.Int64
-	return Each(len(large), func(i int) error {
+	return ForEach(len(large), func(i int) error {
 		m := large[i]
 		err := t.removeBody(ctx, m)
 		m.kept = err != nil

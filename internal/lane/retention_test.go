@@ -21,9 +21,9 @@ func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
 	if err := ch.Finish(e, stage, time.Now()); err != nil {
 		b.t.Fatal(err)
 	}
-	ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
+	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
 	batch := &lane.Batch{}
-	batch.Add(ch)
+	batch.TryAdd(ch)
 	if err := w.Commit(b.t.Context(), batch); err != nil {
 		b.t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func (b *bench) hold(w *lane.Writer, seq int64) {
 		b.t.Fatal(err)
 	}
 	ch, batch := &lane.Change{}, &lane.Batch{}
-	ch.Hold(e.Block(), e)
-	ch.Block(lane.Block{ID: e.Block(), KeyHash: e.KeyHash(), Next: time.Now().Add(time.Hour), Held: 1})
-	ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
-	batch.Add(ch)
+	ch.Hold(e.BlockID(), e)
+	ch.SaveBlock(lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: time.Now().Add(time.Hour), HeldCount: 1})
+	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
+	batch.TryAdd(ch)
 	if err := w.Commit(b.t.Context(), batch); err != nil {
 		b.t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (b *bench) idempotencyKeys() int {
 func TestRetention_Run(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
+		w, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,15 +94,15 @@ func TestRetention_Run(t *testing.T) {
 		b.finish(w, 2, weir.Dead)
 		b.hold(w, 3) // it waits for a retry, below the cursor
 		b.finish(w, 4, weir.Delivered)
-		r := &lane.Retention{Store: b.store, Keep: 7 * 24 * time.Hour, Dead: 30 * 24 * time.Hour, Share: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour, TimeShare: time.Minute}
 		has := func(when string, want map[int]bool) {
 			t.Helper()
-			if _, err := r.Run(t.Context(), 0); err != nil {
+			if _, err := r.RunLane(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			keys := b.keys()
 			for seq, there := range want {
-				if keys["m_"+lane.Place(int64(seq))] != there {
+				if keys["m_"+lane.OrderPos(int64(seq))] != there {
 					t.Errorf("%s: message %d there: %v", when, seq, !there)
 				}
 			}
@@ -116,7 +116,7 @@ func TestRetention_Run(t *testing.T) {
 		}
 		b.finish(w, 3, weir.Delivered)
 		time.Sleep(25 * 24 * time.Hour)
-		r.Run(t.Context(), 0) // begins a new walk
+		r.RunLane(t.Context(), 0) // begins a new walk
 		has("after 33 days", map[int]bool{2: false, 3: false, 5: true, 6: true})
 		for key := range b.keys() {
 			if key[:2] == "x_" {

@@ -20,12 +20,12 @@ type Store struct {
 	Now    func() time.Time
 	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
 
-	Settle time.Duration // how long the CMS may work on a request that it did not answer; 0 = as long as settings allow
+	SettleTime time.Duration // how long the CMS may work on a request that it did not answer; 0 = as long as settings allow
 
-	Mailer Mailer // nil = nobody is told of anything but by callback
+	Notifier Notifier // nil = nobody is told of anything but by callback
 
-	Earlier []Epoch // that may still have messages, oldest first; set by Open
-	origin  string  // of the record of lanes that was adopted
+	EarlierEpochs []Epoch // that may still have messages, oldest first; set by Open
+	origin        string  // of the record of lanes that was adopted
 }
 
 // jitter draws from 0 to span.
@@ -41,19 +41,19 @@ func (s *Store) partition(lane int) string { return partition(s.Epoch, lane) }
 
 // Entry is a message as the log has it.
 type Entry struct {
-	Message  weir.Message // Body is nil until LoadBody
-	Stage    weir.Stage
-	Attempts []weir.Attempt // the first and the last ten
-	Count    int            // attempts that count
-	Held     bool           // it stands in a row of held messages
-	keyHash  string
-	status   weir.Status
-	row      values    // nil map: the body is in Message
-	thin     bool      // row was read without its body
-	base     int       // attempts before the last replay
-	edited   bool      // what is sent is not what was accepted
-	asked    time.Time // to be replayed; zero = never
-	placed   string    // among the held ones, where that is not its own place in the log
+	Message      weir.Message // Body is nil until LoadBody
+	Stage        weir.Stage
+	Attempts     []weir.Attempt // the first and the last ten
+	AttemptCount int            // attempts that count
+	IsHeld       bool           // it stands in a row of held messages
+	keyHash      string
+	status       weir.Status
+	row          values    // nil map: the body is in Message
+	thin         bool      // row was read without its body
+	base         int       // attempts before the last replay
+	edited       bool      // what is sent is not what was accepted
+	asked        time.Time // to be replayed; zero = never
+	placed       string    // among the held ones, where that is not its own place in the log
 }
 
 // NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
@@ -80,14 +80,14 @@ func (e *Entry) KeyHash() string { return e.keyHash }
 // Seq is the message's place in the log.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
-// Block names the block that this message makes when it has to wait for a retry.
-func (e *Entry) Block() string { return BlockOf(&e.Message) }
+// BlockID names the block that this message makes when it has to wait for a retry.
+func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
-// BlockOf is Block of a message that was filed.
-func BlockOf(m *weir.Message) string { return blockOf(m.Key, m.ID.Seq, m.Skip) }
+// BlockIDOf is Block of a message that was filed.
+func BlockIDOf(m *weir.Message) string { return blockOf(m.Key, m.ID.Seq, m.Skip) }
 
-// Remote says whether LoadBody has to ask storage.
-func (e *Entry) Remote() bool {
+// IsBodyRemote says whether LoadBody has to ask storage.
+func (e *Entry) IsBodyRemote() bool {
 	return e.Message.Body == nil && (e.thin || e.row.string(e.bodyIn().blob) != "")
 }
 
@@ -95,7 +95,7 @@ func (e *Entry) Remote() bool {
 func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, values{}, true }
 
 // HasBody reports whether the body, packed or not, is in memory.
-func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.Remote() }
+func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.IsBodyRemote() }
 
 // LoadBody fills in the body. For a large one that means reading a blob, for an entry of
 // ScanLog its row.
@@ -146,7 +146,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		FinishedAt: v.since("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
 		Replays: int(v.int("Replays")), ReplayAskedAt: v.since("ReplayAskedAt"), ReplayForced: v.bool("ReplayForced"), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"), Held: v.bool("Held"),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, Count: st.AttemptCount, Held: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
 		asked: v.since("ReplayAskedAt"), base: int(v.int("Base")), edited: edited}, nil
 }
 

@@ -24,17 +24,17 @@ type Writer struct {
 	lost  int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
 }
 
-// Take raises the fence: it writes tail under nonce on behalf of a new holder, who must
+// RaiseFence raises the fence: it writes tail under nonce on behalf of a new holder, who must
 // have the lane's lease. From then on every commit of an earlier holder is refused. seen
 // is tail as it was last read; it need not be the present one, and the zero Tail stands for
 // not read. change adapts the tail that
 // is there (count a crash, say). It tries until ctx, which is the lease's, ends. ErrClosed:
 // nobody can have the lane any more.
-func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
+func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
 	closed := false
 	w, err := s.take(ctx, lane, nonce, seen, func(t *Tail) bool {
 		change(t)
-		closed = t.Closed
+		closed = t.IsClosed
 		return !closed
 	})
 	if closed {
@@ -47,7 +47,7 @@ func (s *Store) Take(ctx context.Context, lane int, nonce string, seen Tail, cha
 func (s *Store) take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail) bool) (*Writer, error) {
 	for {
 		if seen.ETag == "" { // as a condition it would match any tail
-			c, err := s.Control(ctx, lane)
+			c, err := s.ReadControl(ctx, lane)
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +56,7 @@ func (s *Store) take(ctx context.Context, lane int, nonce string, seen Tail, cha
 		w := &Writer{store: s, lane: lane, tail: seen}
 		next := seen
 		next.Fence++
-		next.Commit = 0
+		next.CommitSeq = 0
 		if !change(&next) {
 			return nil, nil
 		}
@@ -82,7 +82,7 @@ func (w *Writer) Tail() Tail { return w.tail }
 // error: not known to be written; the caller must not go on as if it were or were not.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
-	next.Commit += 1 + w.lost
+	next.CommitSeq += 1 + w.lost
 	b.apply(&next)
 	ops, err := b.rowOps(next.Cursor)
 	if err != nil {
@@ -157,9 +157,9 @@ func uncertain(err error) bool {
 // settle reads tail until it can say whether next was written.
 func (w *Writer) settle(ctx context.Context, next Tail) (done bool, err error) {
 	for {
-		c, err := w.store.Control(ctx, w.lane)
+		c, err := w.store.ReadControl(ctx, w.lane)
 		switch {
-		case err == nil && c.Tail.Nonce == next.Nonce && c.Tail.Commit == next.Commit:
+		case err == nil && c.Tail.Nonce == next.Nonce && c.Tail.CommitSeq == next.CommitSeq:
 			next.ETag = c.Tail.ETag
 			w.tail, w.lost = next, 0
 			return true, nil

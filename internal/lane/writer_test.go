@@ -20,20 +20,20 @@ func isCommit(c storagetest.Call) bool {
 func keep(*lane.Tail) {}
 
 // oneMore is a batch that counts one more as delivered, and writes blocks.
-func oneMore(blocks ...lane.Block) *lane.Batch {
+func oneMore(blocks ...lane.KeyBlock) *lane.Batch {
 	ch := &lane.Change{}
-	ch.Tail(func(t *lane.Tail) { t.Counts.Delivered++ })
+	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
 	for _, b := range blocks {
-		ch.Block(b)
+		ch.SaveBlock(b)
 	}
 	batch := &lane.Batch{}
-	batch.Add(ch)
+	batch.TryAdd(ch)
 	return batch
 }
 
 func (b *bench) tail() lane.Tail {
 	b.t.Helper()
-	c, err := b.eyes.Control(b.t.Context(), 0)
+	c, err := b.eyes.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -43,14 +43,14 @@ func (b *bench) tail() lane.Tail {
 func TestWriter(t *testing.T) {
 	t.Run("TakeRaisesTheFenceAndShutsTheFormerOut", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+			former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.store.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
+			if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
-			err = former.Commit(t.Context(), oneMore(lane.Block{ID: "test", Next: time.Now()}))
+			err = former.Commit(t.Context(), oneMore(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
 			if tail := b.tail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
 				t.Errorf("%v, tail %+v", err, tail)
 			}
@@ -61,14 +61,14 @@ func TestWriter(t *testing.T) {
 	})
 	t.Run("ARefusedCommitArrivesLateAfterAll", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+			w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Unblock("test") // which is not there
+			ch.RemoveBlock("test") // which is not there
 			batch := &lane.Batch{}
-			batch.Add(ch)
+			batch.TryAdd(ch)
 			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 			if err := w.Commit(t.Context(), batch); !storage.Is(err, storage.NotFound) {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func TestWriter(t *testing.T) {
 	})
 	t.Run("AFormerHoldersCommitArrivesLate", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+			former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestWriter(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- former.Commit(t.Context(), oneMore()) }()
 			<-done // sent again, and done
-			if _, err := b.eyes.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
+			if _, err := b.eyes.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
 			b.faults.Release()
@@ -107,7 +107,7 @@ func TestWriter(t *testing.T) {
 	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter, "NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
 		t.Run("ACommit"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -118,7 +118,7 @@ func TestWriter(t *testing.T) {
 					}
 				}
 				b.faults.Wait()
-				if tail := b.tail(); tail.Counts.Delivered != 5 || tail.Commit != 5 || tail.ETag != w.Tail().ETag {
+				if tail := b.tail(); tail.Counts.Delivered != 5 || tail.CommitSeq != 5 || tail.ETag != w.Tail().ETag {
 					t.Errorf("tail %+v, writer %+v", tail, w.Tail())
 				}
 			})
@@ -126,7 +126,7 @@ func TestWriter(t *testing.T) {
 		t.Run("ATake"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-				w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 				b.faults.Wait()
 				if tail := b.tail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
 					t.Errorf("%v, tail %+v", err, tail)
@@ -136,7 +136,7 @@ func TestWriter(t *testing.T) {
 	}
 	t.Run("TakeWhileAFormerHolderCommits", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+			former, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func TestWriter(t *testing.T) {
 				}
 				return storagetest.Fault{}
 			})
-			if _, err := b.store.Take(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
+			if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
 				t.Fatal(err)
 			}
 			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {
@@ -164,7 +164,7 @@ func TestWriter(t *testing.T) {
 func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.store.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+		w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,9 +175,9 @@ func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message})                                 // two rows of its own
-			ch.Block(lane.Block{ID: "block", KeyHash: "k", Held: int64(i), Next: time.Now()}) // one that all share
-			if !batch.Add(ch) {
+			ch.Hold("block", &lane.Entry{Message: r.Message})                                               // two rows of its own
+			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()}) // one that all share
+			if !batch.TryAdd(ch) {
 				break
 			}
 			taken++
@@ -185,8 +185,8 @@ func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 		if err := w.Commit(t.Context(), batch); err != nil || taken != 49 {
 			t.Errorf("%d changes, %v", taken, err)
 		}
-		blocks, err := b.store.Blocks(t.Context(), 0)
-		if err != nil || len(blocks) != 1 || blocks[0].Held != 48 {
+		blocks, err := b.store.ReadBlocks(t.Context(), 0)
+		if err != nil || len(blocks) != 1 || blocks[0].HeldCount != 48 {
 			t.Errorf("the last state does not count: %+v, %v", blocks, err)
 		}
 	})
@@ -202,7 +202,7 @@ func TestEntry_RecordKeepsFirstAndLast(t *testing.T) {
 	for _, a := range e.Attempts {
 		numbers = append(numbers, a.Number)
 	}
-	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" || e.Count != 50 {
+	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" || e.AttemptCount != 50 {
 		t.Errorf("%v", numbers)
 	}
 }

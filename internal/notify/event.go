@@ -37,7 +37,7 @@ type messageData struct {
 
 // encodeMessageEvent returns the webhook-id and the body of the event of a message's end. Stage and
 // time come from the outbox: the message may have been replayed since.
-func encodeMessageEvent(m lane.Mail, st weir.Status) (id string, body []byte, err error) {
+func encodeMessageEvent(m lane.Event, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
 	data := messageData{
 		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key, Version: st.Message.Version,
@@ -55,7 +55,7 @@ func encodeMessageEvent(m lane.Mail, st weir.Status) (id string, body []byte, er
 	}
 	body, err = json.Marshal(webhookEvent{m.Type, m.At, data})
 	// The message's id has a nonce in it, so no other event anywhere has this id.
-	sum := sha256.Sum256([]byte(public + " " + m.Event))
+	sum := sha256.Sum256([]byte(public + " " + m.Key))
 	return "evt_" + hex.EncodeToString(sum[:16]), body, err
 }
 

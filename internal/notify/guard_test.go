@@ -191,7 +191,7 @@ func TestSender_DialsNoPrivateAddress(t *testing.T) {
 				Secret: secretOf(t, knownSecret)},
 			Receivers: []notify.Receiver{{URL: address + "ops", Secret: secretOf(t, knownSecret),
 				Events: notify.Events, AllowPrivate: private}}})
-		w.store.Mailer = s
+		w.store.Notifier = s
 		connections.Store(0)
 		w.end(weir.Dead, w.file(address))
 		for range 2 {

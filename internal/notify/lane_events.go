@@ -30,8 +30,8 @@ type backlogData struct {
 // ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the
 // outbox has events that this process has not seen.
 func (s *Sender) ObserveLane(number int, c lane.Control) {
-	if tag := c.Mail(); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
-		s.Nudge(number)
+	if tag := c.OutboxMarker(); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
+		s.WakeOutbox(number)
 	}
 }
 
@@ -39,7 +39,7 @@ func (s *Sender) ObserveLane(number int, c lane.Control) {
 // read. oldest is the time at which the oldest waiting message could have been delivered; zero
 // means that no message waits.
 func (s *Sender) ReportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) {
-	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.Sealed {
+	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.IsSealed {
 		return
 	}
 	if err := s.reportLane(ctx, number, c, oldest); err != nil && ctx.Err() == nil {
@@ -64,8 +64,8 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 // passed, and for the end of such a state.
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
-	told := c.Told()
-	next := lane.Told{ETag: told.ETag}
+	told := c.LaneEventState()
+	next := lane.LaneEventState{ETag: told.ETag}
 	pausedMail, err := s.newPauseMail(number, c, told, &next, now)
 	if err != nil {
 		return err
@@ -75,29 +75,29 @@ func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, old
 		return err
 	}
 	mail := slices.Concat(pausedMail, behindMail)
-	ours, err := s.Store.Tell(ctx, number, next, mail)
+	ours, err := s.Store.SaveLaneEvents(ctx, number, next, mail)
 	if ours && len(mail) > 0 {
-		s.Nudge(number)
+		s.WakeOutbox(number)
 	}
 	return err
 }
 
-func isSameState(a, b lane.Told) bool {
-	return a.Paused.Equal(b.Paused) && slices.Equal(a.PausedTo, b.PausedTo) && slices.Equal(a.BehindTo, b.BehindTo)
+func isSameState(a, b lane.LaneEventState) bool {
+	return a.PausedSince.Equal(b.PausedSince) && slices.Equal(a.PausedReceivers, b.PausedReceivers) && slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
 // findPause returns the pause of a lane, and whether there is one. A CMS that is unavailable is
 // tried again and again; its pause lasts until the CMS has answered for a message, or no message
 // waits.
 func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
-	if o, by := c.Paused(now); by {
+	if o, by := c.LanePause(now); by {
 		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
 		if !o.Until.IsZero() {
 			p.Until = &o.Until
 		}
 		return p, true
 	}
-	if c.Tail.Pauses > 0 && c.Waiting() > 0 {
+	if c.Tail.PauseCount > 0 && c.WaitingCount() > 0 {
 		until := c.Tail.PausedUntil
 		return pauseData{Lane: number, By: "cms", Reason: c.Tail.PauseReason, Since: now, Until: &until}, true
 	}
@@ -105,39 +105,39 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 }
 
 // newPauseMail returns the events of a pause's begin or end, and sets the pause in next.
-func (s *Sender) newPauseMail(number int, c lane.Control, told lane.Told, next *lane.Told,
-	now time.Time) ([]lane.Mail, error) {
+func (s *Sender) newPauseMail(number int, c lane.Control, told lane.LaneEventState, next *lane.LaneEventState,
+	now time.Time) ([]lane.Event, error) {
 	p, is := findPause(number, c, now)
 	if !is {
-		return s.newMails(number, told.PausedTo, LaneResumed, told.Paused, now,
-			pauseData{Lane: number, Since: told.Paused})
+		return s.newMails(number, told.PausedReceivers, LaneResumed, told.PausedSince, now,
+			pauseData{Lane: number, Since: told.PausedSince})
 	}
 	if !s.hasSubscriber(LanePaused) {
 		return nil, nil
 	}
 	// A pause of another kind that follows without a gap counts as the same pause, because
 	// receivers see one interruption.
-	if next.Paused = told.Paused; next.Paused.IsZero() {
-		next.Paused = p.Since.UTC().Truncate(time.Microsecond)
+	if next.PausedSince = told.PausedSince; next.PausedSince.IsZero() {
+		next.PausedSince = p.Since.UTC().Truncate(time.Microsecond)
 	}
-	p.Since, next.PausedTo = next.Paused, told.PausedTo
+	p.Since, next.PausedReceivers = next.PausedSince, told.PausedReceivers
 	var to []string
 	for _, r := range s.Receivers {
-		if r.wantsEvent(LanePaused) && !slices.Contains(told.PausedTo, r.rowName()) && now.Sub(p.Since) >= r.PausedFor {
+		if r.wantsEvent(LanePaused) && !slices.Contains(told.PausedReceivers, r.rowName()) && now.Sub(p.Since) >= r.PausedFor {
 			to = append(to, r.rowName())
 		}
 	}
-	next.PausedTo = append(slices.Clone(told.PausedTo), to...)
+	next.PausedReceivers = append(slices.Clone(told.PausedReceivers), to...)
 	return s.newMails(number, to, LanePaused, p.Since, now, p)
 }
 
 // newBacklogMail returns the events of a backlog's begin or end, and sets the backlog in next.
-func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.Told, next *lane.Told,
-	now time.Time) ([]lane.Mail, error) {
-	if !s.hasSubscriber(LaneBehind) && len(told.BehindTo) == 0 {
+func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.LaneEventState, next *lane.LaneEventState,
+	now time.Time) ([]lane.Event, error) {
+	if !s.hasSubscriber(LaneBehind) && len(told.BehindReceivers) == 0 {
 		return nil, nil
 	}
-	data := backlogData{Lane: number, Waiting: c.Waiting()}
+	data := backlogData{Lane: number, Waiting: c.WaitingCount()}
 	var age time.Duration
 	if !oldest.IsZero() {
 		age = now.Sub(oldest)
@@ -145,17 +145,17 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 	}
 	var is, was []string
 	for _, r := range s.Receivers {
-		knows := slices.Contains(told.BehindTo, r.rowName())
+		knows := slices.Contains(told.BehindReceivers, r.rowName())
 		switch {
 		case r.wantsEvent(LaneBehind) && !knows && age >= r.BehindBy:
 			is = append(is, r.rowName())
 		case knows && age < r.BehindBy/2: // half the threshold, so that the events do not alternate
 			was = append(was, r.rowName())
 		case knows:
-			next.BehindTo = append(next.BehindTo, r.rowName())
+			next.BehindReceivers = append(next.BehindReceivers, r.rowName())
 		}
 	}
-	next.BehindTo = append(next.BehindTo, is...)
+	next.BehindReceivers = append(next.BehindReceivers, is...)
 	mail, err := s.newMails(number, is, LaneBehind, now, now, data)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 }
 
 // newMails returns one event for several receivers. since distinguishes its occurrence from others.
-func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]lane.Mail, error) {
+func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]lane.Event, error) {
 	if len(to) == 0 {
 		return nil, nil
 	}
@@ -173,11 +173,11 @@ func (s *Sender) newMails(number int, to []string, kind string, since, now time.
 	if err != nil {
 		return nil, err
 	}
-	event := fmt.Sprint(s.Store.MailLease(number), since.UnixMicro())
-	var mail []lane.Mail
+	event := fmt.Sprint(s.Store.OutboxLeaseName(number), since.UnixMicro())
+	var mail []lane.Event
 	for _, name := range to {
 		if _, known := s.receiverByName[name]; known {
-			mail = append(mail, lane.NewMail(kind, event, now, name, body))
+			mail = append(mail, lane.NewEvent(kind, event, now, name, body))
 		}
 	}
 	return mail, nil
@@ -199,13 +199,13 @@ func (s *Sender) ReplayFinished(ctx context.Context, id string, at time.Time, da
 	if err != nil {
 		return err
 	}
-	var mail []lane.Mail
+	var mail []lane.Event
 	for _, name := range to {
-		mail = append(mail, lane.NewMail(ReplayFinished, id, at, name, body))
+		mail = append(mail, lane.NewEvent(ReplayFinished, id, at, name, body))
 	}
-	if err := s.Store.Post(ctx, 0, mail); err != nil {
+	if err := s.Store.EnqueueEvents(ctx, 0, mail); err != nil {
 		return err
 	}
-	s.Nudge(0)
+	s.WakeOutbox(0)
 	return nil
 }

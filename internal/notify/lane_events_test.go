@@ -24,11 +24,11 @@ func (w *world) sweep(d time.Duration, processes ...*sender) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for _, p := range processes {
-			c, err := w.store.Control(w.t.Context(), 0)
+			c, err := w.store.ReadControl(w.t.Context(), 0)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			oldest, err := w.store.Oldest(w.t.Context(), 0, c)
+			oldest, err := w.store.OldestWaitingSince(w.t.Context(), 0, c)
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -115,18 +115,18 @@ func (w *world) away(pauses int64) {
 	w.t.Helper()
 	if w.writer == nil {
 		var err error
-		if w.writer, err = w.store.Take(w.t.Context(), 0, "holder", lane.Tail{}, func(*lane.Tail) {}); err != nil {
+		if w.writer, err = w.store.RaiseFence(w.t.Context(), 0, "holder", lane.Tail{}, func(*lane.Tail) {}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	ch, b := &lane.Change{}, &lane.Batch{}
-	ch.Tail(func(t *lane.Tail) {
-		t.Pauses, t.PauseReason, t.PausedUntil = pauses, "connection refused", time.Now()
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.PauseCount, t.PauseReason, t.PausedUntil = pauses, "connection refused", time.Now()
 		if pauses == 0 {
 			t.PauseReason, t.PausedUntil = "", time.Time{}
 		}
 	})
-	b.Add(ch)
+	b.TryAdd(ch)
 	w.commit(b)
 }
 
@@ -203,7 +203,7 @@ func TestSender_ScanEarlierEpochs(t *testing.T) {
 			t.Fatal("it was told by a process without storage")
 		}
 		later := *w.store
-		later.Epoch, later.Lanes, later.Earlier = 2, 3, []lane.Epoch{{Epoch: 1, Lanes: 1}}
+		later.Epoch, later.Lanes, later.EarlierEpochs = 2, 3, []lane.Epoch{{Number: 1, Lanes: 1}}
 		p := w.start(func(c *notify.Config) {
 			table := c.Store.Table
 			*c.Store = later

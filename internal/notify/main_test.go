@@ -187,7 +187,7 @@ func (w *world) start(change ...func(*notify.Config)) *sender {
 		f(&cfg)
 	}
 	p.Sender = notify.New(cfg)
-	w.store.Mailer = p.Sender
+	w.store.Notifier = p.Sender
 	w.t.Cleanup(func() {
 		if err := p.Close(w.t.Context()); err != nil && w.t.Context().Err() == nil {
 			w.t.Errorf("close: %v", err)
@@ -214,7 +214,7 @@ func (w *world) end(stage weir.Stage, ids ...weir.ID) {
 	ctx := w.t.Context()
 	if w.writer == nil {
 		var err error
-		if w.writer, err = w.store.Take(ctx, 0, "holder", lane.Tail{}, func(*lane.Tail) {}); err != nil {
+		if w.writer, err = w.store.RaiseFence(ctx, 0, "holder", lane.Tail{}, func(*lane.Tail) {}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -228,17 +228,17 @@ func (w *world) end(stage weir.Stage, ids ...weir.ID) {
 		result := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: at}
 		if stage == weir.Dead {
 			result = weir.Result{Outcome: weir.OutcomeRejected, Status: 400, Reason: "400 no such path", StartedAt: at}
-			ch.Tell(e, stage, at, w.store.Mailer.Dead(e.Message.Contract))
+			ch.NotifyFinal(e, stage, at, w.store.Notifier.DeadReceivers(e.Message.Contract))
 		}
 		e.Record(result, 1, true)
 		if err := ch.Finish(e, stage, at); err != nil {
 			w.t.Fatal(err)
 		}
-		ch.Tail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
-		if !batch.Add(ch) {
+		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
+		if !batch.TryAdd(ch) {
 			w.commit(batch)
 			batch = &lane.Batch{}
-			batch.Add(ch)
+			batch.TryAdd(ch)
 		}
 	}
 	w.commit(batch)
@@ -250,8 +250,8 @@ func (w *world) commit(b *lane.Batch) {
 		w.t.Fatal(err)
 	}
 	for _, ch := range b.Changes() {
-		if ch.Mails() {
-			w.store.Mailer.Nudge(0)
+		if ch.HasEvents() {
+			w.store.Notifier.WakeOutbox(0)
 		}
 	}
 }

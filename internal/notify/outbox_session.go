@@ -47,13 +47,13 @@ type outboxSession struct {
 	inFlight       int
 	results        chan sendResult
 
-	finished    []lane.Mail   // to be removed by saveResults
-	rescheduled []lane.PutOff // to be written by saveResults
+	finished    []lane.Event        // to be removed by saveResults
+	rescheduled []lane.Postponement // to be written by saveResults
 }
 
 // queuedMail is an event with its endpoint.
 type queuedMail struct {
-	lane.Mail
+	lane.Event
 	endpoint endpoint
 }
 
@@ -65,7 +65,7 @@ type sendResult struct {
 }
 
 // mailKey returns the key of an event within its outbox.
-func mailKey(m lane.Mail) string { return m.Event + " " + m.To }
+func mailKey(m lane.Event) string { return m.Key + " " + m.Receiver }
 
 // deliverAll sends until no event is due. It returns when the next one falls due.
 func (t *outboxSession) deliverAll() (time.Time, error) {
@@ -129,11 +129,11 @@ func (t *outboxSession) countQueued() int {
 func (t *outboxSession) readDue() error {
 	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // until the read has succeeded
 	if !t.markerIsFresh {
-		control, err := t.store.Control(t.ctx, t.outbox.lane)
+		control, err := t.store.ReadControl(t.ctx, t.outbox.lane)
 		if err != nil {
 			return err
 		}
-		t.marker = control.Mail()
+		t.marker = control.OutboxMarker()
 	}
 	t.markerIsFresh = false
 	if t.marker == "" {
@@ -141,12 +141,12 @@ func (t *outboxSession) readDue() error {
 		t.outboxWorker.recordMarker("", 0)
 		return nil
 	}
-	box, err := t.store.Outbox(t.ctx, t.outbox.lane, t.sender.Now(), min(readLimit+len(t.inProgress), 1000))
+	box, err := t.store.ReadOutbox(t.ctx, t.outbox.lane, t.sender.Now(), min(readLimit+len(t.inProgress), 1000))
 	if err != nil {
 		return err
 	}
-	t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, box.More, box.Next
-	t.outboxWorker.recordMarker(t.marker, box.Seen)
+	t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, box.More, box.NextAt
+	t.outboxWorker.recordMarker(t.marker, box.RowsSeen)
 	for _, m := range box.Due {
 		if !t.inProgress[mailKey(m)] {
 			t.inProgress[mailKey(m)] = true
@@ -160,7 +160,7 @@ func (t *outboxSession) readDue() error {
 }
 
 // enqueueMail adds an event to its host's queue, or reschedules it if the queue is full.
-func (t *outboxSession) enqueueMail(m lane.Mail) {
+func (t *outboxSession) enqueueMail(m lane.Event) {
 	to, ok := t.sender.resolveEndpoint(m)
 	if !ok {
 		t.sender.Log.Warn("notify: event dropped, its receiver is no longer in the settings", "lane", t.outbox.lane,
@@ -173,8 +173,8 @@ func (t *outboxSession) enqueueMail(m lane.Mail) {
 		return
 	}
 	next := m
-	next.Next = t.timeFromNow(minPostpone + time.Duration(t.sender.Rand()*float64(minPostpone)))
-	t.rescheduled = append(t.rescheduled, lane.PutOff{Was: m, Is: next})
+	next.NextAt = t.timeFromNow(minPostpone + time.Duration(t.sender.Rand()*float64(minPostpone)))
+	t.rescheduled = append(t.rescheduled, lane.Postponement{Was: m, Is: next})
 }
 
 // timeFromNow returns a time with the precision of stored rows.
@@ -194,11 +194,11 @@ func (t *outboxSession) startRequests() {
 		atOnce := t.sender.backoffs.allowedAtOnce(host, t.sender.Now())
 		q := t.queues[host]
 		for ; atOnce == 0 && len(q) > 0; q = q[1:] {
-			t.handleFailure(q[0].Mail, response{reason: "the receiver's host did not answer the last request"})
+			t.handleFailure(q[0].Event, response{reason: "the receiver's host did not answer the last request"})
 		}
 		for ; len(q) > 0 && t.inFlightByHost[host] < atOnce && t.inFlight < maxPerLane; q = q[1:] {
 			if t.sender.backoffs.allowedAtOnce(q[0].endpoint.url, t.sender.Now()) == 0 {
-				t.handleFailure(q[0].Mail, response{reason: "the receiver asked for a pause"})
+				t.handleFailure(q[0].Event, response{reason: "the receiver asked for a pause"})
 				continue
 			}
 			t.inFlightByHost[host]++
@@ -226,9 +226,9 @@ func (t *outboxSession) sendMail(i queuedMail) {
 		return
 	}
 	if a.Body == nil {
-		st, err := t.store.About(t.ctx, t.outbox.lane, a.Mail)
+		st, err := t.store.ReadEventMessage(t.ctx, t.outbox.lane, a.Event)
 		if err == nil {
-			a.ID, a.Body, err = encodeMessageEvent(a.Mail, st)
+			a.ID, a.Body, err = encodeMessageEvent(a.Event, st)
 		}
 		if a.err = err; err != nil {
 			return
@@ -275,7 +275,7 @@ func (t *outboxSession) awaitResult() error {
 // reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {
-		isEmpty, err := t.store.NoMail(t.ctx, t.outbox.lane, t.marker)
+		isEmpty, err := t.store.ClearOutboxMarker(t.ctx, t.outbox.lane, t.marker)
 		if err != nil {
 			return true, err
 		}

@@ -109,19 +109,19 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 	case <-d.wake:
 	default:
 	}
-	control, err := d.store.Control(d.sender.ctx, d.outbox.lane)
+	control, err := d.store.ReadControl(d.sender.ctx, d.outbox.lane)
 	if storage.Is(err, storage.NotFound) {
 		return time.Time{}, nil // retention has removed this earlier epoch
 	}
-	if err != nil || control.Mail() == "" {
+	if err != nil || control.OutboxMarker() == "" {
 		return time.Time{}, err
 	}
 	l, err := lease.Acquire(d.sender.ctx, lease.Config{Leases: d.sender.Leases, Length: leaseLength,
-		Now: d.sender.Now, Log: d.sender.Log}, d.store.MailLease(d.outbox.lane))
+		Now: d.sender.Now, Log: d.sender.Log}, d.store.OutboxLeaseName(d.outbox.lane))
 	if err != nil {
 		return time.Time{}, err
 	}
-	next, err := d.newSession(l.Context(), control.Mail()).deliverAll()
+	next, err := d.newSession(l.Context(), control.OutboxMarker()).deliverAll()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.sender.ctx), releaseTimeout)
 	defer cancel()
 	if releaseErr := l.Release(releasing); releaseErr != nil {

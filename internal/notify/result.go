@@ -24,7 +24,7 @@ func (t *outboxSession) handleResult(a sendResult) error {
 	case storage.Is(a.err, storage.NotFound):
 		t.sender.Log.Error("notify: event dropped, its message was removed", "lane", t.outbox.lane, "seq",
 			a.Seq, "stage", string(a.Stage))
-		t.finishMail(a.Mail, outcomeDropped)
+		t.finishMail(a.Event, outcomeDropped)
 	case a.err != nil:
 		t.hasUnsent = true
 		return a.err
@@ -32,43 +32,43 @@ func (t *outboxSession) handleResult(a sendResult) error {
 		t.hasUnsent = true
 	case a.accepted:
 		t.sender.Log.Debug("notify: told", "lane", t.outbox.lane, "seq", a.Seq, "stage", string(a.Stage), "attempt",
-			a.Tries+1, "status", a.status)
-		t.finishMail(a.Mail, outcomeTold)
+			a.Attempts+1, "status", a.status)
+		t.finishMail(a.Event, outcomeTold)
 	case a.gone:
 		t.sender.Log.Warn("notify: event removed, the receiver answered 410", "lane", t.outbox.lane, "seq", a.Seq,
 			"stage",
 			string(a.Stage), "status", a.status)
-		t.finishMail(a.Mail, outcomeGone)
+		t.finishMail(a.Event, outcomeGone)
 	default:
-		t.handleFailure(a.Mail, a.response)
+		t.handleFailure(a.Event, a.response)
 	}
 	return nil
 }
 
-func (t *outboxSession) finishMail(m lane.Mail, outcome string) {
+func (t *outboxSession) finishMail(m lane.Event, outcome string) {
 	t.finished = append(t.finished, m)
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
 // handleFailure reschedules an event, or gives it up after giveUpAfter.
-func (t *outboxSession) handleFailure(m lane.Mail, v response) {
+func (t *outboxSession) handleFailure(m lane.Event, v response) {
 	next, now := m, t.sender.Now()
-	if next.Tried.IsZero() {
-		next.Tried = now.UTC()
+	if next.FirstTriedAt.IsZero() {
+		next.FirstTriedAt = now.UTC()
 	}
-	next.Tries++
-	if now.Sub(next.Tried) >= giveUpAfter {
+	next.Attempts++
+	if now.Sub(next.FirstTriedAt) >= giveUpAfter {
 		t.sender.Log.Error("notify: event given up", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage),
-			"attempt", next.Tries, "status", v.status, "err", v.reason)
+			"attempt", next.Attempts, "status", v.status, "err", v.reason)
 		t.finishMail(m, outcomeGivenUp)
 		return
 	}
-	next.Next = t.timeFromNow(retryDelay(next.Tries, v.retryAfter, t.sender.Rand()))
+	next.NextAt = t.timeFromNow(retryDelay(next.Attempts, v.retryAfter, t.sender.Rand()))
 	t.sender.Log.Warn("notify: event not delivered, will retry", "lane", t.outbox.lane, "seq", m.Seq, "stage",
 		string(m.Stage), "attempt",
-		next.Tries, "status", v.status, "delay", next.Next.Sub(now), "err", v.reason)
+		next.Attempts, "status", v.status, "delay", next.NextAt.Sub(now), "err", v.reason)
 	t.sender.Observer.Notified(m.Type, outcomeRetry)
-	t.rescheduled = append(t.rescheduled, lane.PutOff{Was: m, Is: next})
+	t.rescheduled = append(t.rescheduled, lane.Postponement{Was: m, Is: next})
 }
 
 // saveResults writes the finished and rescheduled events. If that leaves the outbox empty, the same
@@ -87,7 +87,7 @@ func (t *outboxSession) saveResults() error {
 	for try := 1; ; try++ {
 		// Not under the lease's context: the results hold even if the lease is lost, and the write is
 		// idempotent.
-		isEmpty, allWritten, err = t.store.Mailed(t.sender.ctx, t.outbox.lane, t.finished, t.rescheduled, marker)
+		isEmpty, allWritten, err = t.store.AckEvents(t.sender.ctx, t.outbox.lane, t.finished, t.rescheduled, marker)
 		if err == nil || try == maxWriteTries || t.sender.ctx.Err() != nil {
 			break
 		}
@@ -101,8 +101,8 @@ func (t *outboxSession) saveResults() error {
 	}
 	for _, p := range t.rescheduled {
 		delete(t.inProgress, mailKey(p.Was))
-		if t.nextDueAt.IsZero() || p.Is.Next.Before(t.nextDueAt) {
-			t.nextDueAt = p.Is.Next
+		if t.nextDueAt.IsZero() || p.Is.NextAt.Before(t.nextDueAt) {
+			t.nextDueAt = p.Is.NextAt
 		}
 	}
 	t.finished, t.rescheduled = nil, nil

@@ -103,8 +103,8 @@ func New(cfg Config) *Sender {
 	return s
 }
 
-// Dead implements lane.Mailer: it returns the names of the receivers of message.dead.
-func (s *Sender) Dead(contract string) []string {
+// DeadReceivers implements lane.Notifier: it returns the names of the receivers of message.dead.
+func (s *Sender) DeadReceivers(contract string) []string {
 	var names []string
 	for _, r := range s.Receivers {
 		if r.wantsEvent(MessageDead) && r.wantsContract(contract) {
@@ -114,8 +114,8 @@ func (s *Sender) Dead(contract string) []string {
 	return names
 }
 
-// Nudge implements lane.Mailer: it wakes the worker of a lane's outbox.
-func (s *Sender) Nudge(number int) { s.wakeWorker(outboxID{s.Store.Epoch, number}) }
+// WakeOutbox implements lane.Notifier: it wakes the worker of a lane's outbox.
+func (s *Sender) WakeOutbox(number int) { s.wakeWorker(outboxID{s.Store.Epoch, number}) }
 
 func (s *Sender) wakeWorker(at outboxID) {
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *Sender) wakeWorker(at outboxID) {
 	if d == nil {
 		d = &outboxWorker{sender: s, outbox: at, store: s.Store, wake: make(chan struct{}, 1)}
 		if at.epoch != s.Store.Epoch {
-			d.store = s.Store.In(lane.Epoch{Epoch: at.epoch})
+			d.store = s.Store.ForEpoch(lane.Epoch{Number: at.epoch})
 		}
 		s.workers[at] = d
 		s.wg.Go(d.run)
@@ -143,14 +143,14 @@ func (s *Sender) wakeWorker(at outboxID) {
 // write there, so no later scan is needed.
 func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	var failed error
-	for _, e := range s.Store.Earlier {
-		err := lane.Each(e.Lanes, func(number int) error {
-			c, err := s.Store.In(e).Control(ctx, number)
+	for _, e := range s.Store.EarlierEpochs {
+		err := lane.ForEach(e.Lanes, func(number int) error {
+			c, err := s.Store.ForEpoch(e).ReadControl(ctx, number)
 			if storage.Is(err, storage.NotFound) {
 				return nil
 			}
-			if c.Mail() != "" {
-				s.wakeWorker(outboxID{e.Epoch, number})
+			if c.OutboxMarker() != "" {
+				s.wakeWorker(outboxID{e.Number, number})
 			}
 			return err
 		})
@@ -163,14 +163,14 @@ func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 
 // resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have
 // the receiver, or no longer allow the address.
-func (s *Sender) resolveEndpoint(m lane.Mail) (endpoint, bool) {
+func (s *Sender) resolveEndpoint(m lane.Event) (endpoint, bool) {
 	t, private := endpoint{url: m.URL, secret: s.Callbacks.secretFor(m.URL)}, s.Callbacks.AllowPrivate
-	if m.To == lane.CallbackTo {
+	if m.Receiver == lane.CallbackTo {
 		if s.Callbacks.Check(m.URL) != nil {
 			return endpoint{}, false
 		}
 	} else {
-		r, known := s.receiverByName[m.To]
+		r, known := s.receiverByName[m.Receiver]
 		if !known {
 			return endpoint{}, false
 		}

@@ -292,7 +292,7 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 				sleep(20 * time.Second)
 				second := w.start()
 				for range 3 { // sweeps
-					c, err := w.store.Control(t.Context(), 0)
+					c, err := w.store.ReadControl(t.Context(), 0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -349,7 +349,7 @@ func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 		p := w.start()
 		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(time.Second); return 200, nil, nil })
 		ids := []weir.ID{w.file(hook), w.file(hook)}
-		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.Place(ids[0].Seq) },
+		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.OrderPos(ids[0].Seq) },
 			storagetest.Fault{Kind: storagetest.FailBefore})
 		w.end(weir.Delivered, ids...)
 		sleep(1500 * time.Millisecond)
@@ -372,8 +372,8 @@ func TestSender_TwoProcessesShareAnOutbox(t *testing.T) {
 			ids = append(ids, w.file(hook))
 		}
 		w.end(weir.Delivered, ids...)
-		a.Nudge(0)
-		b.Nudge(0)
+		a.WakeOutbox(0)
+		b.WakeOutbox(0)
 		sleep(time.Minute)
 		if n := len(w.receiver.all()); n != len(ids) {
 			t.Errorf("%d requests for %d messages", n, len(ids))

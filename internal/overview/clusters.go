@@ -40,11 +40,11 @@ const maxClusterQueries = 20
 // reads the newest dead messages of each lane first.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	k := &clusterer{byFingerprint: map[string]*openCluster{}}
-	lanes := make([]*lane.Past, o.Store.Lanes)
-	err := lane.Each(len(lanes), func(n int) error {
-		c, err := o.Store.Control(ctx, n)
+	lanes := make([]*lane.BackwardScan, o.Store.Lanes)
+	err := lane.ForEach(len(lanes), func(n int) error {
+		c, err := o.Store.ReadControl(ctx, n)
 		if err == nil && c.Tail.Counts.Dead > 0 {
-			lanes[n] = o.Store.Past(n, c.Head.Next, deadChunk)
+			lanes[n] = o.Store.ScanBackward(n, c.Head.Next, deadChunk)
 		}
 		return err
 	})
@@ -53,26 +53,26 @@ func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	}
 	spare := maxClusterQueries
 	for round := 0; round == 0 || spare > 0; round++ {
-		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lane.Past) bool { return p == nil || p.Before <= 1 })
+		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lane.BackwardScan) bool { return p == nil || p.Before <= 1 })
 		if len(left) == 0 {
 			return o.buildClusters(ctx, k, limit, true)
 		}
 		before := countQueries(left)
-		if err := lane.Each(len(left), func(i int) error { return k.readChunk(ctx, left[i]) }); err != nil {
+		if err := lane.ForEach(len(left), func(i int) error { return k.readChunk(ctx, left[i]) }); err != nil {
 			return Clusters{}, readError("errors", err)
 		}
 		if round > 0 {
 			spare -= countQueries(left) - before
 		}
 	}
-	whole := !slices.ContainsFunc(lanes, func(p *lane.Past) bool { return p != nil && p.Before > 1 })
+	whole := !slices.ContainsFunc(lanes, func(p *lane.BackwardScan) bool { return p != nil && p.Before > 1 })
 	return o.buildClusters(ctx, k, limit, whole)
 }
 
-func countQueries(lanes []*lane.Past) int {
+func countQueries(lanes []*lane.BackwardScan) int {
 	n := 0
 	for _, p := range lanes {
-		n += p.Looks
+		n += p.Queries
 	}
 	return n
 }
@@ -92,7 +92,7 @@ type openCluster struct {
 }
 
 // readChunk adds the dead messages of a lane's next chunk.
-func (k *clusterer) readChunk(ctx context.Context, p *lane.Past) error {
+func (k *clusterer) readChunk(ctx context.Context, p *lane.BackwardScan) error {
 	rows, err := p.ReadDead(ctx)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, w
 	})
 	list = list[:min(len(list), limit)]
 	out := Clusters{List: make([]Cluster, len(list)), Examined: k.examined, Complete: whole}
-	err := lane.Each(len(list), func(i int) error {
+	err := lane.ForEach(len(list), func(i int) error {
 		entries, _, err := o.Store.ReadMany(ctx, list[i].lane, []int64{list[i].seq})
 		for _, e := range entries {
 			list[i].Sample.ID = e.Message.Public().String()

@@ -81,8 +81,8 @@ func TestSearch_OverEpochs(t *testing.T) {
 			}
 			w.drain(time.Minute)
 		}
-		if len(w.store.Earlier) != 2 {
-			t.Fatalf("earlier epochs: %v", w.store.Earlier)
+		if len(w.store.EarlierEpochs) != 2 {
+			t.Fatalf("earlier epochs: %v", w.store.EarlierEpochs)
 		}
 		all := make(map[weir.Stage]int)
 		for _, limit := range []int{7, 100, 200} {

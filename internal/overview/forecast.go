@@ -31,7 +31,7 @@ func (o *Overview) Forecast(ctx context.Context, st weir.Status) (Forecast, erro
 	if st.Stage.Final() || id.Epoch != o.Store.Epoch {
 		return Forecast{}, nil
 	}
-	c, err := o.Store.Control(ctx, id.Lane)
+	c, err := o.Store.ReadControl(ctx, id.Lane)
 	if err != nil {
 		return Forecast{}, readError("outlook", err)
 	}
@@ -62,7 +62,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	if v.st.Held {
 		pages = maxQueuePages // the log need not be read then
 	}
-	line, whole, err := v.Store.Line(ctx, id.Lane, lane.BlockOf(&v.st.Message), pages)
+	line, whole, err := v.Store.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 }
 
 // readFirst reads the first message of the queue.
-func (v *forecaster) readFirst(ctx context.Context, line []lane.Held) error {
+func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) error {
 	if len(line) == 0 || line[0].Seq == v.st.Message.ID.Seq {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	}
 	entries, err := v.Store.ScanLog(ctx, id.Lane, cursor, int(id.Seq-cursor))
 	for _, e := range entries {
-		if e.Seq() >= id.Seq || e.Message.Key != v.st.Message.Key || e.Stage != weir.Queued || e.Held {
+		if e.Seq() >= id.Seq || e.Message.Key != v.st.Message.Key || e.Stage != weir.Queued || e.IsHeld {
 			continue
 		}
 		v.position++

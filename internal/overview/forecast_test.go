@@ -193,7 +193,7 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		id := w.post("away")
 		w.drain(2 * time.Second)
-		c, err := w.store.Control(t.Context(), 0)
+		c, err := w.store.ReadControl(t.Context(), 0)
 		if err != nil || c.Tail.PausedUntil.IsZero() {
 			t.Fatalf("%+v, %v", c.Tail, err)
 		}

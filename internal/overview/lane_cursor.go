@@ -20,11 +20,11 @@ type laneCursor struct {
 	maxBatch       int   // of bodies, in memory at the same time
 	firstChunk     int64 // rows of the log to read first
 
-	scan      *lane.Past // nil = only seqs are read
-	scansDead bool       // scan reads the list of dead messages
-	floor     int64      // scan ends here
-	seqs      []int64    // to be read next, descending
-	laterSeqs []int64    // to be read after scan
+	scan      *lane.BackwardScan // nil = only seqs are read
+	scansDead bool               // scan reads the list of dead messages
+	floor     int64              // scan ends here
+	seqs      []int64            // to be read next, descending
+	laterSeqs []int64            // to be read after scan
 
 	matches []*lane.Entry // found, and not yet in the result
 
@@ -47,7 +47,7 @@ const maxWaitingPages = 10
 // openAt finds the start. before is the sequence number below which to continue; 0 = start with the
 // newest.
 func (s *laneCursor) openAt(ctx context.Context, before int64) error {
-	control, err := s.store.Control(ctx, s.lane)
+	control, err := s.store.ReadControl(ctx, s.lane)
 	if storage.Is(err, storage.NotFound) && s.isEarlierEpoch {
 		return nil // the lane of the earlier epoch was deleted
 	}
@@ -60,16 +60,16 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 		next = min(before, next)
 	case !s.filter.To.IsZero():
 		var more int
-		if next, more, err = s.store.FirstAfter(ctx, s.lane, next, s.filter.To.Add(clockMargin)); err != nil {
+		if next, more, err = s.store.FindAcceptedAfter(ctx, s.lane, next, s.filter.To.Add(clockMargin)); err != nil {
 			return err
 		}
 		looks += more
 	}
 	s.addCost(cost{queries: looks})
-	s.scan = s.store.Past(s.lane, next, s.firstChunk)
+	s.scan = s.store.ScanBackward(s.lane, next, s.firstChunk)
 	switch {
 	case s.filter.Stage == weir.Dead || s.filter.Fingerprint != "":
-		s.scansDead, s.scan = true, s.store.Past(s.lane, next, deadChunk)
+		s.scansDead, s.scan = true, s.store.ScanBackward(s.lane, next, deadChunk)
 	case s.filter.Stage == weir.Scheduled || s.filter.Stage == weir.Retrying || s.filter.Stage == weir.Queued:
 		return s.openWaiting(ctx, control.Tail.Cursor)
 	}
@@ -79,12 +79,12 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 // openWaiting lists the waiting messages below the lane's cursor from the held and scheduled ones.
 // Only queued messages are also in the log, above the cursor.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
-	standing, err := s.store.Standing(ctx, s.lane, maxWaitingPages)
+	standing, err := s.store.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {
 		return err
 	}
-	s.addCost(cost{queries: 1, rows: len(standing.Held) + len(standing.Dues)})
-	if !standing.Whole {
+	s.addCost(cost{queries: 1, rows: len(standing.Held) + len(standing.DueTimes)})
+	if !standing.IsComplete {
 		return nil
 	}
 	var picks []int64
@@ -95,7 +95,7 @@ func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	}
 	if s.filter.Stage == weir.Scheduled {
 		picks = picks[:0]
-		for _, d := range standing.Dues {
+		for _, d := range standing.DueTimes {
 			picks = append(picks, d.Seq)
 		}
 	}
@@ -162,9 +162,9 @@ func (s *laneCursor) readMore(ctx context.Context) error {
 }
 
 func (s *laneCursor) readDeadRows(ctx context.Context) error {
-	looks, rows := s.scan.Looks, s.scan.Rows
+	looks, rows := s.scan.Queries, s.scan.RowsRead
 	list, err := s.scan.ReadDead(ctx)
-	s.addCost(cost{s.scan.Looks - looks, s.scan.Rows - rows})
+	s.addCost(cost{s.scan.Queries - looks, s.scan.RowsRead - rows})
 	for _, d := range list {
 		if s.filter.matchesDead(d) {
 			s.seqs = append(s.seqs, d.Seq)
@@ -185,9 +185,9 @@ func (s *laneCursor) readBySeq(ctx context.Context) ([]*lane.Entry, error) {
 }
 
 func (s *laneCursor) readLogChunk(ctx context.Context) ([]*lane.Entry, error) {
-	looks, rows := s.scan.Looks, s.scan.Rows
+	looks, rows := s.scan.Queries, s.scan.RowsRead
 	entries, err := s.scan.Read(ctx)
-	s.addCost(cost{s.scan.Looks - looks, s.scan.Rows - rows})
+	s.addCost(cost{s.scan.Queries - looks, s.scan.RowsRead - rows})
 	return slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.Seq() < s.floor }), err
 }
 
@@ -221,7 +221,7 @@ func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) erro
 		switch {
 		case s.matcher.matchesRow(e):
 			hits[e] = true
-		case e.InBlob() || size > maxSearchBytes:
+		case e.IsBodyInBlob() || size > maxSearchBytes:
 			s.countSkippedBody()
 		case s.bytesRead > 0 && s.bytesRead+size > s.maxBytes:
 			s.shareUsed, s.resumeBefore, found = true, e.Seq()+1, found[:i]

@@ -57,7 +57,7 @@ const (
 // Lanes returns the state of all lanes.
 func (o *Overview) Lanes(ctx context.Context) ([]Lane, error) {
 	lanes := make([]Lane, o.Store.Lanes)
-	err := lane.Each(len(lanes), func(n int) (err error) {
+	err := lane.ForEach(len(lanes), func(n int) (err error) {
 		lanes[n], err = o.readLane(ctx, n)
 		return err
 	})
@@ -80,14 +80,14 @@ func (o *Overview) Lane(ctx context.Context, number int) (Lane, error) {
 }
 
 func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
-	c, err := o.Store.Control(ctx, number)
+	c, err := o.Store.ReadControl(ctx, number)
 	if err != nil {
 		return Lane{}, err
 	}
 	now := o.Now()
 	l := Lane{
-		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.Waiting(), Exact: true,
-		Held: c.Tail.Open, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
+		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.WaitingCount(), Exact: true,
+		Held: c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
 		PauseCause: o.firstPauseCause(c, now),
 	}
@@ -104,12 +104,12 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 // countStages counts waiting messages by stage, and finds the oldest. The rows are read after the
 // snapshot and can have changed since, so the counts are limited to those of the snapshot.
 func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) error {
-	standing, err := o.Store.Standing(ctx, l.Number, maxLanePages)
+	standing, err := o.Store.ReadWaiting(ctx, l.Number, maxLanePages)
 	if err != nil {
 		return err
 	}
-	l.Exact = standing.Whole
-	l.Scheduled = min(int64(len(standing.Dues)), l.Waiting)
+	l.Exact = standing.IsComplete
+	l.Scheduled = min(int64(len(standing.DueTimes)), l.Waiting)
 	for _, h := range standing.Held {
 		if h.Tried && l.Retrying < l.Waiting-l.Scheduled {
 			l.Retrying++
@@ -122,13 +122,13 @@ func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) err
 // findOldest finds since when the oldest message waits. Candidates among the held messages are the
 // first in the log, the first replayed one, and the one that was due first; besides, the next in the
 // log.
-func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.Held, l *Lane) error {
+func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.HeldMessage, l *Lane) error {
 	first := map[bool]int64{} // by: was replayed
 	for _, h := range line {
-		if at := h.Released(); !at.IsZero() && !h.Again {
+		if at := h.ReleasedAt(); !at.IsZero() && !h.Replayed {
 			l.noteWaitingSince(at)
-		} else if first[h.Again] == 0 || h.Seq < first[h.Again] {
-			first[h.Again] = h.Seq
+		} else if first[h.Replayed] == 0 || h.Seq < first[h.Replayed] {
+			first[h.Replayed] = h.Seq
 		}
 	}
 	for _, seq := range first {
@@ -137,7 +137,7 @@ func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.H
 			return err
 		}
 		for _, e := range entries {
-			l.noteWaitingSince(e.WaitsSince())
+			l.noteWaitingSince(e.WaitingSince())
 		}
 	}
 	if c.Tail.Cursor >= c.Head.Next {
@@ -145,7 +145,7 @@ func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.H
 	}
 	entries, err := o.Store.ScanLog(ctx, l.Number, c.Tail.Cursor, maxOldestRows)
 	for _, e := range entries {
-		if e.Stage == weir.Queued && !e.Held {
+		if e.Stage == weir.Queued && !e.IsHeld {
 			l.noteWaitingSince(e.Message.AcceptedAt)
 			break
 		}

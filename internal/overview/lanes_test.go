@@ -14,7 +14,7 @@ func (w *world) lane(n int) overview.Lane {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if sum := l.Counts.Sum() + l.Waiting; l.Accepted != sum || l.Scheduled+l.Queued+l.Retrying != l.Waiting {
+	if sum := l.Counts.Total() + l.Waiting; l.Accepted != sum || l.Scheduled+l.Queued+l.Retrying != l.Waiting {
 		w.t.Errorf("the books do not balance: %+v", l)
 	}
 	return l

@@ -25,7 +25,7 @@ type PauseCause struct {
 // pauseCauses returns all causes that hold now, decisions of people before the state of the CMS.
 func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
 	var halts []PauseCause
-	if p, ok := c.Paused(now); ok {
+	if p, ok := c.LanePause(now); ok {
 		halts = append(halts, PauseCause{ByOperator, p.Reason, p.Until})
 	}
 	if closed, reason, until := o.isClosed(now); closed {

@@ -62,22 +62,22 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 		}
 	}
 	for i, e := range o.searchedEpochs(f) {
-		if token != "" && e.Epoch > at.epoch {
+		if token != "" && e.Number > at.epoch {
 			continue
 		}
 		if len(s.result.Messages) == s.limit {
-			return searchPosition{epoch: e.Epoch}.encodeToken(f), nil
+			return searchPosition{epoch: e.Number}.encodeToken(f), nil
 		}
 		var before []int64
-		if e.Epoch == at.epoch {
+		if e.Number == at.epoch {
 			before = at.before
 		}
-		more, err := s.searchEpoch(ctx, o.Store.In(e), i > 0, before)
+		more, err := s.searchEpoch(ctx, o.Store.ForEpoch(e), i > 0, before)
 		if err != nil {
 			return "", err
 		}
 		if more {
-			return s.position(e.Epoch).encodeToken(f), nil
+			return s.position(e.Number).encodeToken(f), nil
 		}
 	}
 	return "", nil
@@ -85,11 +85,11 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 
 // searchedEpochs returns the epochs to search, the latest first.
 func (o *Overview) searchedEpochs(f Filter) []lane.Epoch {
-	epochs := []lane.Epoch{{Epoch: o.Store.Epoch, Lanes: o.Store.Lanes}}
+	epochs := []lane.Epoch{{Number: o.Store.Epoch, Lanes: o.Store.Lanes}}
 	if f.matchesOnlyUnfinished() {
 		return epochs
 	}
-	earlier := slices.Clone(o.Store.Earlier)
+	earlier := slices.Clone(o.Store.EarlierEpochs)
 	slices.Reverse(earlier)
 	return append(epochs, earlier...)
 }
@@ -155,7 +155,7 @@ func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier boo
 
 // openCursors opens a cursor for each lane of an epoch.
 func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
-	lanes := s.filter.matchingLanes(lane.Epoch{Epoch: store.Epoch, Lanes: store.Lanes})
+	lanes := s.filter.matchingLanes(lane.Epoch{Number: store.Epoch, Lanes: store.Lanes})
 	if len(before) > 0 && len(before) != len(lanes) {
 		return tokenError()
 	}
@@ -165,7 +165,7 @@ func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier boo
 			maxBytes: max(maxSearchBytes/len(lanes), minLaneBytes),
 			maxBatch: max(maxBatchBytes/len(lanes), minLaneBytes), firstChunk: s.firstChunk(len(lanes))}
 	}
-	return lane.Each(len(s.cursors), func(i int) error {
+	return lane.ForEach(len(s.cursors), func(i int) error {
 		if len(before) > 0 {
 			return s.cursors[i].openAt(ctx, before[i])
 		}
@@ -199,7 +199,7 @@ func (s *search) refillCursors(ctx context.Context) error {
 			empty = append(empty, src)
 		}
 	}
-	return lane.Each(len(empty), func(i int) error { return empty[i].readMore(ctx) })
+	return lane.ForEach(len(empty), func(i int) error { return empty[i].readMore(ctx) })
 }
 
 // mergeNewest moves the newest matches of all lanes into the result, as long as their order is known. It

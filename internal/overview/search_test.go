@@ -397,8 +397,8 @@ func TestSearch_AfterRetention(t *testing.T) {
 		w.post("bad/older")
 		w.drain(time.Minute)
 		time.Sleep(2 * time.Hour)
-		r := &lane.Retention{Store: w.store, Keep: time.Hour, Dead: 1000 * time.Hour, Share: time.Minute}
-		if _, err := r.Run(t.Context(), 0); err != nil {
+		r := &lane.Retention{Store: w.store, KeepFinal: time.Hour, KeepDead: 1000 * time.Hour, TimeShare: time.Minute}
+		if _, err := r.RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		w.many(20, func(int, *weir.Message) {})

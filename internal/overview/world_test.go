@@ -126,7 +126,7 @@ func (w *world) drained(n int64) {
 		for left := n; left > 0 && w.t.Context().Err() == nil; {
 			left = n
 			for number := range w.store.Lanes {
-				c, err := w.store.Control(w.t.Context(), number)
+				c, err := w.store.ReadControl(w.t.Context(), number)
 				if err != nil {
 					w.t.Error(err)
 					return
@@ -167,7 +167,7 @@ func (w *world) rows(prefix string, n int, values map[string]any) {
 	}
 	var ops []storage.Op
 	for seq := range n {
-		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.Place(int64(seq+1)),
+		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.OrderPos(int64(seq+1)),
 			Values: values}); len(ops) == storage.MaxOps {
 			transact(ops)
 			ops = ops[:0]

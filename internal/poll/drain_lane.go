@@ -42,7 +42,7 @@ type DrainResult struct {
 // is unavailable, or for another process that holds the lane.
 func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) DrainResult {
 	e := DrainResult{Lane: number}
-	before, err := log.Control(ctx, number)
+	before, err := log.ReadControl(ctx, number)
 	if err != nil {
 		e.Err = err
 		return e
@@ -56,7 +56,7 @@ func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now f
 		}
 		failed = 0
 		// Even after ctx has ended, so that the result has the counts.
-		after, err := log.Control(context.WithoutCancel(ctx), number)
+		after, err := log.ReadControl(context.WithoutCancel(ctx), number)
 		if e.Err = err; err != nil {
 			return e
 		}
@@ -74,7 +74,7 @@ func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	a, b := after.Tail.Counts, before.Tail.Counts
 	e.Done = lane.Counts{Delivered: a.Delivered - b.Delivered, Dead: a.Dead - b.Dead,
 		Cancelled: a.Cancelled - b.Cancelled, Superseded: a.Superseded - b.Superseded}
-	e.Waiting, e.Due = after.Waiting(), after.Work(now)
+	e.Waiting, e.Due = after.WaitingCount(), after.HasWork(now)
 }
 
 // isBlockedBriefly reports whether due messages wait, and may be sent before limit.

@@ -28,7 +28,9 @@ func (j *joins) Join(context.Context, int) drain.Report {
 	j.n = min(j.n+1, len(j.steps)-1)
 	return j.steps[j.n].report
 }
-func (j *joins) Control(context.Context, int) (lane.Control, error) { return j.steps[j.n].control, nil }
+func (j *joins) ReadControl(context.Context, int) (lane.Control, error) {
+	return j.steps[j.n].control, nil
+}
 
 // at is a lane with three messages of which so many are delivered, and the cursor behind them.
 func at(delivered int64) lane.Control {
@@ -40,7 +42,7 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
 	due := at(3)
-	due.Head.Next, due.Tail.Cursor, due.Tail.NextDue = 5, 5, soon
+	due.Head.Next, due.Tail.Cursor, due.Tail.NextDueAt = 5, 5, soon
 	for name, c := range map[string]struct {
 		steps []joined
 		left  bool

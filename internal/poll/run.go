@@ -27,7 +27,7 @@ const (
 
 // Reader reads a lane's control rows.
 type Reader interface {
-	Control(ctx context.Context, lane int) (lane.Control, error)
+	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
 // Drainer drains lanes. Report returns the state of a lane: the zero value while it is being
@@ -128,11 +128,11 @@ func (r *Run) wakeLanes(ctx context.Context) error {
 	end := r.Start.Add(r.Period)
 	for number := range r.Lanes {
 		group.Go(func() error {
-			control, err := r.Log.Control(ctx, number)
+			control, err := r.Log.ReadControl(ctx, number)
 			if err != nil {
 				return fmt.Errorf("lane %d: %w", number, err)
 			}
-			if at, work := control.WorkAt(r.Now()); work && at.Before(end) {
+			if at, work := control.NextWorkAt(r.Now()); work && at.Before(end) {
 				r.Drainer.Wake(number)
 			}
 			return nil

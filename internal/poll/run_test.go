@@ -66,7 +66,7 @@ type fake struct {
 	takes   time.Duration // one attempt
 }
 
-func (f *fake) Control(ctx context.Context, _ int) (lane.Control, error) {
+func (f *fake) ReadControl(ctx context.Context, _ int) (lane.Control, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks = append(f.looks, time.Since(f.started))
@@ -168,7 +168,7 @@ func TestRun_WakesForWhatIsDueInThisPeriodOnly(t *testing.T) {
 	for due, want := range map[time.Duration]bool{59 * time.Second: true, 2 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{control: lane.Control{Head: lane.Head{Next: 2},
-				Tail: lane.Tail{Cursor: 2, NextDue: time.Now().Add(due)}}}
+				Tail: lane.Tail{Cursor: 2, NextDueAt: time.Now().Add(due)}}}
 			if _, err := f.run().Do(t.Context()); err != nil || (f.wakes > 0) != want {
 				t.Errorf("due in %s: woken %d times, %v", due, f.wakes, err)
 			}

@@ -203,7 +203,7 @@ func TestRunner_Template(t *testing.T) {
 // messageLane is the lane of the key k.
 func (w *world) messageLane() int {
 	for number := range w.lanes {
-		if c, err := w.store("").Control(w.t.Context(), number); err == nil && c.Head.Next > 1 {
+		if c, err := w.store("").ReadControl(w.t.Context(), number); err == nil && c.Head.Next > 1 {
 			return number
 		}
 	}

@@ -62,7 +62,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 			w.t.Fatalf("undo: %v", err)
 		}
 		time.Sleep(30 * time.Second) // what is late finds lanes that nobody has touched since
-		if w.meta().Open.Epoch == 1 {
+		if w.meta().Open.Number == 1 {
 			w.noCopies()
 		}
 	} else {

@@ -58,8 +58,8 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 				return true
 			}()
 		}, storagetest.Fault{})
-		synctest.Wait()       // its drainer has looked at its lanes
-		h.appends.Filed = nil // nobody is told, so it still waits when the change begins
+		synctest.Wait()         // its drainer has looked at its lanes
+		h.appends.OnFiled = nil // nobody is told, so it still waits when the change begins
 		w.post(h, "k1", "waits")
 		done := make(chan error, 1)
 		go func() { done <- w.command(faults).Run(t.Context(), 5) }()

@@ -61,7 +61,7 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 	return c.withCommandLease(ctx, func(ctx context.Context) error {
 		meta, err := c.beginChange(ctx, n)
 		for err == nil && meta.Step != lane.StepNone {
-			c.Store.Adopt(meta)
+			c.Store.UseEpochRecord(meta)
 			meta, err = c.runStep(ctx, meta)
 		}
 		return err
@@ -69,36 +69,36 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 }
 
 // beginChange writes that a change is under way.
-func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.Meta, err error) {
+func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.EpochRecord, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
-		meta, err = c.Store.First(ctx, n)
+		meta, err = c.Store.Initialize(ctx, n)
 		return err
 	})
 	if err == nil && meta.Step == lane.StepNone && meta.Open.Lanes != n {
 		err = c.checkNotPaused(ctx, meta.Open)
 	}
 	if err != nil {
-		return lane.Meta{}, err
+		return lane.EpochRecord{}, err
 	}
 	if err := c.checkNoReplays(ctx, n); err != nil {
-		return lane.Meta{}, err
+		return lane.EpochRecord{}, err
 	}
 	begun := false
-	meta, err = c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
+	meta, err = c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
 		switch {
 		case m.Step == lane.StepUndo:
 			return fmt.Errorf("%w: finish that with --undo first", ErrUndone)
-		case m.Step == lane.StepBooks && m.Open.Lanes == n, m.Step != lane.StepNone && m.Next.Lanes == n:
+		case m.Step == lane.StepCount && m.Open.Lanes == n, m.Step != lane.StepNone && m.Next.Lanes == n:
 			begun = true
-			return lane.ErrSame
+			return lane.ErrNoChange
 		case m.Step != lane.StepNone:
 			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay,
 				max(m.Next.Lanes, m.Open.Lanes))
 		case m.Open.Lanes == n:
-			return lane.ErrSame
+			return lane.ErrNoChange
 		}
-		m.Step, m.Next = lane.StepDrain, lane.Epoch{Epoch: m.Used + 1, Lanes: n}
-		m.Used = m.Next.Epoch
+		m.Step, m.Next = lane.StepDrain, lane.Epoch{Number: m.Used + 1, Lanes: n}
+		m.Used = m.Next.Number
 		return nil
 	})
 	switch {
@@ -114,26 +114,26 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.Meta, err 
 }
 
 // runStep does the present step of the change and writes the next one.
-func (c Resharder) runStep(ctx context.Context, meta lane.Meta) (lane.Meta, error) {
+func (c Resharder) runStep(ctx context.Context, meta lane.EpochRecord) (lane.EpochRecord, error) {
 	switch meta.Step {
 	case lane.StepDrain:
 		if err := c.drainLanes(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advanceStep(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepRefile })
-	case lane.StepRefile:
+		return c.advanceStep(ctx, meta, func(m *lane.EpochRecord) { m.Step = lane.StepCopy })
+	case lane.StepCopy:
 		if err := c.copyMessages(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advanceStep(ctx, meta, func(m *lane.Meta) {
+		return c.advanceStep(ctx, meta, func(m *lane.EpochRecord) {
 			m.Earlier = append(m.Earlier, m.Open)
-			m.Open, m.Next, m.Step = m.Next, lane.Epoch{}, lane.StepBooks
+			m.Open, m.Next, m.Step = m.Next, lane.Epoch{}, lane.StepCount
 		})
-	case lane.StepBooks:
+	case lane.StepCount:
 		if err := c.recordMoved(ctx, meta); err != nil {
 			return meta, err
 		}
-		meta, err := c.advanceStep(ctx, meta, func(m *lane.Meta) { m.Step = lane.StepNone })
+		meta, err := c.advanceStep(ctx, meta, func(m *lane.EpochRecord) { m.Step = lane.StepNone })
 		if err == nil {
 			c.Progress(fmt.Sprintf("The number of lanes is %d now. Start the handlers with that setting.",
 				meta.Open.Lanes))
@@ -144,13 +144,13 @@ func (c Resharder) runStep(ctx context.Context, meta lane.Meta) (lane.Meta, erro
 }
 
 // advanceStep writes the next step, if the stored step is still the one that was done.
-func (c Resharder) advanceStep(ctx context.Context, done lane.Meta, to func(*lane.Meta)) (lane.Meta, error) {
+func (c Resharder) advanceStep(ctx context.Context, done lane.EpochRecord, to func(*lane.EpochRecord)) (lane.EpochRecord, error) {
 	want := done
 	to(&want)
-	return c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
+	return c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
 		switch {
 		case m.Step == want.Step && m.Open == want.Open:
-			return lane.ErrSame
+			return lane.ErrNoChange
 		case m.Step != done.Step || m.Open != done.Open:
 			return ErrUndone
 		}
@@ -161,14 +161,14 @@ func (c Resharder) advanceStep(ctx context.Context, done lane.Meta, to func(*lan
 
 // Undo restores the old number of lanes. It can be repeated.
 func (c Resharder) Undo(ctx context.Context) error {
-	meta, err := c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
+	meta, err := c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
 		switch m.Step {
-		case lane.StepBooks:
+		case lane.StepCount:
 			return fmt.Errorf("%w: finish the change with `handler lanes %d`, and change back then", ErrTooLate,
 				m.Open.Lanes)
 		case lane.StepUndo:
-			return lane.ErrSame
-		case lane.StepDrain, lane.StepRefile:
+			return lane.ErrNoChange
+		case lane.StepDrain, lane.StepCopy:
 			m.Step = lane.StepUndo
 		}
 		return nil // write the row even without a change to undo: the write of a beginning may be on its way
@@ -190,27 +190,27 @@ func (c Resharder) Undo(ctx context.Context) error {
 
 // undoChange undoes the change, unless another command has done so.
 func (c Resharder) undoChange(ctx context.Context) error {
-	var meta lane.Meta
+	var meta lane.EpochRecord
 	err := c.retryTransient(ctx, func() (err error) {
-		meta, err = c.Store.Meta(ctx)
+		meta, err = c.Store.ReadEpochRecord(ctx)
 		return err
 	})
 	if err != nil || meta.Step != lane.StepUndo {
 		return err
 	}
-	c.Store.Adopt(meta)
+	c.Store.UseEpochRecord(meta)
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.reopenLane); err != nil {
 		return err
 	}
-	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Unseal); err != nil {
+	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.UnsealLane); err != nil {
 		return err
 	}
-	if err := c.eachLane(ctx, meta.Next.Lanes, c.Store.In(meta.Next).Drop); err != nil {
+	if err := c.eachLane(ctx, meta.Next.Lanes, c.Store.ForEpoch(meta.Next).DeleteLane); err != nil {
 		return err
 	}
-	_, err = c.Store.ChangeMeta(ctx, func(m *lane.Meta) error {
+	_, err = c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
 		if m.Step != lane.StepUndo {
-			return lane.ErrSame
+			return lane.ErrNoChange
 		}
 		m.Step, m.Next = lane.StepNone, lane.Epoch{}
 		return nil
@@ -224,25 +224,25 @@ func (c Resharder) undoChange(ctx context.Context) error {
 // reopenLane makes sure that a lane can be held, and that no closing of it is on its way: it raises
 // the fence, or sees that another process wrote tail since.
 func (c Resharder) reopenLane(ctx context.Context, number int) error {
-	first, err := c.Store.Control(ctx, number)
+	first, err := c.Store.ReadControl(ctx, number)
 	if err != nil {
 		return err
 	}
 	for {
 		l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 		if err == nil {
-			err = c.Store.Reopen(l.Context(), number, rand.Text())
+			err = c.Store.ReopenLane(l.Context(), number, rand.Text())
 			c.releaseLease(ctx, l)
 			return err
 		}
 		if !errors.Is(err, lease.ErrBusy) {
 			return err
 		}
-		now, err := c.Store.Control(ctx, number)
+		now, err := c.Store.ReadControl(ctx, number)
 		if err != nil {
 			return err
 		}
-		if now.Tail.ETag != first.Tail.ETag && !now.Tail.Closed {
+		if now.Tail.ETag != first.Tail.ETag && !now.Tail.IsClosed {
 			return nil
 		}
 		if !clock.Sleep(ctx, pollInterval) {
@@ -252,7 +252,9 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 }
 
 // Meta returns the number of lanes and the change under way.
-func (c Resharder) Meta(ctx context.Context) (lane.Meta, error) { return c.Store.Meta(ctx) }
+func (c Resharder) ReadEpochRecord(ctx context.Context) (lane.EpochRecord, error) {
+	return c.Store.ReadEpochRecord(ctx)
+}
 
 // withCommandLease calls do under the lease that keeps two commands apart.
 func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context) error) error {
@@ -306,7 +308,7 @@ func (c Resharder) retryTransient(ctx context.Context, do func() error) error {
 
 // eachLane calls do for each of n lanes, with retryTransient.
 func (c Resharder) eachLane(ctx context.Context, n int, do func(context.Context, int) error) error {
-	return lane.Each(n, func(number int) error {
+	return lane.ForEach(n, func(number int) error {
 		err := c.retryTransient(ctx, func() error { return do(ctx, number) })
 		if err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)

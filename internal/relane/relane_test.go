@@ -38,7 +38,7 @@ func TestRun_UpAndDown(t *testing.T) {
 				t.Errorf("append to the old epoch: %v", err)
 			}
 			h.stop(t)
-			if err := w.store(lanes).Open(t.Context()); !errors.Is(err, lane.ErrLanes) {
+			if err := w.store(lanes).Open(t.Context()); !errors.Is(err, lane.ErrLaneCount) {
 				t.Errorf("start with the old setting: %v", err)
 			}
 			lanes = n
@@ -64,7 +64,7 @@ func TestRun_WrongNumbers(t *testing.T) {
 		}
 		w.change(4) // storage was never used: this records the number
 		w.change(4)
-		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
+		if m := w.meta(); m.Open != (lane.Epoch{Number: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("got %+v, want m.Open == (lane.Epoch{Epoch: 1, Lanes: 4}) && m.Used == 1 && "+
 				"len(m.Earlier) == 0", m)
 		}
@@ -108,7 +108,7 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		}
 		w.change(2) // another one, under a number of its own
 		h.stop(t)
-		if m := w.meta(); m.Open != (lane.Epoch{Epoch: 3, Lanes: 2}) || m.Step != lane.StepNone {
+		if m := w.meta(); m.Open != (lane.Epoch{Number: 3, Lanes: 2}) || m.Step != lane.StepNone {
 			t.Errorf("got %+v, want m.Open == (lane.Epoch{Epoch: 3, Lanes: 2}) && "+
 				"m.Step == lane.StepNone", m)
 		}
@@ -166,7 +166,7 @@ func TestRun_CountsCancelled(t *testing.T) {
 			t.Errorf("cancel: %+v %v", st, err)
 		}
 		soon := time.Now().Add(time.Minute)
-		if st, err := h.store.Move(t.Context(), later[2].id, soon, ""); err != nil ||
+		if st, err := h.store.Reschedule(t.Context(), later[2].id, soon, ""); err != nil ||
 			st.Message.Public() != later[2].id || st.Message.ID == later[2].id {
 			t.Errorf("move: %+v %v", st, err)
 		}
@@ -183,7 +183,7 @@ func TestWatch_EndsWithTheEpoch(t *testing.T) {
 		h := w.start(2)
 		ended := make(chan error, 1)
 		nudge := make(chan struct{}, 1)
-		h.appends.Sealed = func() { nudge <- struct{}{} }
+		h.appends.OnSealed = func() { nudge <- struct{}{} }
 		go func() { ended <- relane.Watch(t.Context(), h.store, nudge) }()
 		w.post(h, "k", "x")
 		time.Sleep(10 * time.Second)
@@ -224,8 +224,8 @@ func TestWatch_EndsWhenTheRecordIsAnother(t *testing.T) {
 					}
 				}
 				nudge <- struct{}{}
-				if err := <-ended; !errors.Is(err, lane.ErrBegunAnew) {
-					t.Errorf("err = %v, want %v", err, lane.ErrBegunAnew)
+				if err := <-ended; !errors.Is(err, lane.ErrReplaced) {
+					t.Errorf("err = %v, want %v", err, lane.ErrReplaced)
 				}
 			})
 		})
@@ -245,15 +245,15 @@ func TestRetention_ForgetsEpochs(t *testing.T) {
 		h.stop(t)
 		h = w.start(1)
 		defer h.stop(t)
-		r := &lane.Retention{Store: h.store, Keep: 7 * 24 * time.Hour, Dead: 30 * 24 * time.Hour, Share: time.Minute}
+		r := &lane.Retention{Store: h.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour, TimeShare: time.Minute}
 		sweep := func(days int) {
 			for range days {
 				time.Sleep(24 * time.Hour)
 				for range 4 {
-					if _, err := r.Run(t.Context(), 0); err != nil {
+					if _, err := r.RunLane(t.Context(), 0); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := r.Earlier(t.Context()); err != nil {
+					if _, err := r.RunEarlierEpochs(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -58,12 +58,12 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		w.change(2)
 		h = w.start(2)
 		w.refuses(h, late, behind.id.String())
-		if m, err := h.store.LoadEdited(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" ||
+		if m, err := h.store.LoadEditedMessage(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" ||
 			m.ContentType != "text/xml" {
 			t.Errorf("got %+v, %v, want err == nil && string(m.Body) == \"bad still\" && "+
 				"m.ContentType == \"text/xml\"", m, err)
 		}
-		if m, err := h.store.Load(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
+		if m, err := h.store.LoadMessage(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
 			m.ContentType != "application/xml" {
 			t.Errorf("got %+v, %v, want err == nil && string(m.Body) == \"bad 3\" && "+
 				"m.ContentType == \"application/xml\"", m, err)
@@ -130,8 +130,8 @@ func TestRun_WhatFellDueIsInOrderWithWhatIsNew(t *testing.T) {
 		h.stop(t)
 		w.change(2)
 		h = w.start(2)
-		if rows, _, err := h.store.Dead(t.Context(), lane.Of("k1", 2), 0, 10); err != nil || len(rows) != 1 ||
-			rows[0].Place != lane.Place(1) {
+		if rows, _, err := h.store.ReadDead(t.Context(), lane.Of("k1", 2), 0, 10); err != nil || len(rows) != 1 ||
+			rows[0].OrderPos != lane.OrderPos(1) {
 			t.Errorf("the dead: %+v, %v", rows, err)
 		}
 		newer := w.post(h, "k1", "good and newer") // by its number in front of that place

@@ -15,11 +15,11 @@ import (
 // replays.
 func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 	return c.retryTransient(ctx, func() error {
-		meta, err := c.Store.Meta(ctx)
+		meta, err := c.Store.ReadEpochRecord(ctx)
 		if err != nil || meta.Step != lane.StepNone || meta.Open.Lanes == n {
 			return err
 		}
-		jobs, err := c.Store.In(meta.Open).Jobs(ctx)
+		jobs, err := c.Store.ForEpoch(meta.Open).ReadReplayJobs(ctx)
 		if err == nil && len(jobs) > 0 {
 			err = fmt.Errorf("%w (%d): let them end or cancel them, and run this again", ErrReplays, len(jobs))
 		}
@@ -30,7 +30,7 @@ func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 // recheckNoReplays returns an error if a bulk replay started before the heads were sealed.
 func (c Resharder) recheckNoReplays(ctx context.Context) error {
 	return c.retryTransient(ctx, func() error {
-		jobs, err := c.Store.Jobs(ctx)
+		jobs, err := c.Store.ReadReplayJobs(ctx)
 		if err == nil && len(jobs) > 0 {
 			err = fmt.Errorf("%w (%d): cancel them and run this again; or give the change up with --undo, "+
 				"and run it again when they are over", ErrReplays, len(jobs))

@@ -19,7 +19,7 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 		h := w.start(2)
 		file := func(id string) {
 			t.Helper()
-			if _, err := h.store.FileJob(t.Context(), lane.Job{ID: id}); err != nil {
+			if _, err := h.store.CreateReplayJob(t.Context(), lane.ReplayJob{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,7 +32,7 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			t.Errorf("begun: %+v", m)
 		}
 		w.change(2) // to the number there is
-		if err := h.store.RemoveJob(t.Context(), "one"); err != nil {
+		if err := h.store.RemoveReplayJob(t.Context(), "one"); err != nil {
 			t.Fatal(err)
 		}
 		slips := storagetest.NewFaults()
@@ -47,10 +47,10 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			!strings.Contains(err.Error(), "--undo") {
 			t.Errorf("with one that slipped in: %v", err)
 		}
-		if _, err := h.store.FileJob(t.Context(), lane.Job{ID: "three"}); weir.KindOf(err) != weir.Unavailable {
+		if _, err := h.store.CreateReplayJob(t.Context(), lane.ReplayJob{ID: "three"}); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("another, in a sealed lane: %v", err)
 		}
-		if err := h.store.RemoveJob(t.Context(), "two"); err != nil {
+		if err := h.store.RemoveReplayJob(t.Context(), "two"); err != nil {
 			t.Fatal(err)
 		}
 		w.change(3)

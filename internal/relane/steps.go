@@ -21,7 +21,7 @@ const maxPausesNamed = 10
 // so is never closed.
 func (c Resharder) checkNotPaused(ctx context.Context, open lane.Epoch) error {
 	return c.retryTransient(ctx, func() error {
-		pauses, err := c.Store.In(open).Pauses(ctx)
+		pauses, err := c.Store.ForEpoch(open).ReadPauses(ctx)
 		if err != nil || len(pauses) == 0 {
 			return err
 		}
@@ -41,15 +41,15 @@ func (c Resharder) checkNotPaused(ctx context.Context, open lane.Epoch) error {
 }
 
 // drainLanes seals the heads and closes every lane as soon as it is empty.
-func (c Resharder) drainLanes(ctx context.Context, meta lane.Meta) error {
-	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.Seal); err != nil {
+func (c Resharder) drainLanes(ctx context.Context, meta lane.EpochRecord) error {
+	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.SealLane); err != nil {
 		return err
 	}
 	if err := c.recheckNoReplays(ctx); err != nil {
 		return err
 	}
 	c.Progress("Intake answers 503 now; waiting for the lanes to run empty.")
-	drainer := c.Drainer(c.Store.In(meta.Open))
+	drainer := c.Drainer(c.Store.ForEpoch(meta.Open))
 	defer c.closeDrainer(ctx, drainer)
 	open := make(map[int]bool, meta.Open.Lanes)
 	for number := range meta.Open.Lanes {
@@ -87,18 +87,18 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 
 // closeEmpty closes the lanes that are empty, removes them from open, and returns for each lane the
 // reason why it cannot be closed.
-func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane.Rest, error) {
+func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane.Remaining, error) {
 	numbers := slices.Sorted(maps.Keys(open))
-	found, closed := make([]lane.Rest, len(numbers)), make([]bool, len(numbers))
-	err := lane.Each(len(numbers), func(i int) (err error) {
+	found, closed := make([]lane.Remaining, len(numbers)), make([]bool, len(numbers))
+	err := lane.ForEach(len(numbers), func(i int) (err error) {
 		return c.retryTransient(ctx, func() (err error) {
-			if found[i], err = c.Store.Rest(ctx, numbers[i]); err == nil && found[i].Empty() {
+			if found[i], err = c.Store.ReadRemaining(ctx, numbers[i]); err == nil && found[i].IsEmpty() {
 				closed[i], err = c.closeLane(ctx, numbers[i])
 			}
 			return err
 		})
 	})
-	rests := map[int]lane.Rest{}
+	rests := map[int]lane.Remaining{}
 	for i, number := range numbers {
 		if rests[number] = found[i]; closed[i] {
 			delete(open, number)
@@ -117,13 +117,13 @@ func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
 		return false, err
 	}
 	defer c.releaseLease(ctx, l)
-	return c.Store.Close(l.Context(), number, rand.Text(), c.Settle)
+	return c.Store.CloseLane(l.Context(), number, rand.Text(), c.Settle)
 }
 
 // checkNotUndone returns ErrUndone if another command has undone the change.
-func (c Resharder) checkNotUndone(ctx context.Context, meta lane.Meta) error {
+func (c Resharder) checkNotUndone(ctx context.Context, meta lane.EpochRecord) error {
 	return c.retryTransient(ctx, func() error {
-		now, err := c.Store.Meta(ctx)
+		now, err := c.Store.ReadEpochRecord(ctx)
 		if err == nil && (now.Step != meta.Step || now.Next != meta.Next) {
 			return ErrUndone
 		}
@@ -132,11 +132,11 @@ func (c Resharder) checkNotUndone(ctx context.Context, meta lane.Meta) error {
 }
 
 // describeRemaining returns a sentence about the messages for which the change waits.
-func describeRemaining(rests map[int]lane.Rest, now time.Time) string {
+func describeRemaining(rests map[int]lane.Remaining, now time.Time) string {
 	waiting, lanes, reason := int64(0), 0, ""
 	var until time.Time
 	for _, r := range rests {
-		if r.Empty() {
+		if r.IsEmpty() {
 			continue
 		}
 		lanes++
@@ -161,9 +161,9 @@ func describeRemaining(rests map[int]lane.Rest, now time.Time) string {
 }
 
 // copyMessages copies scheduled and dead messages into the next epoch's lanes.
-func (c Resharder) copyMessages(ctx context.Context, meta lane.Meta) error {
+func (c Resharder) copyMessages(ctx context.Context, meta lane.EpochRecord) error {
 	c.Progress("All lanes are empty and closed; moving what is scheduled and dead.")
-	r := &lane.Refile{From: c.Store, To: c.Store.In(meta.Next)}
+	r := &lane.EpochCopy{From: c.Store, To: c.Store.ForEpoch(meta.Next)}
 	if err := c.retryTransient(ctx, func() error { return r.Prepare(ctx) }); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c Resharder) copyMessages(ctx context.Context, meta lane.Meta) error {
 		if err := c.checkNotUndone(ctx, meta); err != nil {
 			return err
 		}
-		if err := c.retryTransient(ctx, func() error { return r.Lane(ctx, number) }); err != nil {
+		if err := c.retryTransient(ctx, func() error { return r.CopyLane(ctx, number) }); err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)
 		}
 	}
@@ -180,7 +180,7 @@ func (c Resharder) copyMessages(ctx context.Context, meta lane.Meta) error {
 }
 
 // recordMoved writes into the closed lanes the number of messages that were moved.
-func (c Resharder) recordMoved(ctx context.Context, meta lane.Meta) error {
+func (c Resharder) recordMoved(ctx context.Context, meta lane.EpochRecord) error {
 	last := meta.Earlier[len(meta.Earlier)-1]
-	return c.eachLane(ctx, last.Lanes, c.Store.In(last).Book)
+	return c.eachLane(ctx, last.Lanes, c.Store.ForEpoch(last).RecordMoved)
 }

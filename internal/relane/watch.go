@@ -36,13 +36,13 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		if ctx.Err() != nil {
 			return nil
 		}
-		meta, err := store.Meta(ctx)
+		meta, err := store.ReadEpochRecord(ctx)
 		switch {
-		case storage.Is(err, storage.NotFound), err == nil && !store.IsOf(meta):
-			return fmt.Errorf("%w: the process ends, because its memory belongs to the former lanes", lane.ErrBegunAnew)
+		case storage.Is(err, storage.NotFound), err == nil && !store.UsesEpochRecord(meta):
+			return fmt.Errorf("%w: the process ends, because its memory belongs to the former lanes", lane.ErrReplaced)
 		case err != nil:
 			pause = underWayInterval
-		case meta.Open.Epoch != store.Epoch:
+		case meta.Open.Number != store.Epoch:
 			return fmt.Errorf("%w from %d to %d: the process ends, to be started with that setting", ErrChanged,
 				store.Lanes, meta.Open.Lanes)
 		case meta.Step != lane.StepNone:

@@ -137,7 +137,7 @@ func (w *world) start(lanes int) *handler {
 	}
 	h.drainer = w.drainer(h.store, w.account.Leases())
 	h.appends = lane.NewAppender(h.store, quiet)
-	h.appends.Filed, h.appends.Wake = h.drainer.OfferAppended, h.drainer.WakeOffered
+	h.appends.OnFiled, h.appends.OnWake = h.drainer.OfferAppended, h.drainer.WakeOffered
 	for number := range lanes {
 		h.drainer.Wake(number)
 	}
@@ -200,9 +200,9 @@ func (w *world) change(n int) {
 	}
 }
 
-func (w *world) meta() lane.Meta {
+func (w *world) meta() lane.EpochRecord {
 	w.t.Helper()
-	m, err := w.store(0).Meta(w.t.Context())
+	m, err := w.store(0).ReadEpochRecord(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -292,19 +292,19 @@ func (w *world) books(waiting int64) {
 	var accepted, final, left int64
 	for _, e := range append(slices.Clone(meta.Earlier), meta.Open) {
 		for number := range e.Lanes {
-			c, err := w.store(0).In(e).Control(w.t.Context(), number)
+			c, err := w.store(0).ForEpoch(e).ReadControl(w.t.Context(), number)
 			if err != nil {
 				w.t.Fatal(err)
 			}
 			n := c.Tail.Counts
 			accepted += c.Head.Next - 1 - n.Moved
-			final += n.Sum() - n.Moved
-			left += c.Waiting()
-			if e != meta.Open && (c.Waiting() != 0 || !c.Tail.Closed || !c.Tail.Booked) {
-				w.t.Errorf("epoch %d, lane %d is over: %+v", e.Epoch, number, c)
+			final += n.Total() - n.Moved
+			left += c.WaitingCount()
+			if e != meta.Open && (c.WaitingCount() != 0 || !c.Tail.IsClosed || !c.Tail.MovedRecorded) {
+				w.t.Errorf("epoch %d, lane %d is over: %+v", e.Number, number, c)
 			}
-			if e == meta.Open && (c.Tail.Closed || c.Head.Sealed) {
-				w.t.Errorf("epoch %d, lane %d is open: %+v", e.Epoch, number, c)
+			if e == meta.Open && (c.Tail.IsClosed || c.Head.IsSealed) {
+				w.t.Errorf("epoch %d, lane %d is open: %+v", e.Number, number, c)
 			}
 		}
 	}

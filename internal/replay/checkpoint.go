@@ -65,18 +65,18 @@ func (p *checkpoint) addOpen(i deadMessage) {
 }
 
 // encodeJob returns a job and its checkpoint as stored.
-func encodeJob(j Job, p checkpoint) (lane.Job, error) {
+func encodeJob(j Job, p checkpoint) (lane.ReplayJob, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
-		return lane.Job{}, err
+		return lane.ReplayJob{}, err
 	}
 	remembered, err := json.Marshal(p)
-	return lane.Job{ID: j.ID, Text: string(text), Place: string(remembered)}, err
+	return lane.ReplayJob{ID: j.ID, Text: string(text), Checkpoint: string(remembered)}, err
 }
 
-func decodeJob(r lane.Job) (j Job, p checkpoint, err error) {
-	if err = json.Unmarshal([]byte(r.Text), &j); err == nil && r.Place != "" {
-		err = json.Unmarshal([]byte(r.Place), &p)
+func decodeJob(r lane.ReplayJob) (j Job, p checkpoint, err error) {
+	if err = json.Unmarshal([]byte(r.Text), &j); err == nil && r.Checkpoint != "" {
+		err = json.Unmarshal([]byte(r.Checkpoint), &p)
 	}
 	return j, p, err
 }

@@ -178,7 +178,7 @@ func TestRunner_KilledAtTheEnd(t *testing.T) {
 		j := q.comes(p.begin(plain).ID, replay.Done, time.Minute)
 		time.Sleep(time.Minute)
 		p.stop()
-		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 1 {
+		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 1 {
 			t.Fatalf("got %v, %v, want err == nil && len(jobs) == 1", jobs, err)
 		}
 		if all, err := q.List(t.Context()); err != nil || len(all) != 1 || all[0] != j {
@@ -187,7 +187,7 @@ func TestRunner_KilledAtTheEnd(t *testing.T) {
 		before := len(w.told())
 		q.sweep()
 		time.Sleep(time.Minute)
-		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 {
 			t.Errorf("got %v, %v, want err == nil && len(jobs) == 0", jobs, err)
 		}
 		if told := w.told(); len(told) != before+1 || told[before] != j {

@@ -15,7 +15,7 @@ const deadPage = 1000
 // returns false.
 func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lane.DeadRow) bool) error {
 	for {
-		rows, more, err := log.Dead(ctx, number, seq, deadPage)
+		rows, more, err := log.ReadDead(ctx, number, seq, deadPage)
 		if err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int
 				x.keys = append(x.keys, key)
 			}
 			x.byKey[key] = append(x.byKey[key], i)
-			if d.Place != lane.Place(d.Seq) {
-				x.dueOrder[d.Seq] = d.Place
+			if d.OrderPos != lane.OrderPos(d.Seq) {
+				x.dueOrder[d.Seq] = d.OrderPos
 			}
 		}
 		return true
@@ -86,5 +86,5 @@ func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 
 
 // orderOf returns a message's position in its key's order.
 func (x *deadIndex) orderOf(i deadMessage) string {
-	return cmp.Or(x.dueOrder[i.seq], lane.Place(i.seq))
+	return cmp.Or(x.dueOrder[i.seq], lane.OrderPos(i.seq))
 }

@@ -134,7 +134,7 @@ func (w *whole) sweep(p *instance) {
 	for number := range w.store.Lanes {
 		p.drainer.Wake(number)
 	}
-	c, err := p.store.Control(w.t.Context(), 0)
+	c, err := p.store.ReadControl(w.t.Context(), 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -161,13 +161,13 @@ func (w *whole) post(p *instance, n int, keys ...string) {
 func (w *whole) counts() (c lane.Counts, waiting int64) {
 	w.t.Helper()
 	for number := range w.store.Lanes {
-		control, err := w.store.Control(w.t.Context(), number)
+		control, err := w.store.ReadControl(w.t.Context(), number)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		n := control.Tail.Counts
 		c.Delivered, c.Dead, c.Superseded = c.Delivered+n.Delivered, c.Dead+n.Dead, c.Superseded+n.Superseded
-		waiting += control.Waiting()
+		waiting += control.WaitingCount()
 	}
 	return c, waiting
 }

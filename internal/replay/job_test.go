@@ -59,7 +59,7 @@ func TestSpec(t *testing.T) {
 			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
 				t.Errorf("%s: started: %v", name, err)
 			}
-			if jobs, _ := w.store.Jobs(t.Context()); c.problems > 0 && len(jobs) != 0 {
+			if jobs, _ := w.store.ReadReplayJobs(t.Context()); c.problems > 0 && len(jobs) != 0 {
 				t.Errorf("%s is under way", name)
 			}
 			time.Sleep(time.Minute) // it ends: there is nothing to do
@@ -154,7 +154,7 @@ func TestPlan(t *testing.T) {
 		if got := plan(func(*replay.Spec) {}); got.Count != 250 || got.Complete {
 			t.Errorf("of many: %+v", got)
 		}
-		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 || len(w.list()) != 0 {
+		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 || len(w.list()) != 0 {
 			t.Errorf("a plan did something: %v, %v", jobs, w.list())
 		}
 	})
@@ -187,7 +187,7 @@ func TestFates(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fates, err := w.store.Fates(t.Context(), 0, []int64{1, 99, 100, 101, 450, 499, 500, 501})
+		fates, err := w.store.ReadStates(t.Context(), 0, []int64{1, 99, 100, 101, 450, 499, 500, 501})
 		if err != nil {
 			t.Fatal(err)
 		}

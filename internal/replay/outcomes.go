@@ -40,14 +40,14 @@ func (w *jobRun) pollOutcomes(ctx context.Context) error {
 }
 
 // readStages reads the stages of the open messages, lane by lane; Open is sorted by lane.
-func (w *jobRun) readStages(ctx context.Context) ([]lane.Fate, error) {
-	var all []lane.Fate
+func (w *jobRun) readStages(ctx context.Context) ([]lane.MessageState, error) {
+	var all []lane.MessageState
 	for open := w.checkpoint.Open; len(open) > 0; {
 		var seqs []int64
 		for len(seqs) < len(open) && open[len(seqs)].lane == open[0].lane {
 			seqs = append(seqs, open[len(seqs)].seq)
 		}
-		states, err := w.Log.Fates(ctx, open[0].lane, seqs)
+		states, err := w.Log.ReadStates(ctx, open[0].lane, seqs)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (w *jobRun) readStages(ctx context.Context) ([]lane.Fate, error) {
 }
 
 // countOutcome counts a message's outcome. It returns false if it is not known yet.
-func (w *jobRun) countOutcome(i deadMessage, f lane.Fate) bool {
+func (w *jobRun) countOutcome(i deadMessage, f lane.MessageState) bool {
 	switch {
 	case f.Stage == weir.Dead && f.FinishedAt.UnixMicro() == i.diedAt:
 		if !f.Refused {

@@ -101,16 +101,16 @@ func (p *planner) checkMessages(ctx context.Context) error {
 	historySince := map[int]int64{}
 	for _, i := range p.first {
 		if _, known := historySince[i.lane]; !known {
-			c, err := p.Store.Control(ctx, i.lane)
+			c, err := p.Store.ReadControl(ctx, i.lane)
 			if err != nil {
 				return err
 			}
-			historySince[i.lane] = c.Tail.Watched
+			historySince[i.lane] = c.Tail.HistoryFence
 		}
 	}
 	var mu sync.Mutex
 	asked := p.first[:min(len(p.first), maxChecked)]
-	err := lane.Each(len(asked), func(n int) error {
+	err := lane.ForEach(len(asked), func(n int) error {
 		i := asked[n]
 		e, err := p.Log.ReadMessage(ctx, i.lane, i.seq)
 		if storage.Is(err, storage.NotFound) || err == nil && e.Stage != weir.Dead {
@@ -118,7 +118,7 @@ func (p *planner) checkMessages(ctx context.Context) error {
 		}
 		reason := ""
 		if err == nil && !p.job.Force {
-			reason, err = p.Log.Late(ctx, e, historySince[i.lane])
+			reason, err = p.Log.ReplayObstacle(ctx, e, historySince[i.lane])
 		}
 		if err != nil {
 			return err

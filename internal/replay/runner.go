@@ -16,15 +16,15 @@ import (
 
 // Log is implemented by *lane.Store, except for Replay.
 type Log interface {
-	Dead(ctx context.Context, lane int, behind int64, limit int) (rows []lane.DeadRow, more bool, err error)
-	Fates(ctx context.Context, lane int, seqs []int64) ([]lane.Fate, error)
+	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lane.DeadRow, more bool, err error)
+	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lane.MessageState, error)
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
 	// Replay requests the replay of a dead message. Conflict: it is not dead, or a later message of
 	// its key was delivered and force is not set. Repeating a request is harmless.
 	Replay(ctx context.Context, id weir.ID, force bool) error
 	// Late returns why a dead message is not replayed without force; "" if it is. watched is that
 	// of its lane's tail.
-	Late(ctx context.Context, e *lane.Entry, watched int64) (string, error)
+	ReplayObstacle(ctx context.Context, e *lane.Entry, watched int64) (string, error)
 }
 
 // Config configures a Runner. All fields are required, except Finished.
@@ -81,7 +81,7 @@ func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if _, err := r.Store.FileJob(ctx, row); err != nil {
+	if _, err := r.Store.CreateReplayJob(ctx, row); err != nil {
 		return Job{}, err
 	}
 	r.startJob(j.ID)
@@ -129,7 +129,7 @@ func (r *Runner) stopJob(id string) {
 // ResumeOrphans resumes the jobs whose process has died. control is lane 0's, as the sweep has read
 // it. It returns at once.
 func (r *Runner) ResumeOrphans(control lane.Control) {
-	for _, row := range control.Jobs() {
+	for _, row := range control.ReplayJobs() {
 		r.startJob(row.ID)
 	}
 }

@@ -31,7 +31,7 @@ func TestRunner_ReplaysAll(t *testing.T) {
 		if n := len(w.list()); n != 100 {
 			t.Errorf("%d were asked for", n)
 		}
-		if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 {
 			t.Errorf("still under way: %v, %v", jobs, err)
 		}
 		if told := w.told(); len(told) != 1 || told[0] != j {
@@ -303,7 +303,7 @@ func TestRunner_TellsUntilItIsTakenIn(t *testing.T) {
 				if told := w.told(); len(told) != 1 || told[0] != j {
 					t.Errorf("told: %+v", told)
 				}
-				if jobs, err := w.store.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+				if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 {
 					t.Errorf("still under way: %v, %v", jobs, err)
 				}
 			})
@@ -332,7 +332,7 @@ func TestRunner_Limits(t *testing.T) {
 		w.takes = 0
 		p := w.start()
 		var first replay.Job
-		for i := range lane.MaxJobs {
+		for i := range lane.MaxReplayJobs {
 			if j := p.begin(plain); i == 0 {
 				first = j
 			}
@@ -342,14 +342,14 @@ func TestRunner_Limits(t *testing.T) {
 			t.Errorf("one too many: %v", err)
 		}
 		all, err := p.List(t.Context())
-		if err != nil || len(all) != lane.MaxJobs || all[len(all)-1].ID != first.ID {
+		if err != nil || len(all) != lane.MaxReplayJobs || all[len(all)-1].ID != first.ID {
 			t.Errorf("%d, the oldest %q, %v", len(all), all[len(all)-1].ID, err)
 		}
 		if _, err := p.Cancel(t.Context(), first.ID); err != nil {
 			t.Fatal(err)
 		}
 		p.begin(plain)
-		if err := w.store.Seal(t.Context(), 0); err != nil {
+		if err := w.store.SealLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.Cancel(t.Context(), all[0].ID); err != nil {
@@ -389,7 +389,7 @@ func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 		w.die(3, "/a")
 		_, err := w.account.Table().Transact(t.Context(), partition(0), []storage.Op{
 			{Kind: storage.Merge, Key: row("x_", 1),
-				Values: map[string]any{"Place": lane.Place(2) + "_000000000000000001_" + lane.Place(1)}}})
+				Values: map[string]any{"Place": lane.OrderPos(2) + "_000000000000000001_" + lane.OrderPos(1)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

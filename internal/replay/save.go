@@ -21,7 +21,7 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 		return err
 	}
 	row.ETag = w.etag
-	etag, err := w.Store.SaveJob(ctx, row)
+	etag, err := w.Store.SaveReplayJob(ctx, row)
 	if err == nil {
 		w.etag = etag
 		return nil
@@ -30,8 +30,8 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 }
 
 // resolveWrite reads the row after a failed write to find out whether it was written.
-func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.Job, failed error) error {
-	present, err := w.Store.Job(ctx, wrote.ID)
+func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.ReplayJob, failed error) error {
+	present, err := w.Store.ReadReplayJob(ctx, wrote.ID)
 	switch {
 	case storage.Is(err, storage.NotFound):
 		w.isOver = true
@@ -40,7 +40,7 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.Job, failed error)
 		return err
 	case present.ETag == w.etag:
 		return failed // nothing was written; the next write includes this one
-	case present.Text == wrote.Text && present.Place == wrote.Place:
+	case present.Text == wrote.Text && present.Checkpoint == wrote.Checkpoint:
 		w.etag = present.ETag
 		return nil
 	}

@@ -57,7 +57,7 @@ func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 		if j, found, err := b.readFinal(ctx, id); found || err != nil {
 			return j, apiError(err)
 		}
-		row, err := b.store.Job(ctx, id)
+		row, err := b.store.ReadReplayJob(ctx, id)
 		if err == nil {
 			j, _, err := decodeJob(row)
 			return j, err
@@ -74,7 +74,7 @@ var errUnknown = &weir.Error{Kind: weir.NotFound, Op: "replays",
 
 // listJobs returns the newest jobs, newest first.
 func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
-	rows, err := b.store.Jobs(ctx)
+	rows, err := b.store.ReadReplayJobs(ctx)
 	if err != nil {
 		return nil, apiError(err)
 	}
@@ -125,7 +125,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	if err := finished(j); err != nil {
 		return j, err
 	}
-	if err := b.store.RemoveJob(ctx, j.ID); err != nil {
+	if err := b.store.RemoveReplayJob(ctx, j.ID); err != nil {
 		return j, err
 	}
 	return j, b.removeOldJobs(ctx)

@@ -67,7 +67,7 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 }
 
 func partition(lane int) string         { return fmt.Sprintf("1.%d", lane) }
-func row(kind string, seq int64) string { return kind + lane.Place(seq) }
+func row(kind string, seq int64) string { return kind + lane.OrderPos(seq) }
 
 // die files n dead messages of each key in turn.
 func (w *world) die(n int, keys ...string) {
@@ -158,7 +158,7 @@ func (p *process) kill() {
 
 // sweep has the process look for jobs, as each minute's sweep does.
 func (p *process) sweep() {
-	c, err := p.sees.Control(p.t.Context(), 0)
+	c, err := p.sees.ReadControl(p.t.Context(), 0)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -168,14 +168,14 @@ func (p *process) sweep() {
 // log is a lane.Store whose holders are the world's.
 type log process
 
-func (l *log) Dead(ctx context.Context, lane int, behind int64, limit int) ([]lane.DeadRow, bool, error) {
+func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lane.DeadRow, bool, error) {
 	l.grant()
-	return l.sees.Dead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
+	return l.sees.ReadDead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
 }
 
-func (l *log) Fates(ctx context.Context, lane int, seqs []int64) ([]lane.Fate, error) {
+func (l *log) ReadStates(ctx context.Context, lane int, seqs []int64) ([]lane.MessageState, error) {
 	l.grant()
-	return l.sees.Fates(ctx, lane, seqs)
+	return l.sees.ReadStates(ctx, lane, seqs)
 }
 
 func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error) {
@@ -183,7 +183,7 @@ func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry
 	return l.sees.ReadMessage(ctx, lane, seq)
 }
 
-func (l *log) Late(_ context.Context, e *lane.Entry, _ int64) (string, error) {
+func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry, _ int64) (string, error) {
 	if l.late[e.Message.Key] {
 		return "a later one was delivered", nil
 	}

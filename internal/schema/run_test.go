@@ -66,7 +66,7 @@ func (w *world) deliverLater() {
 	due := w.post(weir.Message{Key: "/due", DueAt: soon})
 	moved := w.post(weir.Message{Key: "/due", DueAt: soon.Add(time.Hour)})
 	cancelled := w.post(weir.Message{Key: "/due", DueAt: soon.Add(time.Hour)})
-	_, err := w.store.Move(w.Context(), moved, soon, "")
+	_, err := w.store.Reschedule(w.Context(), moved, soon, "")
 	w.must(err)
 	_, err = w.store.Cancel(w.Context(), cancelled)
 	w.must(err)
@@ -224,7 +224,7 @@ func (w *world) loseCMS() {
 	w.answers(always(refused))
 	second := w.post(weir.Message{Key: key})
 	third := w.post(weir.Message{Key: w.keyIn(0, "/away as well")})
-	w.awaitTail(0, "all keys refused", func(t lane.Tail) bool { return t.Probed > 0 })
+	w.awaitTail(0, "all keys refused", func(t lane.Tail) bool { return t.ProbedBelow > 0 })
 	w.answers(nil)
 	w.awaitStage(second, weir.Delivered)
 	w.awaitStage(third, weir.Delivered)
@@ -277,7 +277,7 @@ func (w *world) replayInBulk() {
 func (w *world) claimLane() {
 	w.answers(hang)
 	w.post(weir.Message{Key: w.keyIn(0, "/claimed")})
-	w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.Open })
+	w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.IsOpen })
 	holder := w.process
 	w.start(w.store.Lanes)
 	if got, want := w.drainer.Claim(w.Context(), 0).State, drain.Busy; got != want {
@@ -299,7 +299,7 @@ func (w *world) crash() {
 	w.answers(hang)
 	id := w.post(weir.Message{Key: key})
 	for range 5 {
-		w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.Open })
+		w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.IsOpen })
 		time.Sleep(30 * time.Second)
 		w.kill()
 		w.start(2)
@@ -363,16 +363,16 @@ func (w *world) removeOldMessages() {
 	w.loseBlobs()
 	const day = 24 * time.Hour
 	time.Sleep(100 * day)
-	retention := &lane.Retention{Store: w.store, Keep: 7 * day, Dead: 90 * day, Share: time.Minute, Log: quietLog}
+	retention := &lane.Retention{Store: w.store, KeepFinal: 7 * day, KeepDead: 90 * day, TimeShare: time.Minute, Log: quietLog}
 	for number := range w.store.Lanes {
-		_, err := retention.Run(w.Context(), number)
+		_, err := retention.RunLane(w.Context(), number)
 		w.must(err)
 	}
-	_, err := retention.Earlier(w.Context())
+	_, err := retention.RunEarlierEpochs(w.Context())
 	w.must(err)
 	w.slowList = time.Hour
 	for range 3 {
-		_, err = retention.Forgotten(w.Context())
+		_, err = retention.RemoveForgottenBodies(w.Context())
 		w.must(err)
 	}
 	w.slowList = 0

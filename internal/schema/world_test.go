@@ -93,7 +93,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
-		Lanes: lanes, Now: time.Now, Settle: settleTime, Rand: half,
+		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: half,
 	}
 }
 
@@ -111,7 +111,7 @@ func (w *world) start(lanes int) {
 	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
 	p.drainer = p.newDrainer(p.store, counts)
 	p.appender = lane.NewAppender(p.store, quietLog)
-	p.appender.Filed, p.appender.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
+	p.appender.OnFiled, p.appender.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
 		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Tickets: p.bell,
@@ -135,7 +135,7 @@ func (p *process) startSender() {
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: secret},
 		Receivers: []notify.Receiver{operators},
 	})
-	p.store.Mailer = p.sender
+	p.store.Notifier = p.sender
 }
 
 func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
@@ -178,9 +178,9 @@ func (w *world) kill() {
 func (w *world) sweep() {
 	w.Helper()
 	for number := range w.store.Lanes {
-		c, err := w.store.Control(w.Context(), number)
+		c, err := w.store.ReadControl(w.Context(), number)
 		w.must(err)
-		oldest, err := w.store.Oldest(w.Context(), number, c)
+		oldest, err := w.store.OldestWaitingSince(w.Context(), number, c)
 		w.must(err)
 		w.sender.ObserveLane(number, c)
 		w.sender.ReportLane(w.Context(), number, c, oldest)
@@ -235,7 +235,7 @@ func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bool) {
 	w.Helper()
 	w.await(condition, func() bool {
-		c, err := w.store.Control(w.Context(), number)
+		c, err := w.store.ReadControl(w.Context(), number)
 		w.must(err)
 		return holds(c.Tail)
 	})
@@ -246,9 +246,9 @@ func (w *world) awaitRest() {
 	w.Helper()
 	w.await("all lanes at rest", func() bool {
 		for number := range w.store.Lanes {
-			c, err := w.store.Control(w.Context(), number)
+			c, err := w.store.ReadControl(w.Context(), number)
 			w.must(err)
-			if c.Waiting() != 0 || c.Touched() || c.Mail() != "" || c.Tail.Open {
+			if c.WaitingCount() != 0 || c.HasRequests() || c.OutboxMarker() != "" || c.Tail.IsOpen {
 				return false
 			}
 		}

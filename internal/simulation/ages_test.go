@@ -46,8 +46,8 @@ func showsInDays(name string) bool {
 func (p *process) newCleaner() *sweep.Cleaner {
 	store := *p.store
 	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
-	r := &lane.Retention{Store: &store, Keep: keepFor, Dead: keepDeadFor, Share: 5 * time.Second,
-		Count: func(removed, refused int) {
+	r := &lane.Retention{Store: &store, KeepFinal: keepFor, KeepDead: keepDeadFor, TimeShare: 5 * time.Second,
+		OnRemoved: func(removed, refused int) {
 			p.w.check.addCounts(func(c *counts) { c.Removed += removed; c.Kept += refused })
 		}}
 	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: discardLog}
@@ -62,7 +62,7 @@ func errForGood(op string, kind storage.Kind, index int) error {
 // remove.
 func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	for i, op := range ops {
-		if op.Kind == storage.Delete && op.Key == "m_"+lane.Place(int64(w.refusedRow)) &&
+		if op.Kind == storage.Delete && op.Key == "m_"+lane.OrderPos(int64(w.refusedRow)) &&
 			strings.HasSuffix(partition, ".0") {
 			return errForGood("table transact", storage.Other, i)
 		}
@@ -183,7 +183,7 @@ func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal)
 			continue
 		}
 		for _, f := range l.log {
-			if lane.Place(f.id.Seq) != seq || f.gone {
+			if lane.OrderPos(f.id.Seq) != seq || f.gone {
 				continue
 			}
 			if st, err := c.store.Status(context.Background(), f.id); err == nil {
@@ -242,7 +242,7 @@ func (c *checker) checkAged(ctx context.Context) {
 			}
 			st, err := c.store.Status(ctx, f.id)
 			if err == nil && time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // a body goes before its row
-				_, err = c.store.Load(ctx, f.id)
+				_, err = c.store.LoadMessage(ctx, f.id)
 			}
 			if err != nil {
 				c.addViolation("removed", "seq %d of lane %d cannot be read: %v", f.id.Seq, f.id.Lane, err)

@@ -45,8 +45,8 @@ type bulkLook struct {
 	carrier *replay.Runner
 }
 
-func (l bulkLook) Control(ctx context.Context, number int) (lane.Control, error) {
-	c, err := l.mailLook.Control(ctx, number)
+func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, error) {
+	c, err := l.mailLook.ReadControl(ctx, number)
 	if err == nil {
 		l.carrier.ResumeOrphans(c)
 	}
@@ -87,7 +87,7 @@ func (w *world) replayInBulk(ctx context.Context) {
 
 // areBulkReplaysOver reports whether all bulk replays are over.
 func (w *world) areBulkReplaysOver(ctx context.Context) bool {
-	jobs, err := w.check.store.Jobs(ctx)
+	jobs, err := w.check.store.ReadReplayJobs(ctx)
 	return err == nil && len(jobs) == 0
 }
 

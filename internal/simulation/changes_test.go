@@ -142,7 +142,7 @@ func (w *world) moveMessage(ctx context.Context, name string, s *submission, id 
 				}
 				version = weir.Tag(st.Version)
 			}
-			return p.store.Move(ctx, id, due, version)
+			return p.store.Reschedule(ctx, id, due, version)
 		})
 		w.trace.addLine("%s: move %s (lane %d seq %d) to %s: %s, %v", p.name, name, id.Lane, id.Seq, due.Sub(w.started),
 			st.Stage, err)

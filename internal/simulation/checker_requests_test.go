@@ -66,9 +66,9 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 			left++
 		}
 	}
-	if left > 64 || (left > 0 && !l.last.Tail.Open) {
+	if left > 64 || (left > 0 && !l.last.Tail.IsOpen) {
 		c.addViolation("repeat", "the holder of lane %d under fence %d left %d deliveries uncommitted (open: %v)",
-			number, l.fence, left, l.last.Tail.Open)
+			number, l.fence, left, l.last.Tail.IsOpen)
 	}
 }
 

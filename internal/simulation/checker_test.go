@@ -251,7 +251,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
 			c.counts.Scheduled++
 		}
-		if op.Key != "m_"+lane.Place(f.id.Seq) {
+		if op.Key != "m_"+lane.OrderPos(f.id.Seq) {
 			c.addViolation("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
 		}
 		l.log = append(l.log, f)
@@ -280,7 +280,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 
 // checkBooks checks that every state balances and nothing counts backwards.
 func (c *checker) checkBooks(l *laneState, number int) {
-	now, err := c.store.Control(context.Background(), number)
+	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
 		c.addViolation("books", "%v", err)
 		return
@@ -291,7 +291,7 @@ func (c *checker) checkBooks(l *laneState, number int) {
 	switch {
 	case now.Head.Next-1 != int64(len(l.log)):
 		c.addViolation("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
-	case now.Waiting() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
+	case now.WaitingCount() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
 		c.addViolation("books", "lane %d: %+v after %+v", number, now, before)
 	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled ||
 		n.Superseded < b.Superseded:

@@ -34,7 +34,7 @@ func (f *filed) placeInOrder() string {
 	if f.placed != "" {
 		return f.placed
 	}
-	return lane.Place(f.id.Seq)
+	return lane.OrderPos(f.id.Seq)
 }
 
 func (c *checker) idOf(s *submission) weir.ID {
@@ -137,7 +137,7 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 // however late it was released, except those that had been sent by then, or may have been. The clocks of the
 // receiver and the holder may differ by two seconds.
 func (c *checker) checkInTime(l *laneState, f *filed, place string) {
-	known := l.last.Tail.Taken
+	known := l.last.Tail.SentBelow
 	for _, o := range slices.Backward(l.log) {
 		switch {
 		case known == 0, o.id.Seq < max(known, f.id.Seq), o.begun, !o.accepted.After(f.due.Add(2 * time.Second)):
@@ -208,7 +208,7 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	}
 	had := false
 	for _, d := range f.dues {
-		had = had || d.Equal(lane.RoundDue(due))
+		had = had || d.Equal(lane.RoundDueTime(due))
 	}
 	switch {
 	case err == nil && !had:
@@ -302,10 +302,10 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
 		next = soon
 	}
-	switch at := now.Tail.NextDue; {
-	case now.Tail.TouchedSeen > now.Head.Touched:
-		c.addViolation("rows", "lane %d: touched %d, and seen %d", number, now.Head.Touched, now.Tail.TouchedSeen)
-	case now.Touched():
+	switch at := now.Tail.NextDueAt; {
+	case now.Tail.RequestsSeen > now.Head.RequestSeq:
+		c.addViolation("rows", "lane %d: touched %d, and seen %d", number, now.Head.RequestSeq, now.Tail.RequestsSeen)
+	case now.HasRequests():
 	case len(wishes) > 0:
 		c.addViolation("rows", "lane %d: %d wishes, and nothing says so", number, len(wishes))
 	case !next.IsZero() && (at.IsZero() || at.After(next.Add(time.Microsecond))):

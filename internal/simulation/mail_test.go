@@ -43,7 +43,7 @@ func (s *settings) drawReceivers(d *dice) {
 // newNotifier makes a process's sender. Its way to storage is its own.
 func (p *process) newNotifier() *notify.Sender {
 	store := *p.store
-	store.Table, store.Mailer = p.newTable("mail "), nil
+	store.Table, store.Notifier = p.newTable("mail "), nil
 	cfg := notify.Config{
 		Store: &store, Leases: p.newLeases(), Transport: &hooks{p}, Now: p.now, Log: discardLog,
 		Rand:      p.w.dice.newSource(p.name + " notify"),
@@ -61,8 +61,8 @@ type mailLook struct {
 	sender *notify.Sender
 }
 
-func (l mailLook) Control(ctx context.Context, number int) (lane.Control, error) {
-	c, err := l.Store.Control(ctx, number)
+func (l mailLook) ReadControl(ctx context.Context, number int) (lane.Control, error) {
+	c, err := l.Store.ReadControl(ctx, number)
 	if err == nil {
 		l.sender.ObserveLane(number, c)
 	}

@@ -120,14 +120,14 @@ func (s *slot) startProcess() {
 		Hosted: true,
 	})
 	p.appends = lane.NewAppender(p.store, discardLog)
-	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
+	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.runner = runnerOf(p.newTable(""), recurringLog{p.appends, p.store}, p.bell, p.now,
 		w.dice.newSource(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes,
 		Lease: w.lease, Now: p.now, Logger: discardLog}
 	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Logger: discardLog}
 	p.notify = p.newNotifier()
-	p.store.Mailer = p.notify
+	p.store.Notifier = p.notify
 	p.carrier = p.bulkCarrier()
 	p.cleaner = p.newCleaner()
 	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer,

@@ -62,7 +62,7 @@ func newTown(seed uint64) *town {
 // playTown lets everything happen.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
-	if _, err := w.newStore().First(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
+	if _, err := w.newStore().Initialize(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
 		w.addProblem("setup: %v", err)
 		return
 	}
@@ -165,7 +165,7 @@ func (w *town) judgeRun() {
 func (w *town) atRest() bool {
 	s := w.newStore()
 	for number := range s.Lanes {
-		if c, err := s.Control(context.Background(), number); err != nil || c.Waiting() != 0 || c.Tail.Closed {
+		if c, err := s.ReadControl(context.Background(), number); err != nil || c.WaitingCount() != 0 || c.Tail.IsClosed {
 			return false
 		}
 	}
@@ -173,10 +173,10 @@ func (w *town) atRest() bool {
 }
 
 func (w *town) countLeft() string {
-	text := fmt.Sprintf("%+v", w.newStore().Earlier)
+	text := fmt.Sprintf("%+v", w.newStore().EarlierEpochs)
 	s := w.newStore()
 	for number := range s.Lanes {
-		c, err := s.Control(context.Background(), number)
+		c, err := s.ReadControl(context.Background(), number)
 		text += fmt.Sprintf("; lane %d: %+v %v", number, c, err)
 	}
 	return text
@@ -224,7 +224,7 @@ func filedBefore(a, b weir.ID) bool {
 
 // checkBooks checks that all epochs together have every letter once.
 func (w *town) checkBooks() {
-	meta, err := w.newStore().Meta(context.Background())
+	meta, err := w.newStore().ReadEpochRecord(context.Background())
 	if err != nil || meta.Step != lane.StepNone {
 		w.addProblem("in the end: %+v %v", meta, err)
 		return
@@ -232,10 +232,10 @@ func (w *town) checkBooks() {
 	accepted := int64(0)
 	for _, e := range append(slices.Clone(meta.Earlier), meta.Open) {
 		for number := range e.Lanes {
-			c, err := w.newStore().In(e).Control(context.Background(), number)
-			if err != nil || c.Waiting() != 0 || c.Head.Sealed != (e != meta.Open) ||
-				c.Tail.Booked != (e != meta.Open) {
-				w.addProblem("epoch %d lane %d: %+v %v", e.Epoch, number, c, err)
+			c, err := w.newStore().ForEpoch(e).ReadControl(context.Background(), number)
+			if err != nil || c.WaitingCount() != 0 || c.Head.IsSealed != (e != meta.Open) ||
+				c.Tail.MovedRecorded != (e != meta.Open) {
+				w.addProblem("epoch %d lane %d: %+v %v", e.Number, number, c, err)
 			}
 			accepted += c.Head.Next - 1 - c.Tail.Counts.Moved
 		}
@@ -248,14 +248,14 @@ func (w *town) checkBooks() {
 // relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of a
 // problem that TestRelane prints then.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_try.go", text: "if t.gather.head.Sealed {",
+	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.gather.head.IsSealed {",
 		new: "if false {", caught: "filed as"},
-	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier.go",
-		text: `if idempotencyKey == "" || len(s.Earlier) == 0 {`, new: "if true {", caught: "was filed as"},
-	{name: "fences begin anew", file: "lane/refile.go", text: "fence := slices.Max(fences)",
+	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
+		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},
+	{name: "fences begin anew", file: "lane/epoch_copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
-	{name: "a lane reopened without a look at what fell due", file: "lane/seal.go",
-		text: `"Touched": c.Head.Touched + 1`, new: `"Touched": c.Head.Touched`, caught: "work is left"},
+	{name: "a lane reopened without a look at what fell due", file: "lane/close.go",
+		text: `"Touched": c.Head.RequestSeq + 1`, new: `"Touched": c.Head.RequestSeq`, caught: "work is left"},
 }
 
 func TestRelane_MutantsAreCaught(t *testing.T) {

@@ -152,7 +152,7 @@ func (silent) EnqueueNow(context.Context, int) error { return nil }
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
-		meta, err := w.newStore().Meta(context.Background())
+		meta, err := w.newStore().ReadEpochRecord(context.Background())
 		if err == nil {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
@@ -173,8 +173,8 @@ func (p *life) runLife(slot int) {
 	nudge := make(chan struct{}, 1)
 	p.drainer = p.newDrainer(p.store)
 	p.appends = lane.NewAppender(p.store, discardLog)
-	p.appends.Filed, p.appends.Wake = p.drainer.OfferAppended, p.drainer.WakeOffered
-	p.appends.Sealed = func() {
+	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
+	p.appends.OnSealed = func() {
 		select {
 		case nudge <- struct{}{}:
 		default:
@@ -214,8 +214,8 @@ func (p *life) runSweep() {
 // newStore is a store without faults, of the epoch that is open.
 func (w *town) newStore() *lane.Store {
 	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
-	if meta, err := s.Meta(context.Background()); err == nil {
-		s.Adopt(meta)
+	if meta, err := s.ReadEpochRecord(context.Background()); err == nil {
+		s.UseEpochRecord(meta)
 	}
 	return s
 }

@@ -132,7 +132,7 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 
 // receiveMessage files a message, and wakes the lane once the answer is written, even if its reader has gone.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
-	r, err := p.appends.File(ctx, m, idem)
+	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
 	if err == nil && !r.Duplicate {
 		p.w.loose.Go(func() {
 			time.Sleep(p.w.dice.drawBetween("wake "+name, 0, 200*time.Microsecond))

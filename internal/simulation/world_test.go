@@ -261,8 +261,8 @@ func (w *world) awaitRest(ctx context.Context) bool {
 
 func (w *world) isAtRest(ctx context.Context) bool {
 	for n := range w.lanes {
-		c, err := w.check.store.Control(ctx, n)
-		if err != nil || c.Waiting() != 0 || c.Touched() || c.Mail() != "" {
+		c, err := w.check.store.ReadControl(ctx, n)
+		if err != nil || c.WaitingCount() != 0 || c.HasRequests() || c.OutboxMarker() != "" {
 			return false
 		}
 	}

@@ -223,7 +223,7 @@ func (b *bench) acceptTurn(ctx context.Context, in *intake) error {
 		in.groups += groups
 	}
 	want := int64((blocks+1)*n + 1)
-	c, err := r.store.Control(ctx, 0)
+	c, err := r.store.ReadControl(ctx, 0)
 	if filed := c.Head.Next - 1; err == nil && filed != want {
 		return fmt.Errorf("%d messages were accepted and %d filed", want, filed)
 	}
@@ -297,8 +297,8 @@ func (r *rig) pauseLane(ctx context.Context) error {
 		return err
 	}
 	return r.until(ctx, readyLimit, "the lane is paused", func() bool {
-		c, err := r.store.Control(ctx, 0)
-		return err == nil && time.Until(c.Tail.PausedUntil) > time.Minute && !c.Tail.Open
+		c, err := r.store.ReadControl(ctx, 0)
+		return err == nil && time.Until(c.Tail.PausedUntil) > time.Minute && !c.Tail.IsOpen
 	})
 }
 

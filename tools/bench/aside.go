@@ -52,7 +52,7 @@ func (b *bench) behindBlocked(ctx context.Context) (result, error) {
 	defer r.close()
 	began, passed := time.Now(), int64(0)
 	_ = waitUntil(ctx, asideSpan, asidePause, "the holder has passed over all", func() bool {
-		c, err := r.store.Control(ctx, 0)
+		c, err := r.store.ReadControl(ctx, 0)
 		passed = max(passed, c.Tail.Cursor-1)
 		return err == nil && c.Tail.Cursor >= c.Head.Next
 	})

@@ -223,8 +223,8 @@ func (r *rig) killAll(ctx context.Context) error {
 func (r *rig) released(ctx context.Context) error {
 	return r.until(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {
-			c, err := r.store.Control(ctx, n)
-			if err != nil || c.Tail.Open || c.Head.Next > c.Tail.Cursor {
+			c, err := r.store.ReadControl(ctx, n)
+			if err != nil || c.Tail.IsOpen || c.Head.Next > c.Tail.Cursor {
 				return false
 			}
 		}

@@ -113,7 +113,7 @@ func (r *rig) anyRemoved(ctx context.Context) bool {
 }
 
 func (r *rig) isRemoved(ctx context.Context, number, seq int) (bool, error) {
-	_, err := r.account.Table().Get(ctx, r.partition(number), "m_"+lane.Place(int64(seq)))
+	_, err := r.account.Table().Get(ctx, r.partition(number), "m_"+lane.OrderPos(int64(seq)))
 	if storage.Is(err, storage.NotFound) {
 		return true, nil
 	}
@@ -173,7 +173,7 @@ func changeRows(ctx context.Context, table storage.Table, partition string, kind
 	for from := 0; from < rows; from += storage.MaxOps {
 		var ops []storage.Op
 		for i := from; i < min(from+storage.MaxOps, rows); i++ {
-			op := storage.Op{Kind: kind, Key: lane.Place(int64(i))}
+			op := storage.Op{Kind: kind, Key: lane.OrderPos(int64(i))}
 			if kind == storage.Insert {
 				op.Values = map[string]any{"Body": []byte(message{"/gone", i}.body())}
 			}

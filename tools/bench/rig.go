@@ -230,9 +230,9 @@ func (r *rig) atRest(ctx context.Context, limit time.Duration) error {
 	var last string
 	err := r.until(ctx, limit, "the lanes are at rest", func() bool {
 		for n := range r.lanes {
-			c, err := r.store.Control(ctx, n)
-			if err != nil || c.Tail.Open || c.Waiting() > 0 {
-				last = fmt.Sprintf("lane %d: open %t, waiting %d, %v", n, c.Tail.Open, c.Waiting(), err)
+			c, err := r.store.ReadControl(ctx, n)
+			if err != nil || c.Tail.IsOpen || c.WaitingCount() > 0 {
+				last = fmt.Sprintf("lane %d: open %t, waiting %d, %v", n, c.Tail.IsOpen, c.WaitingCount(), err)
 				return false
 			}
 		}

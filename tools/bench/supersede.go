@@ -26,7 +26,7 @@ func supersede(ctx context.Context, b *bench) ([]result, error) {
 	if err := r.atRest(ctx, burstLimit); err != nil {
 		return nil, err
 	}
-	c, err := r.store.Control(ctx, 0)
+	c, err := r.store.ReadControl(ctx, 0)
 	if err != nil {
 		return nil, err
 	}

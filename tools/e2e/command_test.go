@@ -184,8 +184,8 @@ func TestCommand_Drain(t *testing.T) {
 	other := s.file(appender, "/p/1", 11)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now, Epoch: other.ID.Epoch}
 	s.eventually("the pause is over", time.Minute, func() bool {
-		c, err := store.Control(t.Context(), other.ID.Lane)
-		at, work := c.WorkAt(time.Now())
+		c, err := store.ReadControl(t.Context(), other.ID.Lane)
+		at, work := c.NextWorkAt(time.Now())
 		return err == nil && work && !at.After(time.Now())
 	})
 	const holder = "6f1c1f70-5d0c-4b1e-9d3f-0a4f3a1c2b11"

@@ -122,7 +122,7 @@ func (s *Store) readFirsts(ctx context.Context, lane int, low, high int64) ([]fi
 // lookUpFirst fills in what is known of an entry that was delivered at its first attempt
 // and has no more than its place in a d_ row to show for it.
 func (s *Store) lookUpFirst(ctx context.Context, e *Entry) error {
-	if e.Stage != weir.Queued || e.Held {
+	if e.Stage != weir.Queued || e.IsHeld {
 		return nil
 	}
 	rows, err := s.readFirsts(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
@@ -136,8 +136,8 @@ func (s *Store) lookUpFirst(ctx context.Context, e *Entry) error {
 }
 
 func (e *Entry) delivered(one first, version storage.ETag) {
-	e.Stage, e.Count, e.Attempts = weir.Delivered, 1, []weir.Attempt{one.Attempt}
+	e.Stage, e.AttemptCount, e.Attempts = weir.Delivered, 1, []weir.Attempt{one.Attempt}
 	st := &e.status
-	st.Stage, st.AttemptCount, st.Attempts = e.Stage, e.Count, e.Attempts
+	st.Stage, st.AttemptCount, st.Attempts = e.Stage, e.AttemptCount, e.Attempts
 	st.CMSStatus, st.FinishedAt, st.Version = one.Attempt.Status, one.FinishedAt, string(version)
 }

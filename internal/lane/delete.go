@@ -9,10 +9,10 @@ import (
 	"weir/internal/storage"
 )
 
-// Drop removes what an undone change has left of an epoch that never opened, or retention
+// DeleteLane removes what an undone change has left of an epoch that never opened, or retention
 // of one that is over: all rows of the lane. Its control rows go last and together, so that a
 // lane without them has nothing else.
-func (s *Store) Drop(ctx context.Context, lane int) error {
+func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	for {
 		keys, err := s.nextDropped(ctx, lane)
 		if err == nil && len(keys) == 0 {
@@ -91,8 +91,8 @@ func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, e
 // atOnce is how many requests of one kind Each lets be under way.
 const atOnce = 8
 
-// Each calls f for 0 to n-1, a few at a time, and gives back the first error by number.
-func Each(n int, f func(int) error) error {
+// ForEach calls f for 0 to n-1, a few at a time, and gives back the first error by number.
+func ForEach(n int, f func(int) error) error {
 	errs := make([]error, n)
 	turns := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup

@@ -11,12 +11,12 @@ import (
 // oldestPage bounds what Oldest reads of the log and of the held messages.
 const oldestPage = 100
 
-// Oldest is the moment since which the oldest of what waits could have been delivered: it
+// OldestWaitingSince is the moment since which the oldest of what waits could have been delivered: it
 // was accepted then, or fell due. The zero time: nothing waits but what is scheduled. It
 // looks at the first of the log and at the first held messages, which is at most three reads.
-func (s *Store) Oldest(ctx context.Context, lane int, c Control) (time.Time, error) {
+func (s *Store) OldestWaitingSince(ctx context.Context, lane int, c Control) (time.Time, error) {
 	oldest, err := s.oldestOfLog(ctx, lane, c)
-	if err != nil || c.Tail.NextDue.IsZero() {
+	if err != nil || c.Tail.NextDueAt.IsZero() {
 		return oldest, err
 	}
 	held, err := s.oldestHeld(ctx, lane)
@@ -35,8 +35,8 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 		return time.Time{}, err
 	}
 	for _, e := range entries {
-		if !e.Stage.Final() && !e.Held && e.Stage != weir.Scheduled {
-			return e.WaitsSince(), nil
+		if !e.Stage.Final() && !e.IsHeld && e.Stage != weir.Scheduled {
+			return e.WaitingSince(), nil
 		}
 	}
 	return time.Time{}, nil
@@ -62,8 +62,8 @@ func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
 		if err != nil && !storage.Is(err, storage.NotFound) {
 			return time.Time{}, err
 		}
-		if err == nil && (oldest.IsZero() || e.WaitsSince().Before(oldest)) {
-			oldest = e.WaitsSince()
+		if err == nil && (oldest.IsZero() || e.WaitingSince().Before(oldest)) {
+			oldest = e.WaitingSince()
 		}
 	}
 	return oldest, nil

@@ -24,8 +24,8 @@ func (b *bench) deliver(w *lane.Writer, cursor int64, seqs ...int64) {
 		if err := ch.Finish(e, weir.Delivered, time.Now().UTC()); err != nil {
 			b.t.Fatal(err)
 		}
-		ch.Tail(func(t *lane.Tail) { t.Cursor = cursor })
-		if !batch.Add(ch) {
+		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = cursor })
+		if !batch.TryAdd(ch) {
 			b.t.Fatal("the batch is full")
 		}
 	}
@@ -45,7 +45,7 @@ func TestFirsts(t *testing.T) {
 			}
 			ids = append(ids, r.Message.ID)
 		}
-		w, err := b.eyes.Take(t.Context(), 0, "one", lane.Tail{}, keep)
+		w, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestFirsts(t *testing.T) {
 			b.deliver(w, 11, upTo(1, 10)...)
 			b.deliver(w, 12, append([]int64{30}, upTo(11, 11)...)...) // too few for a row, and one above the cursor
 			b.deliver(w, 30, upTo(12, 29)...)
-			if got := len(b.keys()) - before; got != 2 || !b.keys()["d_"+lane.Place(10)] || !b.keys()["d_"+lane.Place(29)] {
+			if got := len(b.keys()) - before; got != 2 || !b.keys()["d_"+lane.OrderPos(10)] || !b.keys()["d_"+lane.OrderPos(29)] {
 				t.Errorf("%d rows more", got)
 			}
 			for i, id := range ids {
@@ -97,10 +97,10 @@ func TestFirsts(t *testing.T) {
 			ids, w := setup(t, b, 250)
 			b.deliver(w, 90, upTo(1, 89)...)
 			b.deliver(w, 180, upTo(90, 179)...) // over the end of retention's first page
-			r := &lane.Retention{Store: b.store, Keep: time.Hour, Dead: 2 * time.Hour, Share: time.Minute}
+			r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: 2 * time.Hour, TimeShare: time.Minute}
 			time.Sleep(2 * time.Hour)
 			for range 4 {
-				if _, err := r.Run(t.Context(), 0); err != nil {
+				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,8 +131,8 @@ func TestFirsts(t *testing.T) {
 				if err := ch.Finish(e, weir.Delivered, time.Now().UTC()); err != nil {
 					t.Fatal(err)
 				}
-				ch.Tail(func(t *lane.Tail) { t.Cursor = 61 })
-				if !batch.Add(ch) {
+				ch.UpdateTail(func(t *lane.Tail) { t.Cursor = 61 })
+				if !batch.TryAdd(ch) {
 					t.Fatal("full")
 				}
 			}

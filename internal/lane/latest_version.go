@@ -8,25 +8,25 @@ import (
 	"weir/internal/weir"
 )
 
-// Latest is the delivery that counts for superseding: the newest version of a key and
+// LatestVersion is the delivery that counts for superseding: the newest version of a key and
 // contract that was delivered. Its row is never removed, so that what is older stays out
 // for good; the zero Latest stands for none.
-type Latest struct {
+type LatestVersion struct {
 	Version string
 	ID      weir.ID
 }
 
-// LatestKey names the messages that supersede each other: of one key and one contract.
-func (e *Entry) LatestKey() string { return latestHash(&e.Message) }
+// SupersedeKey names the messages that supersede each other: of one key and one contract.
+func (e *Entry) SupersedeKey() string { return latestHash(&e.Message) }
 
-// Latest reads what was last delivered under a LatestKey.
-func (s *Store) Latest(ctx context.Context, lane int, latestKey string) (Latest, error) {
+// ReadLatestVersion reads what was last delivered under a LatestKey.
+func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
 	r, err := s.Table.Get(ctx, s.partition(lane), prefixLatest+latestKey)
 	if storage.Is(err, storage.NotFound) {
-		return Latest{}, nil
+		return LatestVersion{}, nil
 	}
 	v := values{r.Values}
-	l := Latest{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
+	l := LatestVersion{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
 	if id := originFrom(v.string("Origin")); !id.IsZero() {
 		l.ID = id
 	}
@@ -50,18 +50,18 @@ func origin(m *weir.Message) any {
 	return m.Origin.String()
 }
 
-// Latest writes that a message is the latest of its LatestKey.
-func (c *Change) Latest(e *Entry) Latest {
+// SaveLatestVersion writes that a message is the latest of its LatestKey.
+func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 	id := e.Message.ID
 	v := sparse(map[string]any{"Version": e.Message.Version, "Seq": id.Seq, "Nonce": id.Nonce, "Key": e.Message.Key, "Contract": e.Message.Contract,
 		"Origin": origin(&e.Message)})
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.LatestKey(), Values: v})
-	return Latest{Version: e.Message.Version, ID: e.Message.Public()}
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.SupersedeKey(), Values: v})
+	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public()}
 }
 
 // Supersede makes a message final that need not be delivered any more.
-func (c *Change) Supersede(seq int64, callback string, by Latest, at time.Time) {
-	c.Tail(func(t *Tail) { t.Counts.add(weir.Superseded) })
+func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time.Time) {
+	c.UpdateTail(func(t *Tail) { t.Counts.add(weir.Superseded) })
 	c.final = append(c.final, seq)
 	c.callBack(seq, callback, weir.Superseded, at)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(seq), Values: map[string]any{

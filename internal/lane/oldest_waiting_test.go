@@ -14,7 +14,7 @@ func TestStore_Oldest(t *testing.T) {
 	t.Parallel()
 	t.Run("NothingWaitsAndNothingIsRead", func(t *testing.T) {
 		t.Parallel()
-		at, err := (&lane.Store{}).Oldest(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
+		at, err := (&lane.Store{}).OldestWaitingSince(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
 		if err != nil || !at.IsZero() {
 			t.Errorf("%s %v", at, err)
 		}
@@ -46,11 +46,11 @@ func TestStore_Oldest(t *testing.T) {
 				}
 				accepted = append(accepted, r.Message.AcceptedAt)
 			}
-			control, err := store.Control(t.Context(), 0)
+			control, err := store.ReadControl(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, err := store.Oldest(t.Context(), 0, control)
+			at, err := store.OldestWaitingSince(t.Context(), 0, control)
 			if err != nil || !at.Equal(accepted[c.want]) {
 				t.Errorf("%s %v, accepted %v", at, err, accepted)
 			}

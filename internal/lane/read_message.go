@@ -7,8 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Load reads a message with its body, as accepted. NotFound as with Status.
-func (s *Store) Load(ctx context.Context, id weir.ID) (weir.Message, error) {
+// LoadMessage reads a message with its body, as accepted. NotFound as with Status.
+func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.load(ctx, id, false)
 }
 
@@ -23,7 +23,7 @@ func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message
 	if !edited {
 		e.accepted()
 	}
-	at := s.In(Epoch{e.Message.ID.Epoch, 0})
+	at := s.ForEpoch(Epoch{e.Message.ID.Epoch, 0})
 	err = at.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was removed after its retention", Err: err}

@@ -22,9 +22,9 @@ func from(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane,
 // epoch that is not known.
 func (s *Store) since(epoch int) []*Store {
 	var stores []*Store
-	for _, e := range append(s.Earlier[:len(s.Earlier):len(s.Earlier)], Epoch{s.Epoch, s.Lanes}) {
-		if e.Epoch == epoch || len(stores) > 0 {
-			stores = append(stores, s.In(e))
+	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], Epoch{s.Epoch, s.Lanes}) {
+		if e.Number == epoch || len(stores) > 0 {
+			stores = append(stores, s.ForEpoch(e))
 		}
 	}
 	return stores
@@ -54,7 +54,7 @@ func (s *Store) follow(ctx context.Context, id weir.ID) (*Entry, error) {
 			return nil, err
 		}
 	}
-	return e, s.In(Epoch{e.Message.ID.Epoch, 0}).lookUpFirst(ctx, e)
+	return e, s.ForEpoch(Epoch{e.Message.ID.Epoch, 0}).lookUpFirst(ctx, e)
 }
 
 // copyOf reads the copy of a message of the epoch before.
@@ -70,7 +70,7 @@ func (s *Store) copyOf(ctx context.Context, e *Entry) (*Entry, error) {
 // repeated looks an idempotency key up in earlier epochs: what was filed there is not filed
 // again. Their rows do not change any more, so what is not there will not come.
 func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
-	if idempotencyKey == "" || len(s.Earlier) == 0 {
+	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
 	}
 	row, id, err := s.lookUpEarlier(ctx, m.Key, idempotencyKey)
@@ -93,18 +93,18 @@ func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey str
 // lookUpEarlier asks all earlier epochs at once for an idempotency row. The zero id: none
 // has it.
 func (s *Store) lookUpEarlier(ctx context.Context, key, idempotencyKey string) (values, weir.ID, error) {
-	rows, errs := make([]storage.Row, len(s.Earlier)), make([]error, len(s.Earlier))
+	rows, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))
 	var wg sync.WaitGroup
-	for i, e := range s.Earlier {
+	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
-			rows[i], errs[i] = s.Table.Get(ctx, partition(e.Epoch, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
+			rows[i], errs[i] = s.Table.Get(ctx, partition(e.Number, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
 		})
 	}
 	wg.Wait()
 	for i, err := range errs {
 		if err == nil {
-			v, e := values{rows[i].Values}, s.Earlier[i]
-			return v, weir.ID{Epoch: e.Epoch, Lane: Of(key, e.Lanes), Seq: v.int("Seq"), Nonce: v.string("Nonce")}, nil
+			v, e := values{rows[i].Values}, s.EarlierEpochs[i]
+			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: v.int("Seq"), Nonce: v.string("Nonce")}, nil
 		}
 		if !storage.Is(err, storage.NotFound) {
 			return values{}, weir.ID{}, err

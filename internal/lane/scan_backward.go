@@ -10,13 +10,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Past reads a lane from its newest messages back. Storage gives rows in the order of the
+// BackwardScan reads a lane from its newest messages back. Storage gives rows in the order of the
 // log only, so the log is read in pieces of so many numbers, each of them forwards, and
 // handed out backwards. Where retention has left few, the pieces grow.
-type Past struct {
-	Before int64 // only numbers below this are still to be read; 1 = none
-	Looks  int   // queries so far
-	Rows   int   // rows they gave
+type BackwardScan struct {
+	Before   int64 // only numbers below this are still to be read; 1 = none
+	Queries  int   // queries so far
+	RowsRead int   // rows they gave
 
 	store *Store
 	lane  int
@@ -30,31 +30,31 @@ const (
 	pastSpan = 1 << 40
 )
 
-// Past begins to read back from a number on, with a piece of span numbers.
-func (s *Store) Past(lane int, before, span int64) *Past {
-	return &Past{Before: max(before, 1), store: s, lane: lane, span: min(max(span, 1), pastSpan)}
+// ScanBackward begins to read back from a number on, with a piece of span numbers.
+func (s *Store) ScanBackward(lane int, before, span int64) *BackwardScan {
+	return &BackwardScan{Before: max(before, 1), store: s, lane: lane, span: min(max(span, 1), pastSpan)}
 }
 
 // Lane is the number of the lane.
-func (p *Past) Lane() int { return p.lane }
+func (p *BackwardScan) Lane() int { return p.lane }
 
 // pastColumns are those a look at a message needs; its body and attempts are not among them.
 var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob", "EditedBlob", "EditNote", "ReplayRefused")
 
 // Read reads the next piece, newest first. It may be empty where more is still to be read.
-func (p *Past) Read(ctx context.Context) ([]*Entry, error) {
+func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 	rows, err := p.piece(ctx, prefixMessage, pastColumns)
 	if err != nil {
 		return nil, err
 	}
 	entries, err := p.store.entriesFrom(ctx, p.lane, rows)
-	p.Looks++ // for the first deliveries, mostly
+	p.Queries++ // for the first deliveries, mostly
 	slices.Reverse(entries)
 	return entries, err
 }
 
 // ReadDead is Read for the list of dead messages.
-func (p *Past) ReadDead(ctx context.Context) ([]DeadRow, error) {
+func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	rows, err := p.piece(ctx, prefixDead, nil)
 	if err != nil {
 		return nil, err
@@ -70,13 +70,13 @@ func (p *Past) ReadDead(ctx context.Context) ([]DeadRow, error) {
 
 // piece reads the rows of the next piece, oldest first, and moves Before down to where it
 // began.
-func (p *Past) piece(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
+func (p *BackwardScan) piece(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
 	if p.Before <= 1 {
 		return nil, nil
 	}
 	for {
 		low := max(p.Before-p.span, 1)
-		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + Place(low), To: prefix + Place(p.Before), Columns: columns}
+		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + OrderPos(low), To: prefix + OrderPos(p.Before), Columns: columns}
 		rows, dense, err := p.read(ctx, q)
 		if err != nil {
 			return nil, err
@@ -93,14 +93,14 @@ func (p *Past) piece(ctx context.Context, prefix string, columns []string) ([]st
 
 // read reads a piece whole; dense says that it was given up, because a piece that was meant
 // to bridge a gap in the log holds more than one answer does.
-func (p *Past) read(ctx context.Context, q storage.Query) (rows []storage.Row, dense bool, err error) {
+func (p *BackwardScan) read(ctx context.Context, q storage.Query) (rows []storage.Row, dense bool, err error) {
 	for {
 		page, err := p.store.Table.Range(ctx, q)
 		if err != nil {
 			return nil, false, err
 		}
-		p.Looks++
-		p.Rows += len(page.Rows)
+		p.Queries++
+		p.RowsRead += len(page.Rows)
 		if rows = append(rows, page.Rows...); !page.More {
 			return rows, false, nil
 		}
@@ -112,7 +112,7 @@ func (p *Past) read(ctx context.Context, q storage.Query) (rows []storage.Row, d
 }
 
 // grow makes the next piece larger: a caller who comes back wants more than the first.
-func (p *Past) grow(rows int) {
+func (p *BackwardScan) grow(rows int) {
 	switch {
 	case int64(rows) < p.span/4:
 		p.span = min(8*p.span, pastSpan)
@@ -133,7 +133,7 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, rows []storage.Row) (
 		}
 		e.thin = true
 		entries[i] = e
-		if e.Stage == weir.Queued && !e.Held {
+		if e.Stage == weir.Queued && !e.IsHeld {
 			if low == 0 {
 				low = e.Seq()
 			}
@@ -145,7 +145,7 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, rows []storage.Row) (
 	}
 	packed, err := s.readFirsts(ctx, lane, low, high)
 	for _, e := range entries {
-		if e.Stage == weir.Queued && !e.Held {
+		if e.Stage == weir.Queued && !e.IsHeld {
 			e.lookIn(packed)
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 		groups = append(groups, []int64{seq})
 	}
 	found := make([][]*Entry, len(groups))
-	err = Each(len(groups), func(i int) (err error) {
+	err = ForEach(len(groups), func(i int) (err error) {
 		found[i], err = s.readGroup(ctx, lane, groups[i])
 		return err
 	})
@@ -204,11 +204,11 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FirstAfter finds about the lowest number from which on the messages of a log that ends
+// FindAcceptedAfter finds about the lowest number from which on the messages of a log that ends
 // before next were accepted after a moment: none before it was, and some hundreds behind it
 // may not have been. Copies from an earlier epoch come first in a log, and count as accepted
 // before. looks is how many queries it took.
-func (s *Store) FirstAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int, err error) {
+func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int, err error) {
 	low, high := int64(1), next
 	for high-low > pastRows/2 {
 		mid := low + (high-low)/2

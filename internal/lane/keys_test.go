@@ -11,7 +11,7 @@ import (
 func TestPlace_IsPaddedWithZeros(t *testing.T) {
 	t.Parallel()
 	for _, seq := range []int64{0, 1, 9, 10, 1234567890, math.MaxInt64, -1} {
-		if got, want := lane.Place(seq), fmt.Sprintf("%019d", seq); got != want {
+		if got, want := lane.OrderPos(seq), fmt.Sprintf("%019d", seq); got != want {
 			t.Errorf("Place(%d) = %q; want %q", seq, got, want)
 		}
 	}

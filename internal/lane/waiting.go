@@ -9,22 +9,22 @@ import (
 	"weir/internal/storage"
 )
 
-// Standing is what waits in a lane and has left its log: the messages in the lines of their
+// WaitingMessages is what waits in a lane and has left its log: the messages in the lines of their
 // keys, and the scheduled ones.
-type Standing struct {
-	Held  []Held // line by line
-	Dues  []Due  // by time
-	Whole bool   // these are all
+type WaitingMessages struct {
+	Held       []HeldMessage // line by line
+	DueTimes   []DueTime     // by time
+	IsComplete bool          // these are all
 }
 
-// Standing reads what has left a lane's log and waits, in one page where that is enough, and
+// ReadWaiting reads what has left a lane's log and waits, in one page where that is enough, and
 // else up to so many pages of each kind.
-func (s *Store) Standing(ctx context.Context, lane, pages int) (Standing, error) {
+func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessages, error) {
 	rows, more, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixDue), Columns: standingColumns}, 1)
 	if err == nil && more {
 		rows, more, err = s.standing(ctx, lane, pages)
 	}
-	st := Standing{Whole: !more}
+	st := WaitingMessages{IsComplete: !more}
 	for _, r := range rows {
 		if strings.HasPrefix(r.Key, prefixHeld) {
 			st.Held = append(st.Held, heldFromRow(r))
@@ -32,17 +32,17 @@ func (s *Store) Standing(ctx context.Context, lane, pages int) (Standing, error)
 		}
 		d, err := parseDue(r.Key)
 		if err != nil {
-			return Standing{}, err
+			return WaitingMessages{}, err
 		}
-		st.Dues = append(st.Dues, d)
+		st.DueTimes = append(st.DueTimes, d)
 	}
 	return st, err
 }
 
 var standingColumns = []string{"Seq", "Tried", "Again"}
 
-// Line reads up to so many pages of a block's line, in order, and says whether that is all.
-func (s *Store) Line(ctx context.Context, lane int, block string, pages int) (line []Held, whole bool, err error) {
+// ReadKeyQueue reads up to so many pages of a block's line, in order, and says whether that is all.
+func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages int) (line []HeldMessage, whole bool, err error) {
 	prefix := heldKey(block, "")
 	rows, more, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: standingColumns}, pages)
 	for _, r := range rows {
@@ -94,10 +94,10 @@ func (s *Store) first(ctx context.Context, q storage.Query, limit int) (rows []s
 	return rows, nil
 }
 
-// Released is the moment at which a message that was scheduled joined its line; zero = it
+// ReleasedAt is the moment at which a message that was scheduled joined its line; zero = it
 // came through the log.
-func (h Held) Released() time.Time {
-	_, due, released := strings.Cut(h.Place, "_")
+func (h HeldMessage) ReleasedAt() time.Time {
+	_, due, released := strings.Cut(h.OrderPos, "_")
 	at, _, _ := strings.Cut(due, "_")
 	micros, err := strconv.ParseInt(at, 10, 64)
 	if !released || err != nil {

@@ -35,9 +35,9 @@ const (
 // seqDigits is enough for every positive int64.
 const seqDigits = 19
 
-// Place is a message's position among the held ones of its key: it sorts as a string.
+// OrderPos is a message's position among the held ones of its key: it sorts as a string.
 // A message that came through the log has its padded sequence number as place.
-func Place(seq int64) string { return padded(seq, seqDigits) }
+func OrderPos(seq int64) string { return padded(seq, seqDigits) }
 
 // padded returns a number with leading zeros, so that those that are not negative sort as strings.
 // It does without package fmt because each message asks for a dozen places.
@@ -50,9 +50,9 @@ func padded(n int64, digits int) string {
 	return zeros[:max(0, digits-len(text))] + text
 }
 
-func messageKey(seq int64) string          { return prefixMessage + Place(seq) }
-func firstsKey(last int64) string          { return prefixFirsts + Place(last) }
-func deadKey(seq int64) string             { return prefixDead + Place(seq) }
+func messageKey(seq int64) string          { return prefixMessage + OrderPos(seq) }
+func firstsKey(last int64) string          { return prefixFirsts + OrderPos(last) }
+func deadKey(seq int64) string             { return prefixDead + OrderPos(seq) }
 func blockKey(block string) string         { return prefixBlock + block }
 func heldKey(block, place string) string   { return prefixHeld + block + "_" + place }
 func partition(epoch, lane int) string     { return strconv.Itoa(epoch) + "." + strconv.Itoa(lane) }
@@ -85,7 +85,7 @@ func KeyHash(key string) string { return hash("key", key) }
 // later ones may go ahead, one for this message alone.
 func blockOf(key string, seq int64, skip bool) string {
 	if skip {
-		return hash("skip", key, Place(seq))
+		return hash("skip", key, OrderPos(seq))
 	}
 	return KeyHash(key)
 }

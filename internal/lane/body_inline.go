@@ -11,12 +11,12 @@ import (
 // between is read for nothing, and bodies are large.
 const bodyGap = 4
 
-// InBlob says of an entry of Past or ReadMany whether its body is too large for its row.
-func (e *Entry) InBlob() bool { return e.row.string(e.bodyIn().blob) != "" }
+// IsBodyInBlob says of an entry of Past or ReadMany whether its body is too large for its row.
+func (e *Entry) IsBodyInBlob() bool { return e.row.string(e.bodyIn().blob) != "" }
 
-// WaitsSince is from when on a message that waits could have been delivered: it was accepted
+// WaitingSince is from when on a message that waits could have been delivered: it was accepted
 // then, or fell due, or was asked to be replayed.
-func (e *Entry) WaitsSince() time.Time {
+func (e *Entry) WaitingSince() time.Time {
 	return later(later(e.Message.AcceptedAt, e.Message.DueAt), e.asked)
 }
 
@@ -31,7 +31,7 @@ func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (loo
 		}
 		groups = append(groups, []*Entry{e})
 	}
-	return len(groups), Each(len(groups), func(i int) error { return s.loadInline(ctx, lane, groups[i]) })
+	return len(groups), ForEach(len(groups), func(i int) error { return s.loadInline(ctx, lane, groups[i]) })
 }
 
 func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error {

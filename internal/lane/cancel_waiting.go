@@ -47,16 +47,16 @@ func (f *WaitingFilter) selects(e *Entry) bool {
 	return true
 }
 
-// WaitingPlace is the point that a walk over waiting messages has reached. The zero value is
+// WaitingPosition is the point that a walk over waiting messages has reached. The zero value is
 // its beginning.
-type WaitingPlace struct {
+type WaitingPosition struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
 	After string      `json:"a"` // the last row read of that part; "" = none
 }
 
-// Valid reports whether a place can have come from a walk.
-func (p WaitingPlace) Valid() bool {
+// IsValid reports whether a place can have come from a walk.
+func (p WaitingPosition) IsValid() bool {
 	prefix := map[waitingPart]string{partScheduled: prefixDue, partLog: prefixMessage, partHeld: prefixHeld}[p.Part]
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
@@ -73,8 +73,8 @@ const (
 	partEnd
 )
 
-// Cancelled counts the messages that CancelMany has selected.
-type Cancelled struct {
+// CancelCounts counts the messages that CancelMany has selected.
+type CancelCounts struct {
 	Selected  int64 // waiting and selected
 	Cancelled int64 // of those: scheduled, and cancelled on return
 	Asked     int64 // of those: the holder cancels them, unless it is sending them already
@@ -85,11 +85,11 @@ type Cancelled struct {
 // waitingPage is the number of rows that one step of the walk reads.
 const waitingPage = 500
 
-// CancelMany cancels all waiting messages that a filter selects, in steps: it returns the place
+// CancelWaiting cancels all waiting messages that a filter selects, in steps: it returns the place
 // to go on from after it has looked at limit messages, or when ctx ends, and done when none is
 // left. With dryRun it only counts. To call it again from the same place does no harm.
-func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPlace, limit int,
-	dryRun bool) (counts Cancelled, at WaitingPlace, done bool, err error) {
+func (s *Store) CancelWaiting(ctx context.Context, f WaitingFilter, from WaitingPosition, limit int,
+	dryRun bool) (counts CancelCounts, at WaitingPosition, done bool, err error) {
 	lanes := f.lanes(s.Lanes)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
@@ -97,7 +97,7 @@ func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPla
 			return counts, at, false, nil
 		}
 		number := lanes[at.Lane]
-		entries, next, err := s.readWaiting(ctx, number, at)
+		entries, next, err := s.readWaitingPage(ctx, number, at)
 		if err == nil {
 			looked += len(entries)
 			entries = slices.DeleteFunc(entries, func(e *Entry) bool { return !f.selects(e) })
@@ -114,8 +114,8 @@ func (s *Store) CancelMany(ctx context.Context, f WaitingFilter, from WaitingPla
 	return counts, at, true, nil
 }
 
-// readWaiting reads one page of messages at a place, and returns the place behind it.
-func (s *Store) readWaiting(ctx context.Context, lane int, at WaitingPlace) ([]*Entry, WaitingPlace, error) {
+// readWaitingPage reads one page of messages at a place, and returns the place behind it.
+func (s *Store) readWaitingPage(ctx context.Context, lane int, at WaitingPosition) ([]*Entry, WaitingPosition, error) {
 	if at.Part == partLog {
 		return s.readWaitingLog(ctx, lane, at)
 	}
@@ -147,10 +147,10 @@ func (s *Store) readWaiting(ctx context.Context, lane int, at WaitingPlace) ([]*
 }
 
 // readWaitingLog reads one page of the log from the cursor on.
-func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPlace) ([]*Entry, WaitingPlace, error) {
+func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition) ([]*Entry, WaitingPosition, error) {
 	behind := at.After
 	if behind == "" {
-		c, err := s.Control(ctx, lane)
+		c, err := s.ReadControl(ctx, lane)
 		if err != nil {
 			return nil, at, err
 		}
@@ -163,7 +163,7 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPlace) (
 	entries, err := s.entriesFrom(ctx, lane, page.Rows)
 	// A message that is scheduled or held is read in a part of its own, and was or will be
 	// selected there.
-	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.Held || e.Stage == weir.Scheduled })
+	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	return entries, at.behind(page), err
 }
 
@@ -176,19 +176,19 @@ func waitingQuery(partition, prefix, behind string, columns []string) storage.Qu
 }
 
 // behind returns the place behind a page.
-func (p WaitingPlace) behind(page storage.Page) WaitingPlace {
+func (p WaitingPosition) behind(page storage.Page) WaitingPosition {
 	if page.More || len(page.Rows) == waitingPage {
 		p.After = page.Rows[len(page.Rows)-1].Key
 		return p
 	}
 	if p.Part, p.After = p.Part+1, ""; p.Part == partEnd {
-		p = WaitingPlace{Lane: p.Lane + 1}
+		p = WaitingPosition{Lane: p.Lane + 1}
 	}
 	return p
 }
 
 // cancelEach asks for the cancellation of messages of one lane, many to a transaction.
-func (s *Store) cancelEach(ctx context.Context, lane int, entries []*Entry, counts *Cancelled) error {
+func (s *Store) cancelEach(ctx context.Context, lane int, entries []*Entry, counts *CancelCounts) error {
 	if !slices.Contains(counts.Lanes, lane) {
 		counts.Lanes = append(counts.Lanes, lane)
 	}
@@ -221,7 +221,7 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 // cancelTogether writes the cancellation of a group. If one of its messages has changed since it
 // was read, or if the answer was lost, cancelTogether cancels each by itself.
 func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
-	counts *Cancelled) error {
+	counts *CancelCounts) error {
 	err := s.touched(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
 		if err = s.again(ctx, err); err == nil { // an append came first
@@ -232,8 +232,8 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 		for _, e := range group {
 			counts.add(e.Stage == weir.Scheduled)
 		}
-		if slices.ContainsFunc(group, func(e *Entry) bool { return e.Stage == weir.Scheduled && e.Message.Callback != "" }) && s.Mailer != nil {
-			s.Mailer.Nudge(lane)
+		if slices.ContainsFunc(group, func(e *Entry) bool { return e.Stage == weir.Scheduled && e.Message.Callback != "" }) && s.Notifier != nil {
+			s.Notifier.WakeOutbox(lane)
 		}
 		return nil
 	}
@@ -253,7 +253,7 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 }
 
 // add counts one message that was cancelled at once, or is to be cancelled by its holder.
-func (c *Cancelled) add(atOnce bool) {
+func (c *CancelCounts) add(atOnce bool) {
 	if atOnce {
 		c.Cancelled++
 		return

@@ -12,25 +12,25 @@ import (
 	"weir/internal/weir"
 )
 
-// A wish is how anyone but the holder asks for a change: a row, and head.touched raised in
+// A request is how anyone but the holder asks for a change: a row, and head.touched raised in
 // the same transaction, so that the next holder cannot overlook it. What is scheduled is
 // not in the holder's hands yet: it is cancelled or moved at once, by its own row, and
 // that row's absence is what tells a holder who was about to release it.
 
-// WishKind is what a wish asks for. It stands in the key of the wish's row: w_<kind>, and
+// RequestKind is what a request asks for. It stands in the key of the request's row: w_<kind>, and
 // where it is about a message _<seq> behind that.
-type WishKind string
+type RequestKind string
 
-// The kinds of wishes.
+// The kinds of requests.
 const (
-	WishCancel WishKind = "cancel" // a message
-	WishReplay WishKind = "replay" // a dead message
-	WishResume WishKind = "resume" // the lane: to forget that the CMS was unavailable
+	RequestCancel RequestKind = "cancel" // a message
+	RequestReplay RequestKind = "replay" // a dead message
+	RequestResume RequestKind = "resume" // the lane: to forget that the CMS was unavailable
 )
 
-// Wish is a row that waits for the holder.
-type Wish struct {
-	Kind WishKind
+// Request is a row that waits for the holder.
+type Request struct {
+	Kind RequestKind
 	Seq  int64 // of the message it is about
 	Done bool  // the message is cancelled already, and has only to be counted
 	key  string
@@ -42,29 +42,31 @@ type Wish struct {
 // wishPatience bounds how long a caller waits for storage or for its turn at head.
 const wishPatience = 5 * time.Second
 
-// wishKey is the row of a wish about a message.
-func wishKey(kind WishKind, seq int64) string { return prefixWish + string(kind) + "_" + Place(seq) }
+// wishKey is the row of a request about a message.
+func wishKey(kind RequestKind, seq int64) string {
+	return prefixWish + string(kind) + "_" + OrderPos(seq)
+}
 
 // forcedKey is the row of a replay that is forced. It is one of its own behind that of the
 // replay that is not, for that may wait already, and be refused.
-func forcedKey(seq int64) string { return wishKey(WishReplay, seq) + "_forced" }
+func forcedKey(seq int64) string { return wishKey(RequestReplay, seq) + "_forced" }
 
-func cancelKey(seq int64) string { return wishKey(WishCancel, seq) }
+func cancelKey(seq int64) string { return wishKey(RequestCancel, seq) }
 
-func wishFrom(r storage.Row) Wish {
+func wishFrom(r storage.Row) Request {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixWish), "_")
 	v := values{r.Values}
-	return Wish{Kind: WishKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key, Force: v.bool("Force"), edit: editOf(v)}
+	return Request{Kind: RequestKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key, Force: v.bool("Force"), edit: editOf(v)}
 }
 
-// Wishes reads the wishes of a lane, up to limit: fewer mean that there are no more. It
+// PendingRequests reads the requests of a lane, up to limit: fewer mean that there are no more. It
 // reads one more, since that may force the last of them.
-func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error) {
+func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
 	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish)}, limit+1)
 	if err != nil {
 		return nil, err
 	}
-	var wishes []Wish
+	var wishes []Request
 	for _, r := range rows {
 		w := wishFrom(r)
 		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
@@ -75,16 +77,16 @@ func (s *Store) Wishes(ctx context.Context, lane int, limit int) ([]Wish, error)
 	return wishes[:min(len(wishes), limit)], nil
 }
 
-// Grant takes a wish away: it was granted, or refused.
-func (c *Change) Grant(w Wish) {
+// ResolveRequest takes a request away: it was granted, or refused.
+func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
-		c.Tail(func(t *Tail) { t.Counts.add(weir.Cancelled) })
+		c.UpdateTail(func(t *Tail) { t.Counts.add(weir.Cancelled) })
 	}
 }
 
 // Cancel stops a message from being delivered. A scheduled one is cancelled when Cancel
-// returns. One that waits in the log becomes so when its lane's holder finds the wish in
+// returns. One that waits in the log becomes so when its lane's holder finds the request in
 // time: the Status then says where it stands at the moment. Conflict: it is final.
 // Unavailable: it may or may not have been asked.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
@@ -113,8 +115,8 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 		wished = true
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}, nil
 	})
-	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Mailer != nil {
-		s.Mailer.Nudge(st.Message.ID.Lane)
+	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Notifier != nil {
+		s.Notifier.WakeOutbox(st.Message.ID.Lane)
 	}
 	return st, err
 }
@@ -122,7 +124,7 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 // cancelOps cancel a scheduled message.
 func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	ops := []storage.Op{
-		{Kind: storage.Delete, Key: dueKey(e.Due())},
+		{Kind: storage.Delete, Key: dueKey(e.DueTime())},
 		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
 			"Stage": string(weir.Cancelled), "FinishedAt": at, "CancelNonce": nonce}},
 		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
@@ -142,11 +144,11 @@ func (s *Store) asked(ctx context.Context, id weir.ID) (bool, error) {
 	return err == nil, err
 }
 
-// Move gives a scheduled message another moment. version is the weir.Tag of the Status that
+// Reschedule gives a scheduled message another moment. version is the weir.Tag of the Status that
 // the caller decided by; empty = any. Conflict: the message is not scheduled any more.
 // Stale: it has changed since.
-func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
-	due = RoundDue(due)
+func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
+	due = RoundDueTime(due)
 	nonce := newNonce()
 	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		switch {
@@ -159,8 +161,8 @@ func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version str
 		}
 		ops := []storage.Op{{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{"DueAt": due, "MoveNonce": nonce}}}
 		if !due.Equal(e.Message.DueAt) {
-			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.Due())},
-				storage.Op{Kind: storage.Insert, Key: dueKey(Due{At: due, Seq: e.Seq()}), Values: map[string]any{}})
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())},
+				storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: due, Seq: e.Seq()}), Values: map[string]any{}})
 		}
 		return ops, nil
 	})
@@ -170,8 +172,8 @@ func (s *Store) Move(ctx context.Context, id weir.ID, due time.Time, version str
 	return s.Status(ctx, id)
 }
 
-// RoundDue gives the moment as rows keep it: never earlier.
-func RoundDue(t time.Time) time.Time {
+// RoundDueTime gives the moment as rows keep it: never earlier.
+func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
 
@@ -216,14 +218,14 @@ func (s *Store) again(ctx context.Context, err error) error {
 
 // touched sends one transaction that raises head.touched.
 func (s *Store) touched(ctx context.Context, lane int, ops []storage.Op) error {
-	c, err := s.Control(ctx, lane)
+	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
 		return err
 	}
-	if c.Head.Sealed {
+	if c.Head.IsSealed {
 		return errSealed("wish")
 	}
-	all := append([]storage.Op{{Kind: storage.Merge, Key: headKey, IfMatch: c.Head.ETag, Values: map[string]any{"Touched": c.Head.Touched + 1}}}, ops...)
+	all := append([]storage.Op{{Kind: storage.Merge, Key: headKey, IfMatch: c.Head.ETag, Values: map[string]any{"Touched": c.Head.RequestSeq + 1}}}, ops...)
 	_, err = s.Table.Transact(ctx, s.partition(lane), all)
 	return err
 }

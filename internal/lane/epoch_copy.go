@@ -12,12 +12,12 @@ import (
 	"weir/internal/weir"
 )
 
-// Refile copies what closed lanes keep for later into the lanes of the epoch that follows:
+// EpochCopy copies what closed lanes keep for later into the lanes of the epoch that follows:
 // scheduled messages, dead ones, and the versions that were delivered last. Nobody else
 // writes there, since nobody knows of the epoch before it opens. It can be repeated at any
 // point: a message's o_ row, written with its copy, says that it is there, and every
 // transaction is conditional on the new lane's head, so none that is late does anything.
-type Refile struct {
+type EpochCopy struct {
 	From, To *Store
 }
 
@@ -32,10 +32,10 @@ const (
 
 // Prepare makes the new lanes' control rows. Their fences go on from the highest of the
 // old ones, so that no key's fence ever falls.
-func (r *Refile) Prepare(ctx context.Context) error {
+func (r *EpochCopy) Prepare(ctx context.Context) error {
 	fences := make([]int64, r.From.Lanes)
-	err := Each(r.From.Lanes, func(lane int) error {
-		c, err := r.From.Control(ctx, lane)
+	err := ForEach(r.From.Lanes, func(lane int) error {
+		c, err := r.From.ReadControl(ctx, lane)
 		fences[lane] = c.Tail.Fence
 		return err
 	})
@@ -43,11 +43,11 @@ func (r *Refile) Prepare(ctx context.Context) error {
 		return err
 	}
 	fence := slices.Max(fences)
-	return Each(r.To.Lanes, func(lane int) error { return r.To.ensure(ctx, lane, fence) })
+	return ForEach(r.To.Lanes, func(lane int) error { return r.To.ensure(ctx, lane, fence) })
 }
 
-// Lane copies one old lane, in the order of its log.
-func (r *Refile) Lane(ctx context.Context, lane int) error {
+// CopyLane copies one old lane, in the order of its log.
+func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
 	if err := r.latest(ctx, lane); err != nil {
 		return fmt.Errorf("delivered versions: %w", err)
 	}
@@ -74,7 +74,7 @@ func (r *Refile) Lane(ctx context.Context, lane int) error {
 			}
 		}
 		targets := slices.Sorted(maps.Keys(byLane))
-		err := Each(len(targets), func(i int) error { return r.fileAll(ctx, targets[i], byLane[targets[i]]) })
+		err := ForEach(len(targets), func(i int) error { return r.fileAll(ctx, targets[i], byLane[targets[i]]) })
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ type refiled struct {
 
 // list reads the indexes of what is to be copied, in the order in which it stood in the log
 // or was released.
-func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
+func (r *EpochCopy) list(ctx context.Context, lane int) ([]*refiled, error) {
 	var list []*refiled
 	for _, prefix := range []string{prefixDead, prefixDue} {
 		q := storage.Query{Partition: r.From.partition(lane), From: prefix, To: after(prefix)}
@@ -119,7 +119,7 @@ func (r *Refile) list(ctx context.Context, lane int) ([]*refiled, error) {
 
 // read fills in the messages' rows. One that retention has taken meanwhile stays empty.
 // Where they stand close together they are read in pages.
-func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
+func (r *EpochCopy) read(ctx context.Context, lane int, chunk []*refiled) error {
 	low, high := chunk[0].id.Seq, chunk[0].id.Seq
 	for _, m := range chunk {
 		low, high = min(low, m.id.Seq), max(high, m.id.Seq)
@@ -127,7 +127,7 @@ func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
 	if high-low < refileDense*int64(len(chunk)) {
 		return r.readPages(ctx, lane, chunk, storage.Query{Partition: r.From.partition(lane), From: messageKey(low), To: messageKey(high + 1)})
 	}
-	return Each(len(chunk), func(i int) error {
+	return ForEach(len(chunk), func(i int) error {
 		row, err := r.From.Table.Get(ctx, r.From.partition(lane), messageKey(chunk[i].id.Seq))
 		if storage.Is(err, storage.NotFound) {
 			return nil
@@ -137,7 +137,7 @@ func (r *Refile) read(ctx context.Context, lane int, chunk []*refiled) error {
 	})
 }
 
-func (r *Refile) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
+func (r *EpochCopy) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
 	byKey := make(map[string]*refiled, len(chunk))
 	for _, m := range chunk {
 		byKey[messageKey(m.id.Seq)] = m
@@ -165,7 +165,7 @@ func (m *refiled) fill(row storage.Row) {
 }
 
 // fileAll files messages in one new lane, as many in a transaction as it holds.
-func (r *Refile) fileAll(ctx context.Context, lane int, list []*refiled) error {
+func (r *EpochCopy) fileAll(ctx context.Context, lane int, list []*refiled) error {
 	for len(list) > 0 {
 		n, bytes := 0, 0
 		for n < len(list) && n < refileMessages {
@@ -185,9 +185,9 @@ func (r *Refile) fileAll(ctx context.Context, lane int, list []*refiled) error {
 
 // file writes one transaction until it is known to be done. Before each try what is there
 // already is left out.
-func (r *Refile) file(ctx context.Context, lane int, list []*refiled) error {
+func (r *EpochCopy) file(ctx context.Context, lane int, list []*refiled) error {
 	for known := false; ; known = true {
-		c, err := r.To.Control(ctx, lane)
+		c, err := r.To.ReadControl(ctx, lane)
 		if err == nil && known {
 			list, err = r.missing(ctx, lane, list)
 		}
@@ -208,9 +208,9 @@ func (r *Refile) file(ctx context.Context, lane int, list []*refiled) error {
 }
 
 // missing leaves out what is filed.
-func (r *Refile) missing(ctx context.Context, lane int, list []*refiled) ([]*refiled, error) {
+func (r *EpochCopy) missing(ctx context.Context, lane int, list []*refiled) ([]*refiled, error) {
 	there := make([]bool, len(list))
-	err := Each(len(list), func(i int) error {
+	err := ForEach(len(list), func(i int) error {
 		_, err := r.To.Table.Get(ctx, r.To.partition(lane), prefixFrom+from(list[i].id))
 		there[i] = err == nil
 		if storage.Is(err, storage.NotFound) {
@@ -229,7 +229,7 @@ func (r *Refile) missing(ctx context.Context, lane int, list []*refiled) ([]*ref
 
 // ops make the transaction: both control rows, then each message's rows. Dead ones are
 // counted at once; what is scheduled is found by the first holder, which reads the log.
-func (r *Refile) ops(c Control, list []*refiled) []storage.Op {
+func (r *EpochCopy) ops(c Control, list []*refiled) []storage.Op {
 	dead := c.Tail.Counts.Dead
 	ops := make([]storage.Op, 2, 2+3*len(list))
 	for i, m := range list {
@@ -242,7 +242,7 @@ func (r *Refile) ops(c Control, list []*refiled) []storage.Op {
 		}
 		ops = append(ops,
 			storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: m.values()},
-			storage.Op{Kind: storage.Insert, Key: index + Place(seq), Values: m.indexValues(seq)},
+			storage.Op{Kind: storage.Insert, Key: index + OrderPos(seq), Values: m.indexValues(seq)},
 			storage.Op{Kind: storage.Insert, Key: prefixFrom + from(m.id), Values: map[string]any{"Seq": seq}})
 	}
 	ops[0] = headOp(c.Head, map[string]any{"Next": c.Head.Next + int64(len(list))})

@@ -11,17 +11,17 @@ import (
 
 // keyOrder is what a closed lane knows of that.
 type keyOrder struct {
-	lasts   map[string]Last
+	lasts   map[string]LastDelivery
 	watched int64
 }
 
-func (r *Refile) order(ctx context.Context, lane int) (keyOrder, error) {
-	c, err := r.From.Control(ctx, lane)
+func (r *EpochCopy) order(ctx context.Context, lane int) (keyOrder, error) {
+	c, err := r.From.ReadControl(ctx, lane)
 	if err != nil {
 		return keyOrder{}, err
 	}
 	lasts, err := r.From.lasts(ctx, lane)
-	return keyOrder{lasts, c.Tail.Watched}, err
+	return keyOrder{lasts, c.Tail.HistoryFence}, err
 }
 
 // note writes it down for the dead ones among some messages.
@@ -44,5 +44,5 @@ func (m *refiled) place() string {
 	if place := (values{m.index.Values}).string("Place"); place != "" {
 		return place
 	}
-	return Place(m.id.Seq)
+	return OrderPos(m.id.Seq)
 }

@@ -63,7 +63,7 @@ func (t *try) once(ctx context.Context) error {
 		if err := t.knowHead(ctx); err != nil {
 			return err
 		}
-		if t.gather.head.Sealed {
+		if t.gather.head.IsSealed {
 			t.sealed()
 			return nil
 		}
@@ -77,7 +77,7 @@ func (t *try) once(ctx context.Context) error {
 	t.gather.took = t.a.store.Now().Sub(began)
 	switch {
 	case err == nil:
-		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), Touched: t.gather.head.Touched})
+		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), RequestSeq: t.gather.head.RequestSeq})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
 		// Head's condition failed, whichever operation storage names: no other row has one.
@@ -104,7 +104,7 @@ func (t *try) knowHead(ctx context.Context) error {
 	if g.head.ETag != "" && t.a.store.Now().After(g.careful) {
 		return nil
 	}
-	c, err := t.a.store.Control(ctx, t.lane)
+	c, err := t.a.store.ReadControl(ctx, t.lane)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (t *try) build() {
 		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
 		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: sub.messageValues()})
 		if !sub.message.DueAt.IsZero() {
-			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(Due{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
 		}
 		if sub.idem != "" {
 			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: map[string]any{
@@ -190,7 +190,7 @@ func (t *try) headMoved(ctx context.Context) error {
 	var c Control
 	var filed bool
 	var reads errgroup.Group
-	reads.Go(func() (err error) { c, err = store.Control(ctx, t.lane); return err })
+	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
 	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
 	if err := reads.Wait(); err != nil {
 		return err // ops stay: asked again, refused again, looked up again
@@ -320,12 +320,12 @@ func errOtherBody() error {
 // succeed answers the whole group: it is durable.
 func (t *try) succeed(head Head) {
 	t.gather.head = head
-	if t.a.Filed != nil {
+	if t.a.OnFiled != nil {
 		messages := make([]weir.Message, len(t.filed))
 		for i, sub := range t.filed {
 			messages[i] = sub.message
 		}
-		t.a.Filed(t.lane, messages)
+		t.a.OnFiled(t.lane, messages)
 	}
 	for _, sub := range t.filed {
 		sub.message.Body = nil
@@ -336,8 +336,8 @@ func (t *try) succeed(head Head) {
 
 // sealed answers a group for which there is no room any more.
 func (t *try) sealed() {
-	if t.a.Sealed != nil {
-		t.a.Sealed()
+	if t.a.OnSealed != nil {
+		t.a.OnSealed()
 	}
 	t.fail(errSealed("append"))
 }

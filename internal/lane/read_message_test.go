@@ -19,13 +19,13 @@ func TestStore_Load(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := b.store.Load(t.Context(), filed.Message.ID)
+			got, err := b.store.LoadMessage(t.Context(), filed.Message.ID)
 			if err != nil || !bytes.Equal(got.Body, []byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
 				t.Errorf("%d bytes of %d, %v", len(got.Body), len(body), err)
 			}
 			other := filed.Message.ID
 			other.Nonce = "00000000000000000000"
-			if _, err := b.store.Load(t.Context(), other); weir.KindOf(err) != weir.NotFound {
+			if _, err := b.store.LoadMessage(t.Context(), other); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("another nonce: %v", err)
 			}
 		}

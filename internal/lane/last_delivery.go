@@ -16,31 +16,31 @@ import (
 // A holder of an earlier version of this program did not write them, and writes a tail
 // without Watched: then it is not known what was delivered after those that had died.
 
-// Last is the delivery of a key that stands last in its order.
-type Last struct {
-	Place string // "" = none is known
-	ID    weir.ID
+// LastDelivery is the delivery of a key that stands last in its order.
+type LastDelivery struct {
+	OrderPos string // "" = none is known
+	ID       weir.ID
 }
 
-// Last reads the row of a key.
-func (s *Store) Last(ctx context.Context, lane int, keyHash string) (Last, error) {
+// ReadLastDelivery reads the row of a key.
+func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
 	r, err := s.Table.Get(ctx, s.partition(lane), prefixLast+keyHash)
 	if storage.Is(err, storage.NotFound) {
-		return Last{}, nil
+		return LastDelivery{}, nil
 	}
 	return s.lastFrom(lane, values{r.Values}), err
 }
 
-func (s *Store) lastFrom(lane int, v values) Last {
-	l := Last{Place: v.string("Place"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
+func (s *Store) lastFrom(lane int, v values) LastDelivery {
+	l := LastDelivery{OrderPos: v.string("Place"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
 	if id := originFrom(v.string("Origin")); !id.IsZero() {
 		l.ID = id
 	}
 	return l
 }
 
-// Last writes that this message, which is being delivered, stands last of its key.
-func (c *Change) Last(e *Entry) {
+// SaveLastDelivery writes that this message, which is being delivered, stands last of its key.
+func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLast + e.keyHash, Values: sparse(map[string]any{
 		"Place": e.place(), "Seq": id.Seq, "Nonce": id.Nonce, "Origin": origin(&e.Message)})})
@@ -51,13 +51,13 @@ const unknownLate = "unknown"
 
 // late names the later message of its key that was delivered after a dead one; "" = there
 // is none, or the contract lets them go ahead anyway. watched is tail's.
-func (e *Entry) late(l Last, watched int64) string {
+func (e *Entry) late(l LastDelivery, watched int64) string {
 	switch known := e.row.string("Late"); {
 	case e.Message.Skip:
 		return ""
 	case known != "" && known != unknownLate: // before the message was moved here
 		return known
-	case l.Place > e.place():
+	case l.OrderPos > e.place():
 		return l.ID.String()
 	case known == unknownLate || e.diedUnwatched(watched):
 		return unknownLate
@@ -76,10 +76,10 @@ func (e *Entry) diedUnder() int64 {
 	return e.Attempts[len(e.Attempts)-1].Fence
 }
 
-// Late says why a dead message is not to be replayed; "" = nothing stands against it.
+// ReplayObstacle says why a dead message is not to be replayed; "" = nothing stands against it.
 // watched is tail's.
-func (s *Store) Late(ctx context.Context, e *Entry, watched int64) (string, error) {
-	l, err := s.Last(ctx, e.Message.ID.Lane, e.keyHash)
+func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (string, error) {
+	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
 		return "", err
 	}
@@ -94,8 +94,8 @@ func (s *Store) Late(ctx context.Context, e *Entry, watched int64) (string, erro
 }
 
 // lasts reads the rows of all keys.
-func (s *Store) lasts(ctx context.Context, lane int) (map[string]Last, error) {
-	all := map[string]Last{}
+func (s *Store) lasts(ctx context.Context, lane int) (map[string]LastDelivery, error) {
+	all := map[string]LastDelivery{}
 	q := storage.Query{Partition: s.partition(lane), From: prefixLast, To: after(prefixLast)}
 	for {
 		page, err := s.Table.Range(ctx, q)

@@ -12,7 +12,7 @@ import (
 
 // latest copies the versions that were delivered last. All of them are written each time,
 // and head with them: a transaction that is late finds another head.
-func (r *Refile) latest(ctx context.Context, lane int) error {
+func (r *EpochCopy) latest(ctx context.Context, lane int) error {
 	q := storage.Query{Partition: r.From.partition(lane), From: prefixLatest, To: after(prefixLatest)}
 	for more := true; more; {
 		page, err := r.From.Table.Range(ctx, q)
@@ -30,7 +30,7 @@ func (r *Refile) latest(ctx context.Context, lane int) error {
 			q.From, q.After = "", row.Key
 		}
 		targets := slices.Sorted(maps.Keys(byLane))
-		err = Each(len(targets), func(i int) error {
+		err = ForEach(len(targets), func(i int) error {
 			for chunk := range slices.Chunk(byLane[targets[i]], storage.MaxOps-1) {
 				if err := r.write(ctx, targets[i], chunk); err != nil {
 					return err
@@ -47,9 +47,9 @@ func (r *Refile) latest(ctx context.Context, lane int) error {
 }
 
 // write writes rows that say the same however often they are written.
-func (r *Refile) write(ctx context.Context, lane int, rows []storage.Op) error {
+func (r *EpochCopy) write(ctx context.Context, lane int, rows []storage.Op) error {
 	for {
-		c, err := r.To.Control(ctx, lane)
+		c, err := r.To.ReadControl(ctx, lane)
 		if err == nil {
 			ops := append([]storage.Op{headOp(c.Head, map[string]any{"Next": c.Head.Next})}, rows...)
 			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), ops)

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Fate is where a message stands that was asked for by its place alone.
-type Fate struct {
+// MessageState is where a message stands that was asked for by its place alone.
+type MessageState struct {
 	Stage      weir.Stage // "" = it is gone, by its retention
 	FinishedAt time.Time
 	Refused    bool // the holder did not do the replay that was asked for last
@@ -21,10 +21,10 @@ const fatePage = 200
 
 var fateColumns = []string{"Stage", "FinishedAt", "ReplayRefused"}
 
-// Fates tells how the messages of a lane stand that were dead once; seqs is sorted. What
+// ReadStates tells how the messages of a lane stand that were dead once; seqs is sorted. What
 // was delivered at its first attempt without ever having been dead may be told as queued.
-func (s *Store) Fates(ctx context.Context, lane int, seqs []int64) ([]Fate, error) {
-	fates := make([]Fate, len(seqs))
+func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]MessageState, error) {
+	fates := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
 		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seqs[i]), To: messageKey(seqs[len(seqs)-1] + 1),
 			Limit: fatePage, Columns: fateColumns})
@@ -41,7 +41,7 @@ func (s *Store) Fates(ctx context.Context, lane int, seqs []int64) ([]Fate, erro
 			}
 			if i < len(seqs) && seqs[i] == seq {
 				v := values{r.Values}
-				fates[i] = Fate{weir.Stage(v.string("Stage")), v.since("FinishedAt"), v.string("ReplayRefused") != ""}
+				fates[i] = MessageState{weir.Stage(v.string("Stage")), v.since("FinishedAt"), v.string("ReplayRefused") != ""}
 				i++
 			}
 		}

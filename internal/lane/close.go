@@ -21,25 +21,25 @@ func errSealed(op string) error {
 	return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "the number of lanes is being changed; try again", RetryAfter: sealedRetry}
 }
 
-// Seal shuts a lane's head. Every append is conditional on head's ETag, so what is not
+// SealLane shuts a lane's head. Every append is conditional on head's ETag, so what is not
 // filed when this returns never will be.
-func (s *Store) Seal(ctx context.Context, lane int) error {
+func (s *Store) SealLane(ctx context.Context, lane int) error {
 	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
-		return c.Head.Sealed, headOp(c.Head, map[string]any{"Sealed": true})
+		return c.Head.IsSealed, headOp(c.Head, map[string]any{"Sealed": true})
 	})
 	return err
 }
 
-// Unseal opens it again, and has the next holder look for what fell due meanwhile. It writes
+// UnsealLane opens it again, and has the next holder look for what fell due meanwhile. It writes
 // head even where that is open, so that no seal which is still on its way can arrive any
 // more.
-func (s *Store) Unseal(ctx context.Context, lane int) error {
+func (s *Store) UnsealLane(ctx context.Context, lane int) error {
 	var first storage.ETag
 	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
 		if first == "" {
 			first = c.Head.ETag
 		}
-		return !c.Head.Sealed && c.Head.ETag != first, headOp(c.Head, map[string]any{"Sealed": false, "Touched": c.Head.Touched + 1})
+		return !c.Head.IsSealed && c.Head.ETag != first, headOp(c.Head, map[string]any{"Sealed": false, "Touched": c.Head.RequestSeq + 1})
 	})
 	return err
 }
@@ -48,9 +48,9 @@ func headOp(h Head, v map[string]any) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: headKey, IfMatch: h.ETag, Values: v}
 }
 
-// Book writes into a closed lane's tail how many of its messages have moved on: the dead
+// RecordMoved writes into a closed lane's tail how many of its messages have moved on: the dead
 // among them, and those that were scheduled. They are counted in the next epoch then.
-func (s *Store) Book(ctx context.Context, lane int) error {
+func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	dead, err := s.keys(ctx, lane, prefixDead)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Store) Book(ctx context.Context, lane int) error {
 		return err
 	}
 	_, err = s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
-		return c.Tail.Booked, storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{
+		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{
 			"Booked": true, "Dead": c.Tail.Counts.Dead - int64(len(dead)), "Moved": int64(len(dead) + len(scheduled))}}
 	})
 	return err
@@ -69,7 +69,7 @@ func (s *Store) Book(ctx context.Context, lane int) error {
 // mark makes one conditional write of a control row until it is known to be done.
 func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (Control, error) {
 	for {
-		c, err := s.Control(ctx, lane)
+		c, err := s.ReadControl(ctx, lane)
 		if err == nil {
 			done, write := op(c)
 			if done {
@@ -88,46 +88,46 @@ func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool,
 	}
 }
 
-// Rest is what keeps a sealed lane from being closed.
-type Rest struct {
+// Remaining is what keeps a sealed lane from being closed.
+type Remaining struct {
 	Waiting int64     // messages of the log, or, where that is empty, held ones
 	Until   time.Time // nothing is sent before this moment; zero = soon
 	Reason  string    // why, where it is paused
 }
 
-// Empty says that the lane can be closed.
-func (r Rest) Empty() bool { return r == Rest{} }
+// IsEmpty says that the lane can be closed.
+func (r Remaining) IsEmpty() bool { return r == Remaining{} }
 
-// Rest looks whether a lane has run empty: nothing in the log, nothing held, no wish, and
+// ReadRemaining looks whether a lane has run empty: nothing in the log, nothing held, no request, and
 // nothing that may still be at work in the CMS. Scheduled messages do not count. An
 // operator's pause that slipped in keeps it, for the next epoch would not know of it.
-func (s *Store) Rest(ctx context.Context, lane int) (Rest, error) {
-	c, err := s.Control(ctx, lane)
+func (s *Store) ReadRemaining(ctx context.Context, lane int) (Remaining, error) {
+	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
-		return Rest{}, err
+		return Remaining{}, err
 	}
 	return s.rest(ctx, lane, c)
 }
 
-func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
+func (s *Store) rest(ctx context.Context, lane int, c Control) (Remaining, error) {
 	waiting := c.Head.Next - c.Tail.Cursor
-	if c.Touched() {
+	if c.HasRequests() {
 		waiting = max(waiting, 1)
 	}
 	if waiting == 0 {
-		blocks, err := s.Blocks(ctx, lane)
+		blocks, err := s.ReadBlocks(ctx, lane)
 		if err != nil {
-			return Rest{}, err
+			return Remaining{}, err
 		}
 		for _, b := range blocks {
-			waiting += max(b.Held, 1)
+			waiting += max(b.HeldCount, 1)
 		}
 	}
-	rest := Rest{Waiting: waiting}
+	rest := Remaining{Waiting: waiting}
 	if waiting > 0 || len(c.Pauses(s.Now())) > 0 {
 		rest.Until, rest.Reason = c.pausedFor(s.Now())
 	}
-	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.RateNext} {
+	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.NextAllowedAt} {
 		if !shut.IsZero() && shut.Add(clockSkew).After(s.Now()) && shut.After(rest.Until) {
 			rest.Until = shut.Add(clockSkew)
 		}
@@ -138,13 +138,13 @@ func (s *Store) rest(ctx context.Context, lane int, c Control) (Rest, error) {
 // clockSkew is how far the clocks of two processes may differ.
 const clockSkew = 2 * time.Second
 
-// Close ends a sealed lane for good, if it has run empty: nobody can hold it any more. The
+// CloseLane ends a sealed lane for good, if it has run empty: nobody can hold it any more. The
 // caller has its lease, whose context ctx is. settle is what a holder that crashed may
 // have left at work in the CMS.
-func (s *Store) Close(ctx context.Context, lane int, nonce string, settle time.Duration) (closed bool, err error) {
-	w, err := s.Take(ctx, lane, nonce, Tail{}, func(t *Tail) {
-		if t.Open {
-			t.SettleUntil, t.Open = s.Now().Add(settle+clockSkew), false
+func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle time.Duration) (closed bool, err error) {
+	w, err := s.RaiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) {
+		if t.IsOpen {
+			t.SettleUntil, t.IsOpen = s.Now().Add(settle+clockSkew), false
 		}
 	})
 	if errors.Is(err, ErrClosed) {
@@ -153,26 +153,26 @@ func (s *Store) Close(ctx context.Context, lane int, nonce string, settle time.D
 	if err != nil {
 		return false, err
 	}
-	c, err := s.Control(ctx, lane)
-	if err != nil || !c.Head.Sealed {
+	c, err := s.ReadControl(ctx, lane)
+	if err != nil || !c.Head.IsSealed {
 		return false, err
 	}
 	c.Tail = w.tail
 	rest, err := s.rest(ctx, lane, c)
-	if err != nil || !rest.Empty() {
+	if err != nil || !rest.IsEmpty() {
 		return false, err
 	}
 	next := w.tail
-	next.Commit++
-	next.Closed = true
+	next.CommitSeq++
+	next.IsClosed = true
 	err = w.write(ctx, next, nil)
 	return err == nil, err
 }
 
-// Reopen lets a lane be held again. The caller has its lease. It writes tail even where
+// ReopenLane lets a lane be held again. The caller has its lease. It writes tail even where
 // that is open, so that no closing which is still on its way can arrive any more.
-func (s *Store) Reopen(ctx context.Context, lane int, nonce string) error {
-	_, err := s.take(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.Closed = false; return true })
+func (s *Store) ReopenLane(ctx context.Context, lane int, nonce string) error {
+	_, err := s.take(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.IsClosed = false; return true })
 	return err
 }
 

@@ -1,0 +1,152 @@
+package lane
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// KeyBlock is a key that waits, with the messages held behind its failed one.
+type KeyBlock struct {
+	ID           string    // see Entry.Block
+	KeyHash      string    // of the ordering key
+	NextAt       time.Time // when the first of them is tried again
+	HeldCount    int64     // how many
+	From         int64     // in memory only: the first of them goes after what the log has of the key before this
+	Wait         int64     // in memory only: nothing of the line goes before the log was read up to here
+	LogWaitsFrom int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
+	IsParked     bool      // where Ahead is set: it is the number of the message itself, which was put aside from the log
+	ReleasedAt   time.Time // where Ahead is set, and Shelved is not: the time in the message's place, which orders those before one number
+	Mixed        bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
+	First        *Entry    // in memory only: the first of them, where the holder has it in memory
+	Rest         []*Entry  // in memory only: those behind First that were released, where these are all the others
+}
+
+// Whole reports whether the whole line is in the holder's memory.
+func (b *KeyBlock) Whole() bool { return b.First != nil && b.HeldCount == int64(1+len(b.Rest)) }
+
+// Last returns the last message of a line that is in memory as a whole.
+func (b *KeyBlock) Last() *Entry {
+	if n := len(b.Rest); n > 0 {
+		return b.Rest[n-1]
+	}
+	return b.First
+}
+
+// Advance takes in that messages leave the line: First becomes the next one if that is known,
+// else nil. Held still counts those that leave.
+func (b *KeyBlock) Advance(gone []HeldMessage) {
+	if len(b.Rest) > 0 && b.Whole() && len(gone) == 1 && gone[0].OrderPos == b.First.place() {
+		b.First, b.Rest = b.Rest[0], b.Rest[1:]
+		b.From = b.First.AfterLog()
+		return
+	}
+	b.First, b.Rest, b.From = nil, nil, 0
+}
+
+// Follow puts a released message behind the line, which is in memory as a whole.
+func (b *KeyBlock) Follow(e *Entry) { b.Rest = append(slices.Clip(b.Rest), e) }
+
+// Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
+// what was released goes before the message that Ahead names, and that one, where it was put
+// aside itself, before those behind it.
+func (b *KeyBlock) Rank() int64 {
+	if b.IsParked {
+		return 2*b.LogWaitsFrom + 1
+	}
+	return 2 * b.LogWaitsFrom
+}
+
+// GoesBefore reports whether the block goes before another of its key, where both go ahead of
+// something. When they may go does not matter for that: a holder may put one off, and not the other.
+func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
+	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt), b.NextAt.Compare(other.NextAt)) < 0
+}
+
+// ReadBlocks reads all blocks of a lane.
+func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
+	var blocks []KeyBlock
+	q := storage.Query{Partition: s.partition(lane), From: prefixBlock, To: after(prefixBlock)}
+	for {
+		page, err := s.Table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			v := values{r.Values}
+			blocks = append(blocks, KeyBlock{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), NextAt: v.time("Next"), HeldCount: v.int("Held"), LogWaitsFrom: v.int("Ahead"), IsParked: v.bool("Shelved"), ReleasedAt: v.time("Placed"), Mixed: true})
+			q.After = r.Key
+		}
+		if !page.More {
+			return blocks, nil
+		}
+		q.From = ""
+	}
+}
+
+// HeldMessage is a message in a block's line.
+type HeldMessage struct {
+	Seq      int64
+	OrderPos string
+	Contract string // where it supersedes; else empty
+	Version  string
+	Tried    bool // it was tried, and waits for its next attempt
+	Replayed bool // it was replayed
+	Callback string
+}
+
+func heldFrom(e *Entry) HeldMessage {
+	h := HeldMessage{Seq: e.Seq(), OrderPos: e.place(), Tried: e.Stage == weir.Retrying, Replayed: e.IsReplayed()}
+	if e.Message.Supersede {
+		h.Contract, h.Version, h.Callback = e.Message.Contract, e.Message.Version, e.Message.Callback
+	}
+	return h
+}
+
+func (h HeldMessage) values() map[string]any {
+	v := map[string]any{"Seq": h.Seq}
+	if h.Contract != "" {
+		v["Contract"], v["Version"] = h.Contract, h.Version
+	}
+	if h.Tried {
+		v["Tried"] = true
+	}
+	if h.Replayed {
+		v["Again"] = true
+	}
+	if h.Callback != "" {
+		v["Callback"] = h.Callback
+	}
+	return v
+}
+
+// AsHeld is the entry's line, where it is held.
+func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
+
+// ReadHeld reads the first messages of a block's line, up to limit.
+func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
+	prefix := heldKey(block, "")
+	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix)}, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, &storage.Error{Op: "lane held", Kind: storage.NotFound, Index: -1}
+	}
+	line := make([]HeldMessage, len(rows))
+	for i, r := range rows {
+		line[i] = heldFromRow(r)
+	}
+	return line, nil
+}
+
+func heldFromRow(r storage.Row) HeldMessage {
+	v := values{r.Values}
+	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixHeld), "_") // behind the block
+	return HeldMessage{Seq: v.int("Seq"), OrderPos: place, Contract: v.string("Contract"), Version: v.string("Version"), Callback: v.string("Callback"), Tried: v.bool("Tried"), Replayed: v.bool("Again")}
+}

@@ -1,0 +1,66 @@
+package lane
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// LaneEventState is the note that keeps what was told of the lane's own state, so that neither a
+// restart nor another process tells it again.
+type LaneEventState struct {
+	ETag        storage.ETag // empty = there is no note
+	PausedSince time.Time    // since when the lane has been seen paused; zero = it is not
+	PausedReceivers,
+	BehindReceivers []string // receivers that know of it
+}
+
+// LaneEventState is what was told of the lane.
+func (c Control) LaneEventState() LaneEventState {
+	r, ok := c.note(mailedKey)
+	if !ok {
+		return LaneEventState{}
+	}
+	v := values{r.Values}
+	return LaneEventState{ETag: r.ETag, PausedSince: v.time("Paused"), PausedReceivers: strings.Fields(v.string("PausedTo")), BehindReceivers: strings.Fields(v.string("BehindTo"))}
+}
+
+// SaveLaneEvents writes the note, and puts mail into the outbox in the same transaction. It says
+// whether it was this call that did; if not, somebody else has written the note since.
+func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, mail []Event) (bool, error) {
+	v := sparse(map[string]any{"Paused": timeValue(t.PausedSince), "PausedTo": strings.Join(t.PausedReceivers, " "), "BehindTo": strings.Join(t.BehindReceivers, " ")})
+	op := storage.Op{Kind: storage.Insert, Key: mailedKey, Values: v}
+	if t.ETag != "" {
+		op.Kind, op.IfMatch = storage.Replace, t.ETag
+		if len(v) == 0 {
+			op.Kind, op.Values = storage.Delete, nil
+		}
+	}
+	ops := []storage.Op{op}
+	if len(mail) > 0 {
+		ops = append(ops, mailOps(mail...)...)
+	}
+	_, err := s.Table.Transact(ctx, s.partition(lane), ops)
+	switch {
+	case storage.Is(err, storage.Conflict), storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// EnqueueEvents puts mail into a lane's outbox that is about no message and nothing that the lane
+// keeps in mind. The same mail put again while it is there changes nothing.
+func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error {
+	_, err := s.Table.Transact(ctx, s.partition(lane), mailOps(mail...))
+	return err
+}
+
+// NewEvent is mail about something else than a message's end. event tells it apart from all
+// others of its type in this lane; what is the same has the same.
+func NewEvent(kind, event string, at time.Time, to string, body []byte) Event {
+	at = at.UTC().Truncate(time.Microsecond)
+	id := hash(kind, event)
+	return Event{Key: id, Type: kind, At: at, Receiver: to, ID: "evt_" + id, Body: body, NextAt: at}
+}

@@ -1,0 +1,122 @@
+package lane
+
+import (
+	"context"
+	"strings"
+
+	"weir/internal/clock"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// ReplayJob is a bulk replay under way. Its row is a note of lane 0, so whoever looks at that
+// lane sees what a process that is gone has left. What it says is package replay's.
+type ReplayJob struct {
+	ID         string
+	ETag       storage.ETag
+	Text       string // what users see
+	Checkpoint string // what its runner remembers
+}
+
+// prefixJob begins the keys of jobs' notes.
+const prefixJob = "!replay_"
+
+// jobLane is where the notes of jobs are.
+const jobLane = 0
+
+// MaxReplayJobs is how many bulk replays may be under way at a time.
+const MaxReplayJobs = 10
+
+func jobKey(id string) string { return prefixJob + id }
+
+func (j ReplayJob) values() map[string]any {
+	return map[string]any{"Text": j.Text, "Place": j.Checkpoint}
+}
+
+func jobFrom(r storage.Row) ReplayJob {
+	v := values{r.Values}
+	return ReplayJob{ID: strings.TrimPrefix(r.Key, prefixJob), ETag: r.ETag, Text: v.string("Text"), Checkpoint: v.string("Place")}
+}
+
+// ReplayJobs are the bulk replays under way, where this is lane 0.
+func (c Control) ReplayJobs() []ReplayJob {
+	var jobs []ReplayJob
+	for _, r := range c.notes {
+		if strings.HasPrefix(r.Key, prefixJob) {
+			jobs = append(jobs, jobFrom(r))
+		}
+	}
+	return jobs
+}
+
+// ReadReplayJobs reads the bulk replays under way.
+func (s *Store) ReadReplayJobs(ctx context.Context) ([]ReplayJob, error) {
+	c, err := s.ReadControl(ctx, jobLane)
+	return c.ReplayJobs(), err
+}
+
+// ReadReplayJob reads one; NotFound when it is not under way.
+func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error) {
+	r, err := s.Table.Get(ctx, s.partition(jobLane), jobKey(id))
+	if err != nil {
+		return ReplayJob{}, err
+	}
+	return jobFrom(r), nil
+}
+
+// CreateReplayJob writes the note of a new job, and gives it back as it stands in storage.
+// Conflict: too many are under way. Head's ETag goes with it: of two at once one comes
+// second, and once head is sealed none comes any more.
+func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, error) {
+	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+	defer cancel()
+	for {
+		c, err := s.ReadControl(ctx, jobLane)
+		if err == nil {
+			jobs := c.ReplayJobs()
+			for _, filed := range jobs {
+				if filed.ID == j.ID {
+					return filed, nil // it was us, and the answer got lost
+				}
+			}
+			switch {
+			case c.Head.IsSealed:
+				return ReplayJob{}, errSealed("replays")
+			case len(jobs) >= MaxReplayJobs:
+				return ReplayJob{}, conflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
+			}
+			_, err = s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{
+				headOp(c.Head, map[string]any{"Touched": c.Head.RequestSeq}),
+				{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.values()},
+			})
+		}
+		if err != nil && !uncertain(err) && !storage.Is(err, storage.Conflict) {
+			return ReplayJob{}, unavailable("replays", err)
+		}
+		if err != nil {
+			clock.Sleep(ctx, s.jitter(conflictPause))
+		}
+		if ctx.Err() != nil {
+			return ReplayJob{}, &weir.Error{Kind: weir.Unavailable, Op: "replays", Message: "storage cannot be reached at the moment, or the lane is too busy; the replay may have begun: look at the list", RetryAfter: sealedRetry, Err: err}
+		}
+	}
+}
+
+// SaveReplayJob writes a job over the row it was read from or written to, and gives its new
+// ETag. Precondition or NotFound: somebody else has changed it, or ended it.
+func (s *Store) SaveReplayJob(ctx context.Context, j ReplayJob) (storage.ETag, error) {
+	etags, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.values()}})
+	if err != nil {
+		return "", err
+	}
+	return etags[0], nil
+}
+
+// RemoveReplayJob takes a job's note away, if it is there.
+func (s *Store) RemoveReplayJob(ctx context.Context, id string) error {
+	_, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{{Kind: storage.Delete, Key: jobKey(id)}})
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	return err
+}
