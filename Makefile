@@ -16,7 +16,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 run: azurite build tools ## start storage, demo CMS and host; Ctrl-C ends all
-	@build/tools/run
+	@build/tools/dev
 
 start: build ## the same handler under Azure Functions Core Tools (func), where they are installed
 	@command -v func >/dev/null || { echo "func (Azure Functions Core Tools 4) is not installed: use make run"; exit 1; }

@@ -30,7 +30,7 @@ type Plan struct {
 }
 
 // cronParser follows Vixie cron: if day of month and day of week are both restricted, either is enough.
-var cronParser = cron.NewParser(
+var cronParser = cron.MustNewParser(
 	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
 const everyPrefix = "@every "

@@ -17,7 +17,7 @@ import (
 
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 // bare makes single storage requests, as yardsticks, under names of its own.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/internal/weir"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 const (

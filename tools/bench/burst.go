@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 const (

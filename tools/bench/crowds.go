@@ -12,7 +12,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/weir"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 // crowdSizes are the sizes of the scenarios in which many messages come together: at one moment,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 func TestReadDelays(t *testing.T) {

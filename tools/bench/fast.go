@@ -9,7 +9,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/weir"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 // fill files messages without a handler, straight into the lanes: each key's in order, all

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 	"weir/tools/funchost/host"
 )
 

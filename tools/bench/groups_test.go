@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 func TestSenders(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 const (

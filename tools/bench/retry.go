@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 const (

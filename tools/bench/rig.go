@@ -14,8 +14,8 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/storage/azure"
-	"weir/tools/cms/server"
 	"weir/tools/delay"
+	"weir/tools/democms/server"
 	"weir/tools/funchost/host"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 // TestMain lets the test binary be the yardsticks' process, as the program does.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 // The yardstick of due times is a process that has only timers, one for each moment, and a

@@ -1,5 +1,5 @@
-// Package browser drives a headless Chromium in tests of pages. The browser must be there:
-// where it is missing, the test fails.
+// Package browser drives a headless Chromium in tests of pages. If the browser is
+// missing, the test fails.
 package browser
 
 import (
@@ -20,7 +20,7 @@ import (
 // Tab is a tab of a browser, and all its pages complained of.
 type Tab struct {
 	T   *testing.T
-	URL string // what paths are below
+	URL string // prefix of all paths
 
 	ctx      context.Context
 	mu       sync.Mutex
@@ -35,8 +35,10 @@ func Open(t *testing.T, url string) *Tab {
 	if err != nil {
 		t.Fatalf("this test needs Debian's chromium (apt-get install -y chromium): %v", err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.WSURLReadTimeout(time.Minute))
 	limited, stop := context.WithTimeout(t.Context(), 4*time.Minute)
 	allocated, free := chromedp.NewExecAllocator(limited, options...)
 	ctx, closeTab := chromedp.NewContext(allocated)
@@ -47,7 +49,7 @@ func Open(t *testing.T, url string) *Tab {
 		stop()
 	})
 	b := &Tab{T: t, URL: url, ctx: ctx}
-	if err := chromedp.Listen(ctx, b.listen); err != nil {
+	if err := chromedp.Listen(ctx, b.collectProblem); err != nil {
 		t.Fatalf("chromium: %v", err)
 	}
 	Call(b, log.Enable, cdp.Empty{})
@@ -55,9 +57,9 @@ func Open(t *testing.T, url string) *Tab {
 	return b
 }
 
-// listen notes what a page of ours must never cause: dialogs of scripts, exceptions, and what
+// collectProblem keeps the events that our pages must never cause: dialogs of scripts, exceptions, and violations of
 // the content security policy refused.
-func (b *Tab) listen(event any) {
+func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -72,7 +74,7 @@ func (b *Tab) listen(event any) {
 	}
 }
 
-// Clean fails the test where the pages caused something.
+// Clean fails the test if a page caused a problem.
 func (b *Tab) Clean() {
 	b.T.Helper()
 	b.mu.Lock()
@@ -104,7 +106,7 @@ func (b *Tab) Visit(path string) {
 	b.Do(chromedp.Navigate(b.URL + path))
 }
 
-// Eval gives a value of the page.
+// Eval returns the value of a script in the page.
 func Eval[T any](b *Tab, script string) T {
 	b.T.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
@@ -121,7 +123,7 @@ func (b *Tab) Until(what, condition string) {
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
 	defer ticker.Stop()
 	for {
-		// While a page goes and another comes there is nothing to ask.
+		// Between two pages there is no document to ask.
 		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); err == nil && holds {
 			return
 		}
@@ -145,13 +147,13 @@ func (b *Tab) Reload() {
 	b.Do(chromedp.Reload())
 }
 
-// Click clicks on what a selector names.
+// Click clicks on the element of a selector.
 func (b *Tab) Click(selector string) {
 	b.T.Helper()
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Type enters text where a selector points to.
+// Type enters text into the element of a selector.
 func (b *Tab) Type(selector, text string) {
 	b.T.Helper()
 	b.Do(chromedp.SendKeys(chromedp.CSS(selector), text))

@@ -78,6 +78,7 @@ func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: silent{}, Drain: silent{},
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: silent{},
+		Drain:    silent{},
 		Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

@@ -1,5 +1,5 @@
 // Package collector is a small stand-in for an OpenTelemetry collector: it takes OTLP over
-// HTTP (protobuf) and over gRPC on loopback, and keeps what it got.
+// HTTP (protobuf) and over gRPC on loopback, and keeps the telemetry that it received.
 package collector
 
 import (
@@ -34,7 +34,7 @@ type Span struct {
 // Record is a log record as it came.
 type Record struct{ Text, Severity, Trace, Span string }
 
-// Collector takes what is exported. Safe for concurrent use.
+// Collector receives exported telemetry. Safe for concurrent use.
 type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
@@ -60,7 +60,7 @@ func Start() (*Collector, error) {
 		c.web.Close()
 		return nil, err
 	}
-	c.server = &http.Server{Handler: http.HandlerFunc(c.serve), ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: http.HandlerFunc(c.handleExport), ReadHeaderTimeout: 10 * time.Second}
 	c.grpc = grpc.NewServer()
 	tracepb.RegisterTraceServiceServer(c.grpc, traceServer{c: c})
 	go c.server.Serve(c.web)
@@ -80,7 +80,7 @@ func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 // RPC is its address for gRPC, which takes traces alone.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
-// Hang has it answer nothing until the function it gives back is called.
+// Hang withholds all answers until release is called.
 func (c *Collector) Hang() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *Collector) Records() []Record {
 	return append([]Record(nil), c.records...)
 }
 
-// Points says how many data points of a metric have come.
+// Points returns how many data points of a metric have come.
 func (c *Collector) Points(metric string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,8 +117,8 @@ func (c *Collector) Requests() int {
 	return c.requests
 }
 
-func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
-	body, err := read(r)
+func (c *Collector) handleExport(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -134,14 +134,14 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if err := c.take(r.URL.Path, body); err != nil {
+	if err := c.keepExport(r.URL.Path, body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-func read(r *http.Request) ([]byte, error) {
+func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Header.Get("Content-Encoding") != "gzip" {
 		return body, err
@@ -153,79 +153,84 @@ func read(r *http.Request) ([]byte, error) {
 	return io.ReadAll(unzip)
 }
 
-// take keeps what a body holds, which its path tells.
-func (c *Collector) take(path string, body []byte) error {
+// keepExport decodes a body by the request's path and keeps its telemetry.
+func (c *Collector) keepExport(path string, body []byte) error {
 	switch path {
 	case "/v1/traces":
 		var m tracepb.ExportTraceServiceRequest
 		if err := proto.Unmarshal(body, &m); err != nil {
 			return err
 		}
-		c.takeSpans(&m)
+		c.keepSpans(&m)
 	case "/v1/metrics":
 		var m metricspb.ExportMetricsServiceRequest
 		if err := proto.Unmarshal(body, &m); err != nil {
 			return err
 		}
-		c.takeMetrics(&m)
+		c.keepMetrics(&m)
 	case "/v1/logs":
 		var m logspb.ExportLogsServiceRequest
 		if err := proto.Unmarshal(body, &m); err != nil {
 			return err
 		}
-		c.takeLogs(&m)
+		c.keepLogs(&m)
 	}
 	return nil
 }
 
-func (c *Collector) takeSpans(m *tracepb.ExportTraceServiceRequest) {
+func (c *Collector) keepSpans(m *tracepb.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range m.ResourceSpans {
 		for _, s := range r.ScopeSpans {
 			for _, span := range s.Spans {
-				c.spans = append(c.spans, spanOf(span, r.Resource.GetAttributes()))
+				c.spans = append(c.spans, toSpan(span, r.Resource.GetAttributes()))
 			}
 		}
 	}
 }
 
-func spanOf(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
+func toSpan(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
 	return Span{
-		Name: s.Name, Kind: s.Kind.String(), Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-		Start: time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)),
-		Failed: s.Status.GetCode() == spanpb.Status_STATUS_CODE_ERROR, Attributes: texts(s.Attributes), ByResource: texts(resource),
+		Name: s.Name, Kind: s.Kind.String(), Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
+		Parent: hex.EncodeToString(s.ParentSpanId),
+		Start:  time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)),
+		Failed: s.Status.GetCode() == spanpb.Status_STATUS_CODE_ERROR, Attributes: attributeTexts(s.Attributes),
+		ByResource: attributeTexts(resource),
 	}
 }
 
-// texts are attributes as text, whatever their type.
-func texts(attributes []*commonpb.KeyValue) map[string]string {
+// attributeTexts are attributes as text, whatever their type.
+func attributeTexts(attributes []*commonpb.KeyValue) map[string]string {
 	out := map[string]string{}
 	for _, a := range attributes {
-		out[a.Key] = text(a.Value)
+		out[a.Key] = valueText(a.Value)
 	}
 	return out
 }
 
-func (c *Collector) takeMetrics(m *metricspb.ExportMetricsServiceRequest) {
+func (c *Collector) keepMetrics(m *metricspb.ExportMetricsServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range m.ResourceMetrics {
 		for _, s := range r.ScopeMetrics {
 			for _, metric := range s.Metrics {
-				c.metrics[metric.Name] += len(metric.GetSum().GetDataPoints()) + len(metric.GetGauge().GetDataPoints()) + len(metric.GetHistogram().GetDataPoints())
+				c.metrics[metric.Name] += len(metric.GetSum().GetDataPoints()) +
+					len(metric.GetGauge().GetDataPoints()) + len(metric.GetHistogram().GetDataPoints())
 			}
 		}
 	}
 }
 
-func (c *Collector) takeLogs(m *logspb.ExportLogsServiceRequest) {
+func (c *Collector) keepLogs(m *logspb.ExportLogsServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range m.ResourceLogs {
 		for _, s := range r.ScopeLogs {
 			for _, l := range s.LogRecords {
-				c.records = append(c.records, Record{Text: text(l.Body), Severity: l.SeverityText, Trace: hex.EncodeToString(l.TraceId), Span: hex.EncodeToString(l.SpanId)})
+				c.records = append(c.records,
+					Record{Text: valueText(l.Body), Severity: l.SeverityText, Trace: hex.EncodeToString(l.TraceId),
+						Span: hex.EncodeToString(l.SpanId)})
 			}
 		}
 	}
@@ -238,7 +243,8 @@ type traceServer struct {
 }
 
 // Export implements the service.
-func (s traceServer) Export(_ context.Context, m *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
-	s.c.takeSpans(m)
+func (s traceServer) Export(_ context.Context,
+	m *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
+	s.c.keepSpans(m)
 	return &tracepb.ExportTraceServiceResponse{}, nil
 }

@@ -6,8 +6,8 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 )
 
-// text is a value as text: strings, numbers and booleans, which is all we send.
-func text(v *commonpb.AnyValue) string {
+// valueText is a value as text: strings, numbers and booleans, which is all we send.
+func valueText(v *commonpb.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:
 		return v.StringValue

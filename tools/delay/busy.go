@@ -17,13 +17,15 @@ const (
 	busyText = "The server is busy."
 )
 
-// refuse makes the 503 that a service answers when it is busy: blobs and queues in XML with the
+// newBusyResponse makes the 503 that a service answers when it is busy: blobs and queues in XML with the
 // code in a header, too, tables in OData's JSON without that header.
-func refuse(service string, req *http.Request) *http.Response {
+func newBusyResponse(service string, req *http.Request) *http.Response {
 	id := uuid.NewString()
-	words := fmt.Sprintf("%s\nRequestId:%s\nTime:%s", busyText, id, time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
-	header := http.Header{"Server": {"Windows-Azure-Storage"}, "X-Ms-Request-Id": {id}, "X-Ms-Version": {req.Header.Get("X-Ms-Version")},
-		"Date": {time.Now().UTC().Format(http.TimeFormat)}}
+	words := fmt.Sprintf("%s\nRequestId:%s\nTime:%s", busyText, id,
+		time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
+	header := http.Header{"Server": {"Windows-Azure-Storage"}, "X-Ms-Request-Id": {id},
+		"X-Ms-Version": {req.Header.Get("X-Ms-Version")},
+		"Date":         {time.Now().UTC().Format(http.TimeFormat)}}
 	body := busyXML(words)
 	if service == table {
 		header.Set("Content-Type", "application/json;odata=minimalmetadata;streaming=true;charset=utf-8")
@@ -32,7 +34,8 @@ func refuse(service string, req *http.Request) *http.Response {
 		header.Set("Content-Type", "application/xml")
 		header.Set("X-Ms-Error-Code", busyCode)
 	}
-	return &http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: req,
+	return &http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Header: header,
+		Request:       req,
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
 }
 

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// fate is what one request is dealt.
-type fate struct {
+// requestFate is the delay and the refusal of one request.
+type requestFate struct {
 	delay time.Duration // of the answer
 	busy  bool          // the answer is 503 ServerBusy
 }
 
-// deal draws the fate of request n. It depends on nothing but the settings and n.
-func (c Config) deal(n uint64) fate {
-	f := fate{busy: uniform(c.Seed, 2*n) < c.BusyShare}
+// drawFate returns the fate of request n, which depends on the settings and n alone.
+func (c Config) drawFate(n uint64) requestFate {
+	f := requestFate{busy: uniformNumber(c.Seed, 2*n) < c.BusyShare}
 	if c.Median > 0 {
-		f.delay = logNormal(c.Median, c.Sigma, uniform(c.Seed, 2*n+1))
+		f.delay = logNormal(c.Median, c.Sigma, uniformNumber(c.Seed, 2*n+1))
 	}
 	return f
 }
@@ -26,14 +26,14 @@ func logNormal(median time.Duration, sigma, u float64) time.Duration {
 	return time.Duration(float64(median) * math.Exp(sigma*z))
 }
 
-// uniform returns the nth number of the seed's sequence, above 0 and below 1. It is a hash of
-// n (SplitMix64), not a generator with a state: concurrent requests share nothing.
-func uniform(seed, n uint64) float64 {
-	x := mix(seed) + (n+1)*0x9e3779b97f4a7c15
-	return (float64(mix(x)>>11) + 0.5) / (1 << 53)
+// uniformNumber returns the nth number of the seed's sequence, above 0 and below 1. It is a hash of
+// n (SplitMix64), not a generator with a state: concurrent requests share no lock.
+func uniformNumber(seed, n uint64) float64 {
+	x := mixBits(seed) + (n+1)*0x9e3779b97f4a7c15
+	return (float64(mixBits(x)>>11) + 0.5) / (1 << 53)
 }
 
-func mix(x uint64) uint64 {
+func mixBits(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

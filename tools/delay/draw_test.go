@@ -17,7 +17,7 @@ func TestConfig_DealsLogNormally(t *testing.T) {
 		c := Config{Median: Median, Sigma: Sigma, BusyShare: BusyShare, Seed: seed}
 		logs, busy, sum := make([]float64, n), 0, 0.0
 		for i := range logs {
-			f := c.deal(uint64(i))
+			f := c.drawFate(uint64(i))
 			logs[i] = math.Log(f.delay.Seconds() / Median.Seconds())
 			sum += logs[i] * logs[i]
 			if f.busy {
@@ -44,10 +44,10 @@ func TestConfig_DealsBySeed(t *testing.T) {
 	one, other := Config{Median: Median, Sigma: Sigma}, Config{Median: Median, Sigma: Sigma, Seed: 1}
 	same := 0
 	for i := range uint64(100) {
-		if again := (Config{Median: Median, Sigma: Sigma}); one.deal(i) != again.deal(i) {
+		if again := (Config{Median: Median, Sigma: Sigma}); one.drawFate(i) != again.drawFate(i) {
 			t.Errorf("request %d was dealt two fates", i)
 		}
-		if one.deal(i) == other.deal(i) {
+		if one.drawFate(i) == other.drawFate(i) {
 			same++
 		}
 	}
@@ -58,10 +58,10 @@ func TestConfig_DealsBySeed(t *testing.T) {
 
 func TestConfig_DealsWithoutSpread(t *testing.T) {
 	t.Parallel()
-	if f := (Config{Median: time.Second}).deal(7); f != (fate{delay: time.Second}) {
+	if f := (Config{Median: time.Second}).drawFate(7); f != (requestFate{delay: time.Second}) {
 		t.Errorf("got %+v, want a second", f)
 	}
-	if f := (Config{BusyShare: 1}).deal(7); f != (fate{busy: true}) {
+	if f := (Config{BusyShare: 1}).drawFate(7); f != (requestFate{busy: true}) {
 		t.Errorf("got %+v, want a refusal without delay", f)
 	}
 }
@@ -74,14 +74,15 @@ func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// TestFar_Delays holds each answer's moment against its fate, in virtual time.
+// TestFar_Delays holds the time of each answer against its fate, in virtual time.
 func TestFar_Delays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const own = 2 * time.Millisecond
-		f := &far{&Proxy{config: Config{Median: Median, Sigma: Sigma, BusyShare: 0.2}}, queue, answered(own)}
+		f := &delayedTransport{&Proxy{config: Config{Median: Median, Sigma: Sigma, BusyShare: 0.2}}, queue,
+			answered(own)}
 		for i := range uint64(100) {
-			dealt, began := f.config.deal(i), time.Now()
+			dealt, began := f.config.drawFate(i), time.Now()
 			resp, err := f.RoundTrip(newRequest(t.Context()))
 			if err != nil {
 				t.Fatal(err)
@@ -90,8 +91,10 @@ func TestFar_Delays(t *testing.T) {
 			if dealt.busy {
 				want = dealt.delay
 			}
-			if got := time.Since(began); got != want || (resp.StatusCode == http.StatusServiceUnavailable) != dealt.busy {
-				t.Errorf("request %d: %d after %s, want it after %s, refused %t", i, resp.StatusCode, got, want, dealt.busy)
+			if got := time.Since(began); got != want ||
+				(resp.StatusCode == http.StatusServiceUnavailable) != dealt.busy {
+				t.Errorf("request %d: %d after %s, want it after %s, refused %t", i, resp.StatusCode, got, want,
+					dealt.busy)
 			}
 		}
 	})
@@ -100,7 +103,7 @@ func TestFar_Delays(t *testing.T) {
 func TestFar_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &far{&Proxy{config: Config{Median: time.Hour}}, blob, answered(0)}
+		f := &delayedTransport{&Proxy{config: Config{Median: time.Hour}}, blob, answered(0)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()

@@ -8,41 +8,41 @@ import (
 	"sync"
 )
 
-// maxHeld bounds what is read of a hanging request's body; storage takes 4 MiB in a
-// transaction, and 5,000 MiB in a blob, which no caller here sends at once.
+// maxHeld is how much of a hanging request's body is read. Storage takes 4 MiB in a transaction. It
+// takes 5,000 MiB in a blob, which no caller here sends at once.
 const maxHeld = 64 << 20
 
-// hang holds requests up.
-type hang struct {
-	holds    func(*http.Request) bool
+// requestHold holds requests up.
+type requestHold struct {
+	matches  func(*http.Request) bool
 	released chan struct{}
 	release  sync.Once
 }
 
-func (h *hang) end() { h.release.Do(func() { close(h.released) }) }
+func (h *requestHold) releaseAll() { h.release.Do(func() { close(h.released) }) }
 
 // Hang lets the requests that match (nil: all) hang from now on: they are accepted and get no
 // answer until release is called. Then those whose callers still wait are passed on. A second
 // Hang ends the first. match may be called concurrently.
 func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
-	h := &hang{holds: match, released: make(chan struct{})}
+	h := &requestHold{matches: match, released: make(chan struct{})}
 	if match == nil {
-		h.holds = func(*http.Request) bool { return true }
+		h.matches = func(*http.Request) bool { return true }
 	}
 	if before := p.hang.Swap(h); before != nil {
-		before.end()
+		before.releaseAll()
 	}
 	return func() {
 		p.hang.CompareAndSwap(h, nil)
-		h.end()
+		h.releaseAll()
 	}
 }
 
-// hold keeps a request that is to hang until it is released or its caller has left. The body
-// is read first: the server notices that a caller leaves only when nothing of it is on the way.
-func (p *Proxy) hold(req *http.Request) error {
+// holdIfHanging keeps a request that is to hang until it is released or its caller has left. The body
+// is read first: the server notices that a caller leaves only when the body has been read.
+func (p *Proxy) holdIfHanging(req *http.Request) error {
 	h := p.hang.Load()
-	if h == nil || !h.holds(req) {
+	if h == nil || !h.matches(req) {
 		return nil
 	}
 	p.hanging.Add(1)
@@ -62,5 +62,5 @@ func (p *Proxy) hold(req *http.Request) error {
 	}
 }
 
-// Hanging returns how many requests hang at this moment.
+// Hanging returns how many requests hang now.
 func (p *Proxy) Hanging() int { return int(p.hanging.Load()) }

@@ -36,7 +36,7 @@ const (
 
 // Config is the storage behind the proxy, and its distance. The zero value is no distance at all.
 type Config struct {
-	Target    string        // connection string of what stands behind; its endpoints are http
+	Target    string        // connection string of the account behind; its endpoints are http
 	Median    time.Duration // of the delay of answers, which is log-normal
 	Sigma     float64       // of the delay's logarithm
 	BusyShare float64       // of requests that get 503 ServerBusy, 0 to 1
@@ -49,7 +49,7 @@ func Far(target string) Config {
 	return Config{Target: target, Median: Median, Sigma: Sigma, BusyShare: BusyShare}
 }
 
-func (c Config) check() error {
+func (c Config) checkLimits() error {
 	switch {
 	case c.Median < 0:
 		return fmt.Errorf("median %s is negative", c.Median)
@@ -63,23 +63,23 @@ func (c Config) check() error {
 
 // Proxy stands in front of an account. Safe for concurrent use.
 type Proxy struct {
-	config    Config
-	transport *http.Transport   // to the account
-	addresses map[string]string // host:port of the account's endpoints → ours
-	servers   []*http.Server
-	serving   errgroup.Group
-	cut       context.CancelFunc // ends what is under way
+	config        Config
+	transport     *http.Transport   // to the account
+	addresses     map[string]string // host:port of the account's endpoints → ours
+	servers       []*http.Server
+	serving       errgroup.Group
+	cancelServing context.CancelFunc // ends the requests in flight
 
-	number  atomic.Uint64 // of the next request
-	busy    atomic.Int64
-	hanging atomic.Int64
-	hang    atomic.Pointer[hang]
+	requests atomic.Uint64 // of the next request
+	refused  atomic.Int64
+	hanging  atomic.Int64
+	hang     atomic.Pointer[requestHold]
 }
 
 // Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the
 // proxy answers no more requests; Close ends it.
 func Start(ctx context.Context, c Config) (*Proxy, error) {
-	if err := c.check(); err != nil {
+	if err := c.checkLimits(); err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
 	targets, err := readTargets(c.Target)
@@ -87,9 +87,9 @@ func Start(ctx context.Context, c Config) (*Proxy, error) {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
 	p := &Proxy{config: c, transport: newTransport(), addresses: map[string]string{}}
-	ctx, p.cut = context.WithCancel(ctx)
+	ctx, p.cancelServing = context.WithCancel(ctx)
 	for service, target := range targets {
-		if err := p.listen(ctx, service, target); err != nil {
+		if err := p.listenFor(ctx, service, target); err != nil {
 			return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.Close())
 		}
 	}
@@ -124,18 +124,19 @@ func newTransport() *http.Transport {
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
 }
 
-func (p *Proxy) listen(ctx context.Context, service, target string) error {
+func (p *Proxy) listenFor(ctx context.Context, service, target string) error {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	quiet := log.New(io.Discard, "", 0)
-	server := &http.Server{ErrorLog: quiet, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx },
+	server := &http.Server{ErrorLog: quiet, ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		Handler: &httputil.ReverseProxy{
 			Rewrite: func(r *httputil.ProxyRequest) {
 				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = "http", target, r.In.URL.RawQuery
 			},
-			Transport:    &far{p, service, p.transport},
+			Transport:    &delayedTransport{p, service, p.transport},
 			ErrorLog:     quiet,
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		}}
@@ -163,14 +164,14 @@ func (p *Proxy) ConnectionString(cs string) string {
 }
 
 // Requests returns how many requests came so far.
-func (p *Proxy) Requests() int { return int(p.number.Load()) }
+func (p *Proxy) Requests() int { return int(p.requests.Load()) }
 
 // Refused returns how many of them got 503 ServerBusy.
-func (p *Proxy) Refused() int { return int(p.busy.Load()) }
+func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
-// Close ends the proxy and cuts what is under way. Closing twice is allowed.
+// Close ends the proxy and the requests in flight. Closing twice is allowed.
 func (p *Proxy) Close() error {
-	p.cut()
+	p.cancelServing()
 	var errs []error
 	for _, s := range p.servers {
 		errs = append(errs, s.Close())
@@ -182,8 +183,8 @@ func (p *Proxy) Close() error {
 	return errors.Join(errs...)
 }
 
-// far is the way to one service.
-type far struct {
+// delayedTransport is the way to one service.
+type delayedTransport struct {
 	*Proxy
 	service string
 	storage http.RoundTripper
@@ -191,35 +192,35 @@ type far struct {
 
 // RoundTrip implements http.RoundTripper: the answer comes the request's delay after storage
 // has given it.
-func (f *far) RoundTrip(req *http.Request) (*http.Response, error) {
-	dealt := f.config.deal(f.number.Add(1) - 1)
-	if err := f.hold(req); err != nil {
+func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	dealt := f.config.drawFate(f.requests.Add(1) - 1)
+	if err := f.holdIfHanging(req); err != nil {
 		return nil, err
 	}
-	resp, err := f.answer(req, dealt.busy)
+	resp, err := f.forward(req, dealt.busy)
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(req.Context(), dealt.delay); err != nil {
+	if err := sleepFor(req.Context(), dealt.delay); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
 	return resp, nil
 }
 
-func (f *far) answer(req *http.Request, busy bool) (*http.Response, error) {
+func (f *delayedTransport) forward(req *http.Request, busy bool) (*http.Response, error) {
 	if !busy {
 		return f.storage.RoundTrip(req)
 	}
-	f.busy.Add(1)
-	if err := f.skip(req); err != nil {
+	f.refused.Add(1)
+	if err := f.consumeRefused(req); err != nil {
 		return nil, err
 	}
-	return refuse(f.service, req), nil
+	return newBusyResponse(f.service, req), nil
 }
 
-// skip reads a refused request to its end, so that its connection can be kept, and lets
+// consumeRefused reads a refused request to its end, so that its connection can be kept, and lets
 // storage do it, if it is to be done all the same.
-func (f *far) skip(req *http.Request) error {
+func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	if f.config.BusyAfter {
 		resp, err := f.storage.RoundTrip(req)
 		if err != nil {
@@ -235,8 +236,8 @@ func (f *far) skip(req *http.Request) error {
 	return errors.Join(err, req.Body.Close())
 }
 
-// pause waits for d, or returns ctx's error if it ends before.
-func pause(ctx context.Context, d time.Duration) error {
+// sleepFor waits for d, or returns ctx's error if it ends before.
+func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

@@ -100,19 +100,21 @@ func TestProxy_PassesThrough(t *testing.T) {
 			t.Fatalf("got %v, %v, %v, want lane 1", got, put, get)
 		}
 		deleted, acquired := a.Tickets().Delete(ctx, got[0]), a.Leases().Acquire(ctx, "l", id, 15*time.Second)
-		if err := errors.Join(deleted, acquired, a.Leases().Renew(ctx, "l", id), a.Leases().Release(ctx, "l", id)); err != nil {
+		if err := errors.Join(deleted, acquired, a.Leases().Renew(ctx, "l", id),
+			a.Leases().Release(ctx, "l", id)); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestProxy_ServerBusy holds the refusal against what the adapter makes of storage's own: an
-// operation that is tried again, of which nothing was done.
+// TestProxy_ServerBusy holds that the adapter takes the refusal for storage's own: it tries the
+// operation again, because storage has not done it.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
 	p := behind(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
 	a, ctx := ensured(t, p), t.Context()
-	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
+	_, transact := a.Table().Transact(ctx, "p",
+		[]storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
 	_, get := a.Table().Get(ctx, "p", "k")
 	_, length := a.Tickets().Length(ctx)
 	for name, err := range map[string]error{
@@ -122,7 +124,8 @@ func TestProxy_ServerBusy(t *testing.T) {
 		"lease": a.Leases().Acquire(ctx, "l", "11111111-2222-3333-4444-555555555555", 15*time.Second),
 	} {
 		var answer *azcore.ResponseError
-		if !errors.As(err, &answer) || answer.StatusCode != 503 || answer.ErrorCode != "ServerBusy" || storage.KindOf(err) != storage.Throttled {
+		if !errors.As(err, &answer) || answer.StatusCode != 503 || answer.ErrorCode != "ServerBusy" ||
+			storage.KindOf(err) != storage.Throttled {
 			t.Errorf("%s: got %v of kind %q, want 503 ServerBusy, throttled", name, err, storage.KindOf(err))
 		}
 	}
@@ -142,7 +145,8 @@ func TestProxy_BusyDone(t *testing.T) {
 			t.Fatal(err)
 		}
 		insert := []storage.Op{{Kind: storage.Insert, Key: "k"}}
-		if _, err := open(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err, storage.Throttled) {
+		if _, err := open(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err,
+			storage.Throttled) {
 			t.Errorf("busy after %t: got %v, want throttled", after, err)
 		}
 		_, err := straight.Table().Get(t.Context(), "p", "k")
@@ -218,14 +222,15 @@ func waitFor(t *testing.T, holds func() bool) {
 	}
 }
 
-// TestProxy_LeavesRequestsAlone compares what comes out with what went in.
+// TestProxy_LeavesRequestsAlone compares the requests behind the proxy with those in front of it.
 func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	t.Parallel()
 	const target = "/devstoreaccount1/lanes(PartitionKey='a%2Fb',RowKey='%21head')?$filter=RowKey%20ge%20'm_'&a;b"
 	var got []string
 	p, web := inFrontOf(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got = append(got, r.Method, r.RequestURI, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Forwarded-For"), r.Header.Get("Accept-Encoding"), string(body))
+		got = append(got, r.Method, r.RequestURI, r.Host, r.Header.Get("Authorization"),
+			r.Header.Get("X-Forwarded-For"), r.Header.Get("Accept-Encoding"), string(body))
 		w.Header().Set("ETag", `W/"1"`)
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "--batchresponse")
@@ -245,7 +250,8 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusAccepted || resp.Header.Get("ETag") != `W/"1"` || string(body) != "--batchresponse" {
+	if err != nil || resp.StatusCode != http.StatusAccepted || resp.Header.Get("ETag") != `W/"1"` ||
+		string(body) != "--batchresponse" {
 		t.Errorf("answer %s, %v: %s, %v", resp.Status, resp.Header, body, err)
 	}
 	want := []string{http.MethodPost, target, host, "SharedKey a:b", "", "identity", "--batch"}
@@ -259,7 +265,10 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	var behindIt, beforeIt atomic.Int64
-	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_,
+			_ = io.Copy(io.Discard, r.Body)
+	}))
 	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			behindIt.Add(1)
@@ -269,7 +278,8 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	t.Cleanup(web.Close)
 	p := behind(t, delay.Config{Target: connectTo(web.URL), BusyShare: 0.5})
 	dialer := &net.Dialer{}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
+		address string) (net.Conn, error) {
 		beforeIt.Add(1)
 		return dialer.DialContext(ctx, network, address)
 	}}}
@@ -344,10 +354,12 @@ func TestStart_Refuses(t *testing.T) {
 
 func TestProxy_ConnectionString(t *testing.T) {
 	t.Parallel()
-	const cs = "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;TableEndpoint=http://127.0.0.1:3/a"
+	const cs = "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a;" +
+		"QueueEndpoint=http://127.0.0.1:2/a;TableEndpoint=http://127.0.0.1:3/a"
 	p := behind(t, delay.Config{Target: cs})
 	got := p.ConnectionString(cs + ";")
-	if !strings.HasPrefix(got, "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:") || !strings.HasSuffix(got, "/a;") || strings.Contains(got, ":1/a") {
+	if !strings.HasPrefix(got, "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:") ||
+		!strings.HasSuffix(got, "/a;") || strings.Contains(got, ":1/a") {
 		t.Errorf("got %s", got)
 	}
 	if other := strings.ReplaceAll(cs, "127.0.0.1", "127.0.0.2"); p.ConnectionString(other) != other {
@@ -364,7 +376,8 @@ func inFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server
 }
 
 func connectTo(url string) string {
-	return strings.ReplaceAll("AccountName=a;AccountKey=a2V5;BlobEndpoint=URL/a;QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
+	return strings.ReplaceAll("AccountName=a;AccountKey=a2V5;BlobEndpoint=URL/a;"+
+		"QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
 }
 
 // endpointOf returns the address of the table service.

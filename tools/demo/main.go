@@ -1,9 +1,9 @@
-// Command demo shows in a minute what Weir is good for: the same burst of messages goes
+// Command demo shows in a minute why one would use Weir: the same burst of messages goes
 // straight to the demo CMS, then through Weir, and the CMS's own record of both is shown
 // side by side.
 //
 // Many upstream systems send at once, and versions of one path come from whichever of them
-// is free, as they do where several systems edit one site. So the order of versions is
+// is free, as they do if several systems edit one site. So the order of versions is
 // the order of sending, not a promise: an inversion through Weir is counted only against
 // the order in which messages were accepted.
 package main
@@ -27,16 +27,16 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
-type options struct {
+type demoOptions struct {
 	cms, weir                string
 	messages, paths, clients int
 }
 
-// outcome is one run's column.
-type outcome struct {
+// runOutcome is one run's column.
+type runOutcome struct {
 	stats    server.Stats
 	refused  int64 // not taken at all
 	duration time.Duration
@@ -48,20 +48,20 @@ const patience = 2 * time.Minute
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var o options
+	var o demoOptions
 	flag.StringVar(&o.cms, "cms", "http://127.0.0.1:7072", "address of the demo CMS")
 	flag.StringVar(&o.weir, "weir", "http://127.0.0.1:7071", "address of Weir")
 	flag.IntVar(&o.messages, "messages", 300, "messages in each run")
 	flag.IntVar(&o.paths, "paths", 20, "content paths they are spread over")
 	flag.IntVar(&o.clients, "clients", 16, "upstream systems that send at once")
 	flag.Parse()
-	if err := run(ctx, o, os.Stdout); err != nil {
+	if err := runDemo(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o options, out io.Writer) error {
+func runDemo(ctx context.Context, o demoOptions, out io.Writer) error {
 	if o.messages < 1 || o.paths < 1 || o.clients < 1 {
 		return errors.New("messages, paths and clients must be at least 1")
 	}
@@ -70,24 +70,24 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer stop()
-	direct, err := o.burst(ctx, out, "straight to the CMS", o.cms+"/api/content", "direct")
+	direct, err := o.sendBurst(ctx, out, "straight to the CMS", o.cms+"/api/content", "direct")
 	if err != nil {
 		return err
 	}
-	through, err := o.burst(ctx, out, "through Weir", o.weir+"/api/messages", "weir")
+	through, err := o.sendBurst(ctx, out, "through Weir", o.weir+"/api/messages", "weir")
 	if err != nil {
 		return err
 	}
-	table(out, direct, through)
+	printTable(out, direct, through)
 	if s := through.stats; s.Duplicates+s.Overlaps+s.Failures+int(through.refused) > 0 || s.Writes != o.messages {
 		return errors.New("the column of Weir should be clean and is not")
 	}
 	return nil
 }
 
-func reachable(ctx context.Context, o options) error {
+func checkReachable(ctx context.Context, o demoOptions) error {
 	for name, address := range map[string]string{"the demo CMS": o.cms + "/stats", "Weir": o.weir + "/api/health"} {
-		resp, err := get(ctx, address)
+		resp, err := getURL(ctx, address)
 		if err != nil {
 			return fmt.Errorf("%s does not answer at %s: start the system with make run", name, address)
 		}
@@ -99,13 +99,13 @@ func reachable(ctx context.Context, o options) error {
 	return nil
 }
 
-// startLimit is what a system that is started for the demo may take to be ready.
+// startLimit is how long a system that is started for the demo may take to be ready.
 const startLimit = 60 * time.Second
 
-// ensureRunning starts the system when nothing answers at its usual addresses, and gives
-// what ends it again.
-func ensureRunning(ctx context.Context, o options, out io.Writer) (stop func(), err error) {
-	if reachable(ctx, o) == nil {
+// ensureRunning starts the system if no process answers at its usual addresses, and returns a
+// function that ends it.
+func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func(), err error) {
+	if checkReachable(ctx, o) == nil {
 		return func() {}, nil
 	}
 	fmt.Fprintln(out, "the system is not running: starting it for the demo")
@@ -113,7 +113,7 @@ func ensureRunning(ctx context.Context, o options, out io.Writer) (stop func(), 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join("build", "tools", "run"))
+	cmd := exec.Command(filepath.Join("build", "tools", "dev"))
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the system: %w", err)
@@ -127,7 +127,7 @@ func ensureRunning(ctx context.Context, o options, out io.Writer) (stop func(), 
 	}
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(startLimit); reachable(ctx, o) != nil; {
+	for deadline := time.Now().Add(startLimit); checkReachable(ctx, o) != nil; {
 		select {
 		case <-ticker.C:
 		case <-ended:
@@ -144,7 +144,7 @@ func ensureRunning(ctx context.Context, o options, out io.Writer) (stop func(), 
 	return stop, nil
 }
 
-func get(ctx context.Context, address string) (*http.Response, error) {
+func getURL(ctx context.Context, address string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -152,11 +152,11 @@ func get(ctx context.Context, address string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// burst sends all messages at once from all clients, and waits until the CMS has had them.
-func (o options) burst(ctx context.Context, out io.Writer, title, target, name string) (outcome, error) {
+// sendBurst sends all messages at once from all clients, and waits until the CMS has had them.
+func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target, name string) (runOutcome, error) {
 	resp, err := http.Post(o.cms+"/reset", "", nil)
 	if err != nil {
-		return outcome{}, err
+		return runOutcome{}, err
 	}
 	resp.Body.Close()
 	began := time.Now()
@@ -167,7 +167,7 @@ func (o options) burst(ctx context.Context, out io.Writer, title, target, name s
 	for range o.clients {
 		wg.Go(func() {
 			for body := range work {
-				if !post(ctx, target, body) {
+				if !postMessage(ctx, target, body) {
 					refused.Add(1)
 				}
 				sent.Add(1)
@@ -177,7 +177,8 @@ func (o options) burst(ctx context.Context, out io.Writer, title, target, name s
 	go func() {
 		defer close(work)
 		for i := range o.messages {
-			body := fmt.Sprintf(`<article path="%s%d" version="%d"><title>Message %d</title></article>`, paths, i%o.paths, i/o.paths+1, i)
+			body := fmt.Sprintf(`<article path="%s%d" version="%d"><title>Message %d</title></article>`, paths,
+				i%o.paths, i/o.paths+1, i)
 			select {
 			case work <- body:
 			case <-ctx.Done():
@@ -187,12 +188,13 @@ func (o options) burst(ctx context.Context, out io.Writer, title, target, name s
 	}()
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
-	stats, err := o.watch(ctx, out, title, &sent, &refused, done)
-	return outcome{stats, refused.Load(), time.Since(began)}, err
+	stats, err := o.awaitWrites(ctx, out, title, &sent, &refused, done)
+	return runOutcome{stats, refused.Load(), time.Since(began)}, err
 }
 
-// watch draws the bar until the CMS has had every message that was taken.
-func (o options) watch(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64, done <-chan struct{}) (server.Stats, error) {
+// awaitWrites draws the bar until the CMS has had every message that was taken.
+func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64,
+	done <-chan struct{}) (server.Stats, error) {
 	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -202,12 +204,12 @@ func (o options) watch(ctx context.Context, out io.Writer, title string, sent, r
 			return server.Stats{}, ctx.Err()
 		case <-ticker.C:
 		}
-		stats, err := o.stats(ctx)
+		stats, err := o.readStats(ctx)
 		if err != nil {
 			return stats, err
 		}
 		finished := stats.Writes+int(refused.Load()) >= o.messages
-		draw(out, title, int(sent.Load()), stats.Writes, o.messages, finished)
+		drawBar(out, title, int(sent.Load()), stats.Writes, o.messages, finished)
 		select {
 		case <-done:
 		default:
@@ -218,14 +220,15 @@ func (o options) watch(ctx context.Context, out io.Writer, title string, sent, r
 		}
 		if time.Now().After(deadline) {
 			fmt.Fprintln(out)
-			return stats, fmt.Errorf("%s: after %s the CMS has had %d of %d messages", title, patience, stats.Writes, o.messages)
+			return stats, fmt.Errorf("%s: after %s the CMS has had %d of %d messages", title, patience, stats.Writes,
+				o.messages)
 		}
 	}
 }
 
-func (o options) stats(ctx context.Context) (server.Stats, error) {
+func (o demoOptions) readStats(ctx context.Context) (server.Stats, error) {
 	var s server.Stats
-	resp, err := get(ctx, o.cms+"/stats")
+	resp, err := getURL(ctx, o.cms+"/stats")
 	if err != nil {
 		return s, err
 	}
@@ -233,7 +236,7 @@ func (o options) stats(ctx context.Context) (server.Stats, error) {
 	return s, json.NewDecoder(resp.Body).Decode(&s)
 }
 
-func post(ctx context.Context, target, body string) bool {
+func postMessage(ctx context.Context, target, body string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
 	if err != nil {
 		return false
@@ -251,8 +254,8 @@ func post(ctx context.Context, target, body string) bool {
 // barWidth is the length of a progress bar in characters.
 const barWidth = 30
 
-// draw draws the bar over itself on a terminal; elsewhere only the last one.
-func draw(out io.Writer, title string, sent, written, total int, last bool) {
+// drawBar draws the bar over itself on a terminal; elsewhere only the last one.
+func drawBar(out io.Writer, title string, sent, written, total int, last bool) {
 	file, ok := out.(*os.File)
 	terminal := false
 	if ok {
@@ -263,7 +266,8 @@ func draw(out io.Writer, title string, sent, written, total int, last bool) {
 		return
 	}
 	full := min(barWidth, written*barWidth/total)
-	text := fmt.Sprintf("%-20s [%s%s] sent %d, written %d of %d", title, strings.Repeat("█", full), strings.Repeat("·", barWidth-full), sent, written, total)
+	text := fmt.Sprintf("%-20s [%s%s] sent %d, written %d of %d", title, strings.Repeat("█", full),
+		strings.Repeat("·", barWidth-full), sent, written, total)
 	if terminal {
 		text = "\r" + text
 	}
@@ -273,16 +277,18 @@ func draw(out io.Writer, title string, sent, written, total int, last bool) {
 	}
 }
 
-func table(out io.Writer, direct, through outcome) {
+func printTable(out io.Writer, direct, through runOutcome) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tstraight\tthrough Weir\t")
-	row := func(name string, f func(outcome) any) { fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, f(direct), f(through)) }
-	row("duplicates (two items of one path)", func(o outcome) any { return o.stats.Duplicates })
-	row("overlapping writes of one path", func(o outcome) any { return o.stats.Overlaps })
-	row("writes at once, at most", func(o outcome) any { return o.stats.MaxConcurrent })
-	row("inversions (older over newer)", func(o outcome) any { return o.stats.Inversions })
-	row("failures", func(o outcome) any { return o.stats.Failures + int(o.refused) })
-	row("time", func(o outcome) any { return o.duration.Round(10 * time.Millisecond) })
+	row := func(name string, f func(runOutcome) any) {
+		fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, f(direct), f(through))
+	}
+	row("duplicates (two items of one path)", func(o runOutcome) any { return o.stats.Duplicates })
+	row("overlapping writes of one path", func(o runOutcome) any { return o.stats.Overlaps })
+	row("writes at once, at most", func(o runOutcome) any { return o.stats.MaxConcurrent })
+	row("inversions (older over newer)", func(o runOutcome) any { return o.stats.Inversions })
+	row("failures", func(o runOutcome) any { return o.stats.Failures + int(o.refused) })
+	row("time", func(o runOutcome) any { return o.duration.Round(10 * time.Millisecond) })
 	w.Flush()
 }

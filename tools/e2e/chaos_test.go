@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 	"weir/tools/funchost/fleet"
 	"weir/tools/funchost/host"
 )

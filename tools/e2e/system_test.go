@@ -29,7 +29,7 @@ import (
 	"weir/internal/openapi/openapitest"
 	"weir/internal/testkit/azurite"
 	"weir/internal/testkit/linear"
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 	"weir/tools/freeport"
 	"weir/tools/funchost/host"
 )
@@ -66,7 +66,7 @@ func TestMain(m *testing.M) {
 // build makes the programs and stages the app, as make build does.
 func build(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
-	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"}, {tools, "cms"}} {
+	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"}, {tools, "democms"}} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program.name), "./"+program.name)
 		cmd.Dir = program.module
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -155,7 +155,7 @@ func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Cleanup(func() { s.storage.Stop() })
 	cmsPort := freePort(t)
 	s.cms = "http://127.0.0.1:" + cmsPort
-	s.start("cms", nil, "--port", cmsPort, "--latency", latency.String())
+	s.start("democms", nil, "--port", cmsPort, "--latency", latency.String())
 	s.eventually("the CMS is ready", startLimit, func() bool { return s.status(s.cms+"/stats") == http.StatusOK })
 	t.Cleanup(func() {
 		if t.Failed() {

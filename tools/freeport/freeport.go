@@ -1,4 +1,4 @@
-// Package freeport finds ports for programs that are told theirs before they listen.
+// Package freeport finds ports for programs that get theirs as an argument.
 package freeport
 
 import (
@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// The ports that are tried, below those that Linux gives to whoever asks for any
-// (net.ipv4.ip_local_port_range begins at 32768): else somebody who does so, or only
-// connects to something, could take the port before the program that it was found for.
+// The ports that are tried. They lie below those that Linux assigns to listeners on port 0 and to
+// outgoing connections (net.ipv4.ip_local_port_range begins at 32768). Otherwise another process
+// could get the port before the program for which it was found.
 const first, last = 20000, 32767
 
-// Pick gives a port of 127.0.0.1 on which nobody listens at the moment. It may be called
-// concurrently; that two processes pick the same one is hardly likely, and possible.
+// Pick returns a port of 127.0.0.1 on which no process listens. It may be called concurrently.
+// Two processes may pick the same port, which is unlikely.
 func Pick() (int, error) {
 	var err error
 	for range 100 {

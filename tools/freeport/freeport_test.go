@@ -18,7 +18,7 @@ func TestPick(t *testing.T) {
 		}
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {
-			continue // somebody else was faster
+			continue // another process was faster
 		}
 		held, taken[port] = append(held, l), true
 	}

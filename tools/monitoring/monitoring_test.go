@@ -114,12 +114,14 @@ func check(known map[string]*dto.MetricFamily, expr string) error {
 func TestCheck_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	known := families(t)
-	for _, expr := range []string{"sum(", "weir_lane_depth", `weir_lane_waiting{stage="dead"}`, "rate(weir_lane_waiting)"} {
+	for _, expr := range []string{"sum(", "weir_lane_depth", `weir_lane_waiting{stage="dead"}`,
+		"rate(weir_lane_waiting)"} {
 		if check(known, expr) == nil {
 			t.Errorf("%s: nothing is wrong", expr)
 		}
 	}
-	if err := check(known, `histogram_quantile(0.5, sum by (le) (rate(weir_delivery_lag_seconds_bucket{job="a"}[5m])))`); err != nil {
+	if err := check(known, `histogram_quantile(0.5,`+
+		` sum by (le) (rate(weir_delivery_lag_seconds_bucket{job="a"}[5m])))`); err != nil {
 		t.Error(err)
 	}
 }
@@ -183,7 +185,8 @@ func annotations(t *testing.T, a rule) {
 func anchors(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "docs/operations.md")), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "docs/operations.md")),
+		-1) {
 		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		found[strings.ReplaceAll(name, " ", "-")] = true
 	}

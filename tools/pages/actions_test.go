@@ -194,7 +194,8 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	b, a, _ := desk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/edit"
 	a.answer("POST "+path, 422,
-		`{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title","rule":"max=200","message":"is too long"}]}`, nil)
+		`{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title",`+
+			`"rule":"max=200","message":"is too long"}]}`, nil)
 	at(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")

@@ -24,7 +24,8 @@ func TestKeyboard(t *testing.T) {
 	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
 		t.Errorf("the first tab stops at %q", got)
 	}
-	if !browser.Eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && document.activeElement.getBoundingClientRect().top >= 0") {
+	if !browser.Eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && "+
+		"document.activeElement.getBoundingClientRect().top >= 0") {
 		t.Error("where the focus is cannot be seen")
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
@@ -40,8 +41,10 @@ func TestKeyboard(t *testing.T) {
 	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		unreachable := browser.Eval[int](b,
-			"[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')].filter(e => e.tabIndex < 0).length")
-		nameless := browser.Eval[string](b, `[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
+			"[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, "+
+				"summary')].filter(e => e.tabIndex < 0).length")
+		nameless := browser.Eval[string](b,
+			`[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
 			.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby'))) || e.textContent.trim()))
 			.filter(e => e.id !== 'jobs').map(e => e.outerHTML.slice(0, 80)).join(' ')`)
 		if unreachable != 0 || nameless != "" {
@@ -69,7 +72,8 @@ func TestState(t *testing.T) {
 	b.Until("it was searched for", "location.search.includes('stage=dead') && document.readyState === 'complete'")
 	for range 2 {
 		got := browser.Eval[string](b,
-			"[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
+			"[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + "+
+				"document.documentElement.dataset.theme + getComputedStyle(document.body).backgroundColor")
 		if want := "code,k&ey;theme,dark;q,title;stage,dead;from,2026-11-20T08:30dark"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
@@ -79,7 +83,8 @@ func TestState(t *testing.T) {
 		b.Reload()
 	}
 	if n := browser.Eval[int](b,
-		"[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
+		"[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new "+
+			"URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
 		t.Errorf("%d addresses do not carry the key on", n)
 	}
 	b.Clean()
@@ -158,7 +163,11 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	b.Until("the lane is new",
 		"document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
 	if got := browser.Eval[string](b,
-		`[document.querySelector("#figures-flow").open, document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value, getSelection().toString().includes("Books"), document.querySelector("#panels").innerText.replace(/\s/g, "").includes("79677")].join()`); got != "true,true,typed,true,false" {
+		`[document.querySelector("#figures-flow").open,`+
+			` document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value,`+
+			` getSelection().toString().includes("Books"),`+
+			` document.querySelector("#panels").innerText.replace(/\s/g,`+
+			` "").includes("79677")].join()`); got != "true,true,typed,true,false" {
 		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s", got)
 	}
 	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
@@ -179,7 +188,8 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	f.Change(func(d *dashboardtest.Data) { d.Clusters = dashboard.Clusters{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
 	b.Until("it is gone, and its messages",
-		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages tbody')")
+		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages "+
+			"tbody')")
 	b.Clean()
 }
 
@@ -201,7 +211,8 @@ func TestWithoutScript(t *testing.T) {
 	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		if shown := browser.Eval[string](b,
-			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => f.dataset.action).join()"); shown != "" {
+			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => "+
+				"f.dataset.action).join()"); shown != "" {
 			t.Errorf("%s shows actions that nothing would send: %s", name, shown)
 		}
 		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {

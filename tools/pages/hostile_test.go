@@ -35,19 +35,23 @@ func newHostile() *dashboardtest.Source {
 		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
 			a, a, a, a
 		m.EditedAt = dashboardtest.Noon
-		m.Attempts = []weir.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge, Body: huge}}
+		m.Attempts = []weir.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge,
+			Body: huge}}
 		if n%2 == 0 {
 			m.Stage, m.FinishedAt = weir.Superseded, dashboardtest.Noon
 		}
 		f.Data.Messages = append(f.Data.Messages, m)
-		f.Data.Bodies[m.ID], f.Data.Edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge, "-"+a+"\n+"+huge
+		f.Data.Bodies[m.ID], f.Data.Edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge,
+			"-"+a+"\n+"+huge
 	}
 	for i, a := range attacks {
 		f.Data.Clusters.Clusters = append(f.Data.Clusters.Clusters,
 			dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1,
-				FirstAt: dashboardtest.Noon, LastAt: dashboardtest.Noon, SampleID: dashboardtest.MessageID(1), SampleKey: a, SampleText: a})
-		f.Data.Jobs = append(f.Data.Jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a, StopReason: a,
-			Key: a, Contract: a, Fingerprint: a, StartedAt: dashboardtest.Noon})
+				FirstAt: dashboardtest.Noon, LastAt: dashboardtest.Noon, SampleID: dashboardtest.MessageID(1),
+				SampleKey: a, SampleText: a})
+		f.Data.Jobs = append(f.Data.Jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a,
+			StopReason: a,
+			Key:        a, Contract: a, Fingerprint: a, StartedAt: dashboardtest.Noon})
 		f.Data.Report.Lanes[0].Pauses = append(f.Data.Report.Lanes[0].Pauses,
 			dashboard.Pause{Key: a, Reason: a, Since: dashboardtest.Noon, Until: dashboardtest.Noon.Add(time.Hour)})
 	}
@@ -78,7 +82,8 @@ func TestHostileContent(t *testing.T) {
 			t.Errorf("%s: a script ran", path)
 		}
 		if n := browser.Eval[int](b,
-			"document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], [onerror], [onload], [x]:not(rect)').length"); n != 0 {
+			"document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], "+
+				"[onerror], [onload], [x]:not(rect)').length"); n != 0 {
 			t.Errorf("%s: %d elements that are none of ours", path, n)
 		}
 		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {

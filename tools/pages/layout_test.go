@@ -11,7 +11,8 @@ import (
 // finds nothing to complain of.
 func TestLayout(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(), "broken": dashboardtest.NewBroken()} {
+	for name, f := range map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(),
+		"empty": dashboardtest.NewEmpty(), "broken": dashboardtest.NewBroken()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, f.Dashboard())

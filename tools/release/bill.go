@@ -12,56 +12,57 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// stamp is what the go command has written into a binary.
-type stamp struct {
+// buildStamp is the build information that the go command has written into a binary.
+type buildStamp struct {
 	info   *debug.BuildInfo
 	commit string
 	at     time.Time // of the commit
 }
 
-func readStamp(binary string) (stamp, error) {
+func readStamp(binary string) (buildStamp, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return stamp{}, fmt.Errorf("read the build info of %s: %w", binary, err)
+		return buildStamp{}, fmt.Errorf("read the build info of %s: %w", binary, err)
 	}
-	s := stamp{info: info, at: time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)} // the first that a zip can hold
+	s := buildStamp{info: info, at: time.Date(1980, time.January, 1, 0, 0, 0, 0,
+		time.UTC)} // the first that a zip can hold
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":
 			s.commit = setting.Value
 		case "vcs.time":
 			if s.at, err = time.Parse(time.RFC3339, setting.Value); err != nil {
-				return stamp{}, fmt.Errorf("time of the commit: %w", err)
+				return buildStamp{}, fmt.Errorf("time of the commit: %w", err)
 			}
 		}
 	}
 	return s, nil
 }
 
-// version is that of the tag, or one that is made of the commit's time and name, or devel outside of a checkout.
-func (s stamp) version() string {
+// versionText is that of the tag, or one that is made of the commit's time and name, or devel outside of a checkout.
+func (s buildStamp) versionText() string {
 	return cmp.Or(strings.Trim(s.info.Main.Version, "()"), "devel")
 }
 
 // fileVersion is the version in names of files, without the plus sign that some servers change.
-func (s stamp) fileVersion() string { return strings.ReplaceAll(s.version(), "+", "-") }
+func (s buildStamp) fileVersion() string { return strings.ReplaceAll(s.versionText(), "+", "-") }
 
 // writeBill writes the modules that the binary was linked from, and the Go version, as CycloneDX.
-func writeBill(path string, s stamp) error {
+func writeBill(path string, s buildStamp) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
 		Timestamp: s.at.Format(time.RFC3339),
 		Component: &cdx.Component{
-			BOMRef: "weir", Type: cdx.ComponentTypeApplication, Name: s.info.Main.Path, Version: s.version(),
-			PackageURL: packageURL(s.info.Main.Path, s.version()), Properties: properties(s),
+			BOMRef: "weir", Type: cdx.ComponentTypeApplication, Name: s.info.Main.Path, Version: s.versionText(),
+			PackageURL: packageURL(s.info.Main.Path, s.versionText()), Properties: buildProperties(s),
 		},
 	}
-	components := []cdx.Component{library("std", s.info.GoVersion)}
+	components := []cdx.Component{newLibrary("std", s.info.GoVersion)}
 	for _, module := range s.info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		components = append(components, library(module.Path, module.Version))
+		components = append(components, newLibrary(module.Path, module.Version))
 	}
 	refs := make([]string, len(components))
 	for i, c := range components {
@@ -78,7 +79,7 @@ func writeBill(path string, s stamp) error {
 	return out.Close()
 }
 
-func library(path, version string) cdx.Component {
+func newLibrary(path, version string) cdx.Component {
 	url := packageURL(path, version)
 	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}
 }
@@ -87,8 +88,8 @@ func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// properties name the commit and the settings of the build that change the binary.
-func properties(s stamp) *[]cdx.Property {
+// buildProperties name the commit and the settings of the build that change the binary.
+func buildProperties(s buildStamp) *[]cdx.Property {
 	all := []cdx.Property{{Name: "weir:commit", Value: s.commit}}
 	for _, setting := range s.info.Settings {
 		switch setting.Key {

@@ -1,4 +1,4 @@
-// Command release packs what `make release` has built: a zip of the app for each Linux architecture, one of the
+// Command release packs the output of `make release`: a zip of the app for each Linux architecture, one of the
 // commands for each system, a software bill of materials for each binary, and the checksums of all of them.
 //
 //	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/handler
@@ -19,32 +19,32 @@ import (
 const checksumsName = "SHA256SUMS"
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if err := packRelease(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-// pairs are the values of a flag that is given once for each target: target=path.
-type pairs []pair
+// targetPaths are the values of a flag that is given once for each target: target=path.
+type targetPaths []targetPath
 
-type pair struct{ target, path string }
+type targetPath struct{ target, path string }
 
 // String implements flag.Value.
-func (p *pairs) String() string { return fmt.Sprint(*p) }
+func (p *targetPaths) String() string { return fmt.Sprint(*p) }
 
 // Set implements flag.Value.
-func (p *pairs) Set(text string) error {
+func (p *targetPaths) Set(text string) error {
 	target, path, found := strings.Cut(text, "=")
 	if !found || target == "" || path == "" {
 		return fmt.Errorf("%q: want target=path", text)
 	}
-	*p = append(*p, pair{target, path})
+	*p = append(*p, targetPath{target, path})
 	return nil
 }
 
-func run(args []string, stdout io.Writer) error {
-	var apps, clis, extra pairs
+func packRelease(args []string, stdout io.Writer) error {
+	var apps, clis, extra targetPaths
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	out := flags.String("out", "build/release", "folder for what is packed")
 	flags.Var(&apps, "app", "target=folder of a staged app; repeatable")
@@ -74,7 +74,7 @@ func run(args []string, stdout io.Writer) error {
 }
 
 // packTarget makes the zip and the bill of materials of one target, and returns their names.
-func packTarget(out string, p pair, extra pairs) ([]string, error) {
+func packTarget(out string, p targetPath, extra targetPaths) ([]string, error) {
 	files, binary, err := listFiles(p.path)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func packTarget(out string, p pair, extra pairs) ([]string, error) {
 		return nil, err
 	}
 	for _, e := range extra {
-		files = append(files, file{name: e.target, path: e.path})
+		files = append(files, zipFile{name: e.target, path: e.path})
 	}
 	base := fmt.Sprintf("weir-%s-%s", stamp.fileVersion(), p.target)
 	if err := writeZip(filepath.Join(out, base+".zip"), files, stamp.at); err != nil {

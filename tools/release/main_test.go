@@ -38,7 +38,7 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 		"-out", out, "-add", "LICENSE=../../LICENSE",
 		"-app", target + "=" + app, "-cli", "cli-" + target + "=" + filepath.Join(app, "handler"),
 	}
-	if err := run(args, io.Discard); err != nil {
+	if err := packRelease(args, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	folder := unpack(t, only(t, out, "weir-*-"+target+".zip", "-cli-"))
@@ -180,7 +180,7 @@ func TestRelease_RefusesWhatItCannotPack(t *testing.T) {
 		"unknown flag":      {"-sign"},
 		"app has no binary": {"-app", "linux-amd64=" + t.TempDir()},
 	} {
-		if err := run(append([]string{"-out", t.TempDir()}, args...), io.Discard); err == nil {
+		if err := packRelease(append([]string{"-out", t.TempDir()}, args...), io.Discard); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -191,7 +191,7 @@ func TestStamp_FileVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3": "v1.2.3", "v1.2.3+dirty": "v1.2.3-dirty", "(devel)": "devel", "": "devel",
 	} {
-		s := stamp{info: &debug.BuildInfo{Main: debug.Module{Version: version}}}
+		s := buildStamp{info: &debug.BuildInfo{Main: debug.Module{Version: version}}}
 		if got := s.fileVersion(); got != want {
 			t.Errorf("%q: got %q, want %q", version, got, want)
 		}

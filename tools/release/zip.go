@@ -14,17 +14,17 @@ import (
 // binaryName is the handler's, as host.json names it.
 const binaryName = "handler"
 
-// file is one of a zip's.
-type file struct{ name, path string }
+// zipFile is one of a zip's.
+type zipFile struct{ name, path string }
 
 // listFiles lists the files of a staged app, or the one file of the commands, and finds the handler among them.
-func listFiles(path string) (files []file, binary string, err error) {
+func listFiles(path string) (files []zipFile, binary string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, "", err
 	}
 	if !info.IsDir() {
-		return []file{{name: filepath.Base(path), path: path}}, path, nil
+		return []zipFile{{name: filepath.Base(path), path: path}}, path, nil
 	}
 	err = filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -35,14 +35,14 @@ func listFiles(path string) (files []file, binary string, err error) {
 			return fmt.Errorf("%s stands in the app, and a release must not hold it", at)
 		}
 		name, err := filepath.Rel(path, at)
-		files = append(files, file{name: filepath.ToSlash(name), path: at})
+		files = append(files, zipFile{name: filepath.ToSlash(name), path: at})
 		return err
 	})
 	return files, filepath.Join(path, binaryName), err
 }
 
 // writeZip writes files in their order, all of one time, so that the same build makes the same zip.
-func writeZip(path string, files []file, at time.Time) (err error) {
+func writeZip(path string, files []zipFile, at time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func writeZip(path string, files []file, at time.Time) (err error) {
 	return w.Close()
 }
 
-func addFile(w *zip.Writer, f file, at time.Time) error {
+func addFile(w *zip.Writer, f zipFile, at time.Time) error {
 	in, err := os.Open(f.path)
 	if err != nil {
 		return err

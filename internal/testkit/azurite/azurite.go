@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Account and key are Azurite's well-known development account; they guard nothing.
+// Account and key are Azurite's well-known development account. Both are public.
 const (
 	Account = "devstoreaccount1"
 	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -30,10 +30,10 @@ const (
 // service; by default the emulator closes after 5 s, and a request just then is lost.
 const keepAliveSeconds = "120"
 
-// ErrNotInstalled says that the emulator's npm package is not there.
+// ErrNotInstalled is returned if the emulator's npm package is missing.
 var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
 
-// Options say how to run Azurite.
+// Options are the settings of one Azurite.
 type Options struct {
 	Dir       string // workspace, made when missing; empty = everything in memory
 	BlobPort  int    // 0 = a free port, for each of the three
@@ -67,22 +67,22 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		return nil, err
 	}
 	out := newOutput(o.Log)
-	p := &Process{cmd: exec.Command("node", o.args(script)...), done: make(chan struct{})}
+	p := &Process{cmd: exec.Command("node", o.commandArgs(script)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.launch(); err != nil {
+	if err := p.startAndWait(); err != nil {
 		return nil, fmt.Errorf("start azurite: %w", err)
 	}
 	select {
 	case p.ports = <-out.ready:
 		return p, nil
 	case <-p.done:
-		return nil, fmt.Errorf("start azurite: %w", out.failure(p.err))
+		return nil, fmt.Errorf("start azurite: %w", out.startFailure(p.err))
 	case <-ctx.Done():
 		return nil, errors.Join(fmt.Errorf("start azurite: %w", ctx.Err()), p.Stop())
 	}
 }
 
-func (o Options) args(script string) []string {
+func (o Options) commandArgs(script string) []string {
 	args := []string{
 		script, "--disableTelemetry", "--skipApiVersionCheck", "--silent",
 		"--blobHost", "127.0.0.1", "--blobPort", strconv.Itoa(o.BlobPort),
@@ -101,10 +101,10 @@ func (o Options) args(script string) []string {
 	return append(args, "--location", o.Dir)
 }
 
-// Ports tells where the process listens.
+// Ports returns the ports on which the process listens.
 func (p *Process) Ports() Ports { return p.ports }
 
-// PID tells which process it is.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended, by Stop or by itself.
@@ -113,7 +113,8 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // ConnectionString is the account's, with its endpoints spelled out.
 func (p *Process) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
-		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;TableEndpoint=http://127.0.0.1:%d/%s;",
+		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;"+
+		"TableEndpoint=http://127.0.0.1:%d/%s;",
 		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
 }
 

@@ -43,7 +43,8 @@ func TestStart_FreePorts(t *testing.T) {
 		if got := resp.Header.Get("Server"); !strings.HasPrefix(got, "Azurite") {
 			t.Errorf("port %d: Server = %q, want Azurite", port, got)
 		}
-		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port, azurite.Account); !strings.Contains(p.ConnectionString(), want) {
+		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port,
+			azurite.Account); !strings.Contains(p.ConnectionString(), want) {
 			t.Errorf("connection string lacks %s", want)
 		}
 	}

@@ -2,9 +2,9 @@ package azurite
 
 import "runtime"
 
-// launch starts the child from a goroutine that keeps its thread until the child has
+// startAndWait starts the child from a goroutine that keeps its thread until the child has
 // ended: the death signal comes when the starting thread ends, not the process.
-func (p *Process) launch() error {
+func (p *Process) startAndWait() error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

@@ -4,6 +4,6 @@ package azurite
 
 import "os/exec"
 
-// endWithParent does nothing: other systems have no death signal, so a killed parent
+// endWithParent has no effect: other systems have no death signal, so a killed parent
 // leaves the emulator running.
 func endWithParent(*exec.Cmd) {}

@@ -9,17 +9,18 @@ import (
 	"sync"
 )
 
-// The emulator tells on stdout what it is about to do and what it has done; with a free
-// port asked for, this is also where the port is told.
+// The emulator prints the start of each service, and its port, which the caller cannot know if it
+// asked for a free one.
 var (
 	startingLine  = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is starting at (\S+)`)
-	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at https?://127\.0\.0\.1:(\d+)`)
+	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at ` +
+		`https?://127\.0\.0\.1:(\d+)`)
 )
 
 const keptOutput = 4 << 10
 
-// output reads what the child prints, line by line.
-type output struct {
+// outputReader reads the child's output line by line.
+type outputReader struct {
 	log   io.Writer
 	ready chan Ports // receives once
 
@@ -30,15 +31,15 @@ type output struct {
 	starting string // the address tried last
 }
 
-func newOutput(log io.Writer) *output {
+func newOutput(log io.Writer) *outputReader {
 	if log == nil {
 		log = io.Discard
 	}
-	return &output{log: log, ready: make(chan Ports, 1)}
+	return &outputReader{log: log, ready: make(chan Ports, 1)}
 }
 
 // Write never fails: the emulator must not stop because a log does.
-func (o *output) Write(b []byte) (int, error) {
+func (o *outputReader) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, _ = o.log.Write(b)
@@ -50,12 +51,12 @@ func (o *output) Write(b []byte) (int, error) {
 		if !found {
 			return len(b), nil
 		}
-		o.read(string(line))
+		o.readLine(string(line))
 		o.line = rest
 	}
 }
 
-func (o *output) read(line string) {
+func (o *outputReader) readLine(line string) {
 	if m := startingLine.FindStringSubmatch(line); m != nil {
 		o.starting = m[2]
 	}
@@ -74,12 +75,12 @@ func (o *output) read(line string) {
 	}
 	if o.ports.Blob > 0 && o.ports.Queue > 0 && o.ports.Table > 0 {
 		o.ready <- o.ports
-		o.ports = Ports{} // so that it is told once
+		o.ports = Ports{} // so that they are sent once
 	}
 }
 
-// failure says why the child ended before it listened.
-func (o *output) failure(err error) error {
+// startFailure returns why the child ended before it listened.
+func (o *outputReader) startFailure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if bytes.Contains(o.tail, []byte("EADDRINUSE")) {

@@ -12,40 +12,39 @@ import (
 // Env names an account to test against instead of a process of our own.
 const Env = "WEIR_TEST_AZURITE"
 
-var shared struct {
+var sharedProcess struct {
 	once    sync.Once
 	process *Process
 	err     error
 }
 
-// Shared gives the connection string of the one Azurite of this test binary, started in
-// memory when first asked for. Tests keep apart by names of their own in it. Where
-// Azurite cannot run the test fails: a skipped test proves nothing. The binary's
-// TestMain must be Main.
+// Shared returns the connection string of the one Azurite of this test binary. The first call
+// starts it, in memory. Tests use names of their own in it. If Azurite cannot run, the test fails: a
+// skipped test would prove no promise. The binary's TestMain must be Main.
 func Shared(t testing.TB) string {
 	t.Helper()
 	if s := os.Getenv(Env); s != "" {
 		return s
 	}
-	shared.once.Do(func() { shared.process, shared.err = Start(t.Context(), Options{}) })
-	if shared.err != nil {
-		t.Fatalf("these tests need Azurite: %v", shared.err)
+	sharedProcess.once.Do(func() { sharedProcess.process, sharedProcess.err = Start(t.Context(), Options{}) })
+	if sharedProcess.err != nil {
+		t.Fatalf("these tests need Azurite: %v", sharedProcess.err)
 	}
-	return shared.process.ConnectionString()
+	return sharedProcess.process.ConnectionString()
 }
 
 // Main is a TestMain: it runs the tests, stops what Shared started, looks for leaked
 // goroutines and exits.
-func Main(m *testing.M) { goleak.VerifyTestMain(run{m}) }
+func Main(m *testing.M) { goleak.VerifyTestMain(leakCheckedRun{m}) }
 
-type run struct{ m *testing.M }
+type leakCheckedRun struct{ m *testing.M }
 
-func (r run) Run() int {
+func (r leakCheckedRun) Run() int {
 	code := r.m.Run()
-	if shared.process == nil {
+	if sharedProcess.process == nil {
 		return code
 	}
-	if err := shared.process.Stop(); err != nil {
+	if err := sharedProcess.process.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}

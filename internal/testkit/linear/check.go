@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// patience is how long porcupine may search one key. What it cannot decide by then fails.
+// patience is how long porcupine may search one key. A key that it has not decided by then fails.
 const patience = time.Minute
 
 // Checked is how much of a history was held against the model.
@@ -31,11 +31,11 @@ func (h *History) Check(dir, name string) (Checked, error) {
 			done.Excluded++
 			continue
 		}
-		ops := h.operations(key)
+		ops := h.operationsOf(key)
 		done.Keys++
 		done.Operations += len(ops)
-		if result := porcupine.CheckOperationsTimeout(model, ops, patience); result != porcupine.Ok {
-			errs = append(errs, explain(ops, key, result, filepath.Join(dir, name+"-"+fileName(key)+".html")))
+		if result := porcupine.CheckOperationsTimeout(keyModel, ops, patience); result != porcupine.Ok {
+			errs = append(errs, explainFailure(ops, key, result, filepath.Join(dir, name+"-"+fileName(key)+".html")))
 		}
 	}
 	return done, errors.Join(errs...)
@@ -45,30 +45,31 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 func fileName(key string) string { return notInNames.ReplaceAllString(key, "_") }
 
-// explain draws a key that breaks the model, and finds the reason.
-func explain(ops []porcupine.Operation, key string, result porcupine.CheckResult, path string) error {
-	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+// explainFailure draws a key that breaks the model, and finds the reason.
+func explainFailure(ops []porcupine.Operation, key string, result porcupine.CheckResult, path string) error {
+	_, info := porcupine.CheckOperationsVerbose(keyModel, ops, patience)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = porcupine.VisualizePath(model, info, path)
+		err = porcupine.VisualizePath(keyModel, info, path)
 	}
 	if err != nil {
 		path = "nowhere: " + err.Error()
 	}
-	return fmt.Errorf("the history of key %s is not one of the model (%s): %s; drawn in %s", key, result, reason(ops, info), path)
+	return fmt.Errorf("the history of key %s is not one of the model (%s): %s; drawn in %s", key, result,
+		findReason(ops, info), path)
 }
 
-// reason returns why the longest history that the model allows goes no further.
-func reason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+// findReason returns why the longest history that the model allows goes no further.
+func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := []int{}
 	for _, partial := range info.PartialLinearizations()[0] {
 		if len(partial) > len(longest) {
 			longest = partial
 		}
 	}
-	var s state
+	var s keyState
 	for _, id := range longest {
-		s, _ = step(s, ops[id].Input, ops[id].Output)
+		s, _ = applyOperation(s, ops[id].Input, ops[id].Output)
 	}
 	// The first to return of those left is the one that cannot wait.
 	next := -1
@@ -80,6 +81,6 @@ func reason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string 
 	if next < 0 {
 		return "undecided"
 	}
-	_, text := step(s, ops[next].Input, ops[next].Output)
-	return fmt.Sprintf("%s (at %q)", text, describe(ops[next].Input, ops[next].Output))
+	_, text := applyOperation(s, ops[next].Input, ops[next].Output)
+	return fmt.Sprintf("%s (at %q)", text, describeOperation(ops[next].Input, ops[next].Output))
 }

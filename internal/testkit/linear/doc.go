@@ -1,4 +1,4 @@
-// Package linear records what upstreams, the CMS and readers saw of each ordering key, and
+// Package linear records the observations of upstreams, the CMS and readers of each ordering key, and
 // has porcupine, a checker for linearizability that others wrote, hold it against a model
 // of one key.
 //

@@ -20,8 +20,8 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned stands for an answer that was not seen: it is what a later operation showed of the
-// message. Its number spares the search most of the orders in which such posts may have come.
+// Learned stands for an answer that was not seen: a later operation showed the message's number.
+// The number spares the search most of the orders in which such posts may have come.
 type Learned struct{ Sequence int64 }
 
 // Begin is a write that reached the CMS. Late marks one whose sender stood still past its
@@ -51,10 +51,10 @@ type End struct {
 }
 
 // Finish is a holder's decision that a message is dead, cancelled or superseded. No client
-// sees the moment: it lies between the message's first Post and the first read that shows it.
+// sees its time, which lies between the message's first Post and the first read that shows it.
 type Finish struct{ Name, Stage string }
 
-// Read is a status read, of one message or of several at one moment.
+// Read is a status read, of one message or of several at once.
 type Read struct{ Names []string }
 
 // Rest is a look at a key after everything has come to rest.
@@ -65,15 +65,15 @@ type Rest struct{}
 type History struct {
 	mu       sync.Mutex
 	keys     map[string][]porcupine.Operation
-	posts    map[string]map[string]*post // by key and name
-	excluded map[string]string           // keys that the model does not describe, with the reason
+	posts    map[string]map[string]*postRecord // by key and name
+	excluded map[string]string                 // keys that the model does not describe, with the reason
 }
 
-// post is what is known of all posts of one name.
-type post struct {
+// postRecord sums up all posts of one name.
+type postRecord struct {
 	first      int64 // when the first was sent
 	unanswered int64 // when the first that got no answer was sent; 0 = each was answered
-	filed      bool  // an answer says which of them filed it
+	filed      bool  // an answer shows which of them filed it
 	waited     int64 // when the last read began that showed no end
 	finished   int64 // when a read first showed that it is dead, cancelled or superseded
 	stage      string
@@ -94,7 +94,7 @@ const (
 func (h *History) Posted(key, name string, sent, answered time.Time, answer *Receipt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.post(key, name)
+	p := h.postOf(key, name)
 	if p.first == 0 || sent.UnixNano() < p.first {
 		p.first = sent.UnixNano()
 	}
@@ -106,31 +106,31 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 		return
 	}
 	p.filed = p.filed || !answer.Duplicate
-	h.add(key, postRow, Post{name}, sent.UnixNano(), *answer, answered.UnixNano())
+	h.addOperation(key, postRow, Post{name}, sent.UnixNano(), *answer, answered.UnixNano())
 }
 
 // Began records that a write reached the CMS.
 func (h *History) Began(key string, b Begin, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(key, cmsRow, b, at.UnixNano(), nil, at.UnixNano())
+	h.addOperation(key, cmsRow, b, at.UnixNano(), nil, at.UnixNano())
 }
 
 // Ended records the end of a write.
 func (h *History) Ended(key string, e End, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(key, cmsRow, e, at.UnixNano(), nil, at.UnixNano())
+	h.addOperation(key, cmsRow, e, at.UnixNano(), nil, at.UnixNano())
 }
 
-// Read records what was read of one or several messages of a key.
+// Read records the stages that one read showed, of one or several messages of a key.
 func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var names, stages []string
 	for _, s := range seen {
 		names, stages = append(names, s.Name), append(stages, s.Stage)
-		p := h.post(key, s.Name)
+		p := h.postOf(key, s.Name)
 		switch s.Stage {
 		case "dead", "cancelled", "superseded":
 			if p.finished == 0 || answered.UnixNano() < p.finished {
@@ -140,7 +140,7 @@ func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 			p.waited = max(p.waited, asked.UnixNano())
 		}
 	}
-	h.add(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
+	h.addOperation(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
 }
 
 // Exclude leaves a key out, with the reason. The model does not describe keys with due
@@ -159,60 +159,63 @@ func (h *History) Rest(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key := range h.keys {
-		h.add(key, readerRow, Rest{}, at.UnixNano(), nil, at.UnixNano())
+		h.addOperation(key, readerRow, Rest{}, at.UnixNano(), nil, at.UnixNano())
 	}
 }
 
-func (h *History) post(key, name string) *post {
+func (h *History) postOf(key, name string) *postRecord {
 	if h.posts == nil {
-		h.posts = map[string]map[string]*post{}
+		h.posts = map[string]map[string]*postRecord{}
 	}
 	if h.posts[key] == nil {
-		h.posts[key] = map[string]*post{}
+		h.posts[key] = map[string]*postRecord{}
 	}
 	p := h.posts[key][name]
 	if p == nil {
-		p = &post{}
+		p = &postRecord{}
 		h.posts[key][name] = p
 	}
 	return p
 }
 
-func (h *History) add(key string, client int, input any, call int64, output any, ret int64) {
+func (h *History) addOperation(key string, client int, input any, call int64, output any, ret int64) {
 	if h.keys == nil {
 		h.keys = map[string][]porcupine.Operation{}
 	}
-	h.keys[key] = append(h.keys[key], porcupine.Operation{ClientId: client, Input: input, Call: call, Output: output, Return: ret})
+	h.keys[key] = append(h.keys[key], porcupine.Operation{ClientId: client, Input: input, Call: call, Output: output,
+		Return: ret})
 }
 
-// operations returns a key's operations as porcupine wants them.
-func (h *History) operations(key string) []porcupine.Operation {
+// operationsOf returns a key's operations as porcupine wants them.
+func (h *History) operationsOf(key string) []porcupine.Operation {
 	ops := slices.Clone(h.keys[key])
 	shown := firstShown(ops)
 	for name, p := range h.posts[key] {
 		if at, ok := shown[name]; p.unanswered != 0 && ok && !p.filed {
-			ops = append(ops, porcupine.Operation{ClientId: postRow, Input: Post{name}, Call: p.unanswered, Output: Learned{at.sequence}, Return: max(at.first, p.unanswered)})
+			ops = append(ops, porcupine.Operation{ClientId: postRow, Input: Post{name}, Call: p.unanswered,
+				Output: Learned{at.sequence}, Return: max(at.first, p.unanswered)})
 		}
 		if p.finished != 0 {
-			ops = append(ops, porcupine.Operation{ClientId: holderRow, Input: Finish{name, p.stage}, Call: min(max(p.first, p.waited), p.finished), Return: p.finished})
+			ops = append(ops, porcupine.Operation{ClientId: holderRow, Input: Finish{name, p.stage},
+				Call: min(max(p.first, p.waited), p.finished), Return: p.finished})
 		}
 	}
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int {
 		return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.Return, b.Return))
 	})
-	giveRows(ops)
+	assignRows(ops)
 	return ops
 }
 
-// showing is when a message was first seen to be filed, and its number, 0 if nothing showed it.
-type showing struct{ first, sequence int64 }
+// firstSight is when a message was first seen to be filed, and its number, or 0 if no operation showed it.
+type firstSight struct{ first, sequence int64 }
 
 // firstShown returns by message when it was first seen to be filed. A post whose answer was not seen
-// has taken effect by then; one that nothing ever shows may as well have taken effect after
-// all else, and is left out. Both come to the same as a post without an end, and spare
+// has taken effect by then. If no operation ever shows it, it may as well have taken effect last,
+// and is left out. Both come to the same as a post without an end, and spare
 // the search the guess.
-func firstShown(ops []porcupine.Operation) map[string]showing {
-	shown := map[string]showing{}
+func firstShown(ops []porcupine.Operation) map[string]firstSight {
+	shown := map[string]firstSight{}
 	note := func(name string, at, sequence int64) {
 		s, ok := shown[name]
 		if !ok || at < s.first {
@@ -236,9 +239,9 @@ func firstShown(ops []porcupine.Operation) map[string]showing {
 	return shown
 }
 
-// giveRows gives posts that overlap rows of their own: the visualization shows one
+// assignRows assigns overlapping posts to rows of their own: the visualization shows one
 // operation of a client at a time.
-func giveRows(ops []porcupine.Operation) {
+func assignRows(ops []porcupine.Operation) {
 	var free []int64 // when each row's last post had returned
 	for i, op := range ops {
 		if op.ClientId != postRow {

@@ -8,15 +8,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// state is one key. It is never changed in place.
-type state struct {
-	log   []message // in the order of acceptance
-	fence int64     // the highest that the CMS has seen
-	busy  string    // the message whose write is under way; "" = none
+// keyState is one key. It is never changed in place.
+type keyState struct {
+	log   []keyMessage // in the order of acceptance
+	fence int64        // the highest that the CMS has seen
+	busy  string       // the message whose write is under way; "" = none
 }
 
-// message is one of a key's messages. Its stage is empty until storage shows it as final.
-type message struct {
+// keyMessage is one of a key's messages. Its stage is empty until storage shows it as final.
+type keyMessage struct {
 	name, id string
 	sequence int64
 	begun    bool
@@ -26,45 +26,45 @@ type message struct {
 }
 
 // isOver reports whether the next message of the key may be written.
-func (m message) isOver() bool { return m.stage != "" || m.verdict == Taken || m.verdict == Torn }
+func (m keyMessage) isOver() bool { return m.stage != "" || m.verdict == Taken || m.verdict == Torn }
 
-func (s state) find(name string) int {
-	return slices.IndexFunc(s.log, func(m message) bool { return m.name == name })
+func (s keyState) findMessage(name string) int {
+	return slices.IndexFunc(s.log, func(m keyMessage) bool { return m.name == name })
 }
 
-// with returns a copy in which one message is another.
-func (s state) with(i int, m message) state {
+// replaceMessage returns a copy in which one message is another.
+func (s keyState) replaceMessage(i int, m keyMessage) keyState {
 	s.log = slices.Clone(s.log)
 	s.log[i] = m
 	return s
 }
 
-// step makes one operation; the reason is empty if the model allows it.
-func step(s state, input, output any) (next state, reason string) {
+// applyOperation makes one operation; the reason is empty if the model allows it.
+func applyOperation(s keyState, input, output any) (next keyState, reason string) {
 	switch in := input.(type) {
 	case Post:
-		return s.post(in, output)
+		return s.applyPost(in, output)
 	case Begin:
-		return s.begin(in)
+		return s.applyBegin(in)
 	case End:
-		return s.end(in)
+		return s.applyEnd(in)
 	case Finish:
-		return s.finish(in)
+		return s.applyFinish(in)
 	case Read:
-		return s.readAll(in, output.([]string))
+		return s.applyReads(in, output.([]string))
 	case Rest:
-		return s.rest()
+		return s.applyRest()
 	}
 	return s, fmt.Sprintf("%T is no operation", input)
 }
 
-func (s state) post(in Post, output any) (state, string) {
+func (s keyState) applyPost(in Post, output any) (keyState, string) {
 	answer, answered := output.(Receipt)
 	sequence := answer.Sequence
 	if learned, ok := output.(Learned); ok {
 		sequence = learned.Sequence
 	}
-	i := s.find(in.Name)
+	i := s.findMessage(in.Name)
 	switch {
 	case i < 0 && answered && answer.Duplicate:
 		return s, in.Name + " is called a duplicate, and was not filed before"
@@ -72,7 +72,7 @@ func (s state) post(in Post, output any) (state, string) {
 		if n := len(s.log); n > 0 && sequence != 0 && sequence <= s.log[n-1].sequence {
 			return s, fmt.Sprintf("%s got number %d behind %d", in.Name, sequence, s.log[n-1].sequence)
 		}
-		s.log = append(slices.Clip(s.log), message{name: in.Name, id: answer.ID, sequence: sequence})
+		s.log = append(slices.Clip(s.log), keyMessage{name: in.Name, id: answer.ID, sequence: sequence})
 		return s, ""
 	case !answered:
 		return s, ""
@@ -81,14 +81,15 @@ func (s state) post(in Post, output any) (state, string) {
 	}
 	m := s.log[i]
 	if m.id != "" && m.id != answer.ID || m.sequence != 0 && m.sequence != answer.Sequence {
-		return s, fmt.Sprintf("%s is %s (number %d), and was answered as %s (number %d)", in.Name, m.id, m.sequence, answer.ID, answer.Sequence)
+		return s, fmt.Sprintf("%s is %s (number %d), and was answered as %s (number %d)", in.Name, m.id, m.sequence,
+			answer.ID, answer.Sequence)
 	}
 	m.id, m.sequence = answer.ID, answer.Sequence
-	return s.with(i, m), ""
+	return s.replaceMessage(i, m), ""
 }
 
-func (s state) begin(in Begin) (state, string) {
-	i := s.find(in.Name)
+func (s keyState) applyBegin(in Begin) (keyState, string) {
+	i := s.findMessage(in.Name)
 	switch {
 	case i < 0:
 		return s, in.Name + " is written, and was never filed"
@@ -99,10 +100,10 @@ func (s state) begin(in Begin) (state, string) {
 	case s.busy != "":
 		return s, fmt.Sprintf("%s is written while %s is", in.Name, s.busy)
 	}
-	if earlier := slices.IndexFunc(s.log[:i], func(m message) bool { return !m.isOver() }); earlier >= 0 {
+	if earlier := slices.IndexFunc(s.log[:i], func(m keyMessage) bool { return !m.isOver() }); earlier >= 0 {
 		return s, fmt.Sprintf("%s is written before %s", in.Name, s.log[earlier].name)
 	}
-	if later := slices.IndexFunc(s.log[i+1:], func(m message) bool { return m.begun }); later >= 0 {
+	if later := slices.IndexFunc(s.log[i+1:], func(m keyMessage) bool { return m.begun }); later >= 0 {
 		return s, fmt.Sprintf("%s is written after %s", in.Name, s.log[i+1+later].name)
 	}
 	m := s.log[i]
@@ -115,50 +116,51 @@ func (s state) begin(in Begin) (state, string) {
 		return s, in.Name + " is written again, without a higher fence"
 	}
 	m.id, m.begun, m.verdict, m.fence = in.ID, true, "", in.Fence
-	s = s.with(i, m)
+	s = s.replaceMessage(i, m)
 	s.fence, s.busy = in.Fence, in.Name
 	return s, ""
 }
 
-func (s state) end(in End) (state, string) {
+func (s keyState) applyEnd(in End) (keyState, string) {
 	if in.Late {
 		return s, ""
 	}
-	i := s.find(in.Name)
+	i := s.findMessage(in.Name)
 	if i < 0 || s.busy != in.Name {
 		return s, fmt.Sprintf("a write of %s ends, which had not begun", in.Name)
 	}
 	m := s.log[i]
 	m.verdict = in.Verdict
-	s = s.with(i, m)
+	s = s.replaceMessage(i, m)
 	s.busy = ""
 	return s, ""
 }
 
-func (s state) finish(in Finish) (state, string) {
-	i := s.find(in.Name)
+func (s keyState) applyFinish(in Finish) (keyState, string) {
+	i := s.findMessage(in.Name)
 	switch {
 	case i < 0:
 		return s, in.Name + " is " + in.Stage + ", and was never filed"
 	case s.log[i].stage != "", s.busy == in.Name:
-		return s, fmt.Sprintf("%s becomes %s, and was %q already or is being written", in.Name, in.Stage, s.log[i].stage)
+		return s, fmt.Sprintf("%s becomes %s, and was %q already or is being written", in.Name, in.Stage,
+			s.log[i].stage)
 	}
 	m := s.log[i]
 	m.stage = in.Stage
-	return s.with(i, m), ""
+	return s.replaceMessage(i, m), ""
 }
 
-func (s state) readAll(in Read, stages []string) (next state, reason string) {
+func (s keyState) applyReads(in Read, stages []string) (next keyState, reason string) {
 	for i, name := range in.Names {
-		if s, reason = s.read(name, stages[i]); reason != "" {
+		if s, reason = s.applyRead(name, stages[i]); reason != "" {
 			break
 		}
 	}
 	return s, reason
 }
 
-func (s state) read(name, stage string) (state, string) {
-	i := s.find(name)
+func (s keyState) applyRead(name, stage string) (keyState, string) {
+	i := s.findMessage(name)
 	if i < 0 {
 		return s, name + " is read as " + stage + ", and was never filed"
 	}
@@ -174,12 +176,12 @@ func (s state) read(name, stage string) (state, string) {
 		return s, ""
 	case stage == "delivered" && m.isOver() && s.busy != name:
 		m.stage = stage
-		return s.with(i, m), ""
+		return s.replaceMessage(i, m), ""
 	}
 	return s, fmt.Sprintf("%s is read as %q; its last write: %q", name, stage, m.verdict)
 }
 
-func (s state) rest() (state, string) {
+func (s keyState) applyRest() (keyState, string) {
 	for _, m := range s.log {
 		if !m.isOver() {
 			return s, m.name + " has no end"
@@ -188,11 +190,11 @@ func (s state) rest() (state, string) {
 	return s, ""
 }
 
-func (s state) equal(o state) bool {
+func (s keyState) equals(o keyState) bool {
 	return s.fence == o.fence && s.busy == o.busy && slices.Equal(s.log, o.log)
 }
 
-func (s state) String() string {
+func (s keyState) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fence %d", s.fence)
 	if s.busy != "" {
@@ -206,12 +208,13 @@ func (s state) String() string {
 	return b.String()
 }
 
-// describe returns an operation's line in the visualization.
-func describe(input, output any) string {
+// describeOperation returns an operation's line in the visualization.
+func describeOperation(input, output any) string {
 	switch in := input.(type) {
 	case Post:
 		if r, ok := output.(Receipt); ok {
-			return fmt.Sprintf("post %s → %d%s", in.Name, r.Sequence, map[bool]string{true: " (duplicate)"}[r.Duplicate])
+			return fmt.Sprintf("post %s → %d%s", in.Name, r.Sequence,
+				map[bool]string{true: " (duplicate)"}[r.Duplicate])
 		}
 		return fmt.Sprintf("post %s → ? (%d)", in.Name, output.(Learned).Sequence)
 	case Begin:
@@ -226,14 +229,14 @@ func describe(input, output any) string {
 	return "rest"
 }
 
-// model is one key, as porcupine takes it.
-var model = porcupine.Model{
-	Init: func() any { return state{} },
+// keyModel is one key, as porcupine takes it.
+var keyModel = porcupine.Model{
+	Init: func() any { return keyState{} },
 	Step: func(s, input, output any) (bool, any) {
-		next, reason := step(s.(state), input, output)
+		next, reason := applyOperation(s.(keyState), input, output)
 		return reason == "", next
 	},
-	Equal:             func(a, b any) bool { return a.(state).equal(b.(state)) },
-	DescribeOperation: describe,
-	DescribeState:     func(s any) string { return s.(state).String() },
+	Equal:             func(a, b any) bool { return a.(keyState).equals(b.(keyState)) },
+	DescribeOperation: describeOperation,
+	DescribeState:     func(s any) string { return s.(keyState).String() },
 }

@@ -19,7 +19,7 @@ type timerSchedule struct {
 	isCron bool // otherwise a time span
 }
 
-var cronParser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+var cronParser = cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
 // parseSchedule reads NCRONTAB with six fields, or five (second 0), or a time span.
 func parseSchedule(s string) (timerSchedule, error) {

@@ -1,4 +1,4 @@
-// Command cms is a small CMS with the race in it that Weir exists for: two concurrent
+// Command democms is a small CMS with the race in it that Weir exists for: two concurrent
 // writes to one path make two items.
 package main
 
@@ -14,19 +14,19 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := serveUntilDone(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "cms:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func serveUntilDone(ctx context.Context) error {
 	port := flag.Int("port", 7072, "port on 127.0.0.1")
 	latency := flag.Duration("latency", 20*time.Millisecond, "between looking an item up and writing it")
 	jitter := flag.Duration("jitter", 5*time.Millisecond, "added to it, drawn anew each time")

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/cms/server"
+	"weir/tools/democms/server"
 )
 
 func start(t *testing.T, latency time.Duration) (*server.Server, string) {
@@ -72,7 +72,8 @@ func TestServer_Faults(t *testing.T) {
 	for fault, want := range map[string]int{
 		`{"down":true}`: 503, `{"drop":true}`: -1, `{"tooMany":"2s"}`: 429, `{"failEvery":1}`: 500,
 		`{"failFirst":"/"}`: 201, `{"failPath":"/a"}`: 500, `{"failPath":"/b"}`: 201,
-		`{"failUnder":"/"}`: 500, `{"failUnder":"/b"}`: 201, `{"refuseUnder":"/a"}`: 403, `{"refuseUnder":"/a/"}`: 201, `{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
+		`{"failUnder":"/"}`: 500, `{"failUnder":"/b"}`: 201, `{"refuseUnder":"/a"}`: 403, `{"refuseUnder":"/a/"}`: 201,
+		`{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
 	} {
 		_, url := start(t, 0)
 		if got := post(t, url+"/faults", fault, ""); got != 200 {

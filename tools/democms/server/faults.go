@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Faults says how the CMS misbehaves. Zero is a CMS that works.
+// Faults are the ways in which the CMS misbehaves. Zero is a CMS that works.
 type Faults struct {
 	Down        bool   `json:"down"`        // 503
 	Drop        bool   `json:"drop"`        // the connection is closed without an answer
@@ -27,8 +27,8 @@ type Faults struct {
 // aborted is the status recorded of a request that got no answer.
 const aborted = -1
 
-// hangLook is how often a hanging request looks whether it may go on.
-const hangLook = 10 * time.Millisecond
+// hangPoll is how often a hanging request looks whether it may go on.
+const hangPoll = 10 * time.Millisecond
 
 func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 	var f Faults
@@ -39,7 +39,7 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, text := range []string{f.Slow, f.TooMany} {
-		if _, err := time.ParseDuration(first(text, "0s")); err != nil {
+		if _, err := time.ParseDuration(firstNonEmpty(text, "0s")); err != nil {
 			http.Error(w, "faults: "+err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -51,31 +51,31 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 func (s *Server) clearFaults(http.ResponseWriter, *http.Request) { s.SetFaults(Faults{}) }
 
 // SetFaults makes the CMS misbehave from now on; the zero value mends it. The spans in f
-// must be durations: what is not one counts as none.
+// must be durations: other texts count as none.
 func (s *Server) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
-func (s *Server) current() (Faults, int) {
+func (s *Server) currentFaults() (Faults, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.faults, s.count
+	return s.faults, s.requestCount
 }
 
-// fault gives the answer of a request that is to fail, 0 when it is to be taken.
-func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body []byte) (int, string) {
+// applyFaults returns the status and the text of a request that is to fail, or status 0.
+func (s *Server) applyFaults(w http.ResponseWriter, r *http.Request, path string, body []byte) (int, string) {
 	s.mu.Lock()
-	s.count++
+	s.requestCount++
 	s.mu.Unlock()
-	f, n := s.current()
+	f, n := s.currentFaults()
 	if d, err := time.ParseDuration(f.Slow); err == nil {
 		time.Sleep(d)
 	}
 	for f.Hang && r.Context().Err() == nil {
-		time.Sleep(hangLook)
-		f, n = s.current()
+		time.Sleep(hangPoll)
+		f, n = s.currentFaults()
 	}
 	switch {
 	case f.Drop:
@@ -88,18 +88,19 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, path string, body
 		return http.StatusTooManyRequests, "too many writes"
 	case f.RejectText != "" && strings.Contains(string(body), f.RejectText):
 		return http.StatusBadRequest, fmt.Sprintf("%q is not allowed here", f.RejectText)
-	case begins(path, f.RefuseUnder):
+	case hasFaultPrefix(path, f.RefuseUnder):
 		return http.StatusForbidden, "this writer may not write here"
-	case begins(path, f.FailUnder), f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 && n%f.FailEvery == 0, f.failsFirst(r, path):
+	case hasFaultPrefix(path, f.FailUnder), f.FailPath != "" && f.FailPath == path, f.FailEvery > 0 &&
+		n%f.FailEvery == 0, f.failsFirst(r, path):
 		return http.StatusInternalServerError, "internal error: the index is locked"
 	}
 	return 0, ""
 }
 
-// failsFirst says of a request whether it is a first attempt that is to fail.
+// failsFirst reports whether a request is a first attempt that is to fail.
 func (f Faults) failsFirst(r *http.Request, path string) bool {
-	return begins(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
+	return hasFaultPrefix(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
 }
 
-// begins reports whether a path begins with the prefix of a fault; an empty one is no fault.
-func begins(path, prefix string) bool { return prefix != "" && strings.HasPrefix(path, prefix) }
+// hasFaultPrefix reports whether a path begins with the prefix of a fault; an empty one is no fault.
+func hasFaultPrefix(path, prefix string) bool { return prefix != "" && strings.HasPrefix(path, prefix) }

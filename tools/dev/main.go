@@ -1,4 +1,4 @@
-// Command run starts the whole system on this machine: Azurite, the demo CMS, and the
+// Command dev starts the whole system on this machine: Azurite, the demo CMS, and the
 // Functions host with the handler. Ctrl-C ends all of it. It leaves no process behind,
 // even when it is killed: each child dies with it.
 package main
@@ -33,40 +33,42 @@ const readyTimeout = 60 * time.Second
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := runSystem(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "make run:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	if err := portsFree(); err != nil {
+func runSystem(ctx context.Context) error {
+	if err := checkPortsFree(); err != nil {
 		return err
 	}
 	data := filepath.Join("build", "azurite")
-	storage, err := azurite.Start(ctx, azurite.Options{Dir: data, BlobPort: blobPort, QueuePort: queuePort, TablePort: tablePort})
+	storage, err := azurite.Start(ctx, azurite.Options{Dir: data, BlobPort: blobPort, QueuePort: queuePort,
+		TablePort: tablePort})
 	if err != nil {
 		return err
 	}
 	defer storage.Stop()
-	cms, err := start("cms", nil, "build/tools/cms", "--port", fmt.Sprint(cmsPort))
+	cms, err := startChild("cms", nil, "build/tools/democms", "--port", fmt.Sprint(cmsPort))
 	if err != nil {
 		return err
 	}
-	defer cms.stop()
+	defer cms.stopChild()
 	env := []string{
 		"AzureWebJobsStorage=" + storage.ConnectionString(), "FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir",
 		fmt.Sprintf("WEIR_CMS_URL=http://127.0.0.1:%d/api/content", cmsPort),
 	}
-	host, err := start("host", env, "build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(hostPort), "--development")
+	host, err := startChild("host", env, "build/tools/funchost", "--script-root", "build/app", "--port",
+		fmt.Sprint(hostPort), "--development")
 	if err != nil {
 		return err
 	}
-	defer host.stop()
-	if err := ready(ctx, host, fmt.Sprintf("http://127.0.0.1:%d/api/health", hostPort)); err != nil {
+	defer host.stopChild()
+	if err := awaitReady(ctx, host, fmt.Sprintf("http://127.0.0.1:%d/api/health", hostPort)); err != nil {
 		return err
 	}
-	welcome()
+	printWelcome()
 	select {
 	case <-ctx.Done():
 		fmt.Println("\nstopping")
@@ -80,8 +82,8 @@ func run(ctx context.Context) error {
 	}
 }
 
-// portsFree names the first port that is taken.
-func portsFree() error {
+// checkPortsFree names the first port that is taken.
+func checkPortsFree() error {
 	for _, port := range []int{blobPort, queuePort, tablePort, cmsPort, hostPort} {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
@@ -92,14 +94,14 @@ func portsFree() error {
 	return nil
 }
 
-// child is a process that dies with us.
-type child struct {
+// childProcess is a process that dies with us.
+type childProcess struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// start runs a program; its lines are passed on behind its name.
-func start(name string, env []string, path string, args ...string) (*child, error) {
+// startChild runs a program; its lines are passed on behind its name.
+func startChild(name string, env []string, path string, args ...string) (*childProcess, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	// A group of its own: Ctrl-C in the terminal reaches us alone, and we stop in order.
@@ -118,7 +120,7 @@ func start(name string, env []string, path string, args ...string) (*child, erro
 		}
 		io.Copy(io.Discard, out)
 	})
-	c := &child{cmd, make(chan struct{})}
+	c := &childProcess{cmd, make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		in.Close()
@@ -128,11 +130,11 @@ func start(name string, env []string, path string, args ...string) (*child, erro
 	return c, nil
 }
 
-// stopLimit is what a child may take to stop; the host gives its invocations 10 s.
+// stopLimit is how long a child may take to stop; the host waits 10 s for its invocations.
 const stopLimit = 15 * time.Second
 
-// stop ends a child in order, and hard when it does not end.
-func (c *child) stop() {
+// stopChild ends a child in order, and hard when it does not end.
+func (c *childProcess) stopChild() {
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
@@ -142,8 +144,8 @@ func (c *child) stop() {
 	}
 }
 
-// ready waits until the address answers 200.
-func ready(ctx context.Context, host *child, address string) error {
+// awaitReady waits until the address answers 200.
+func awaitReady(ctx context.Context, host *childProcess, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
@@ -168,7 +170,7 @@ func ready(ctx context.Context, host *child, address string) error {
 	}
 }
 
-func welcome() {
+func printWelcome() {
 	fmt.Printf(`
 Weir is running.
 

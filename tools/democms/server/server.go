@@ -1,7 +1,6 @@
-// Package server is the demo CMS: an item is looked up by its path, a moment passes, then
-// it is created or updated. Nothing keeps two writes of one path apart, as in the CMSs
-// Weir is for. It records what was done to it, so that it can be the judge of whoever
-// writes to it, and it can be told to fail.
+// Package server is the demo CMS. It looks an item up by its path, waits, then creates or updates
+// it, and lets two writes of one path overlap, as the CMSs do for which Weir was made. It records
+// every write, so that its record can be held against a writer's promises. Tests make it fail.
 package server
 
 import (
@@ -17,8 +16,8 @@ import (
 	"time"
 )
 
-// item is one piece of content. Two of one path are what must not happen.
-type item struct {
+// contentItem is one piece of content. Two items of one path are the damage that Weir prevents.
+type contentItem struct {
 	Path, Version, Title string
 	Updated              time.Time
 }
@@ -42,16 +41,16 @@ type Server struct {
 	latency, jitter time.Duration
 	mux             *http.ServeMux
 
-	mu       sync.Mutex
-	items    []*item
-	requests []Request
-	running  map[string]int // writes at this moment, by path
-	inFlight int
-	stats    Stats
-	latest   map[string]int // highest version written, by path
-	ids      map[string]bool
-	faults   Faults
-	count    int
+	mu           sync.Mutex
+	items        []*contentItem
+	requests     []Request
+	running      map[string]int // writes in progress, by path
+	inFlight     int
+	stats        Stats
+	latest       map[string]int // highest version written, by path
+	ids          map[string]bool
+	faults       Faults
+	requestCount int
 }
 
 // Stats is the CMS's own record.
@@ -70,13 +69,13 @@ type Stats struct {
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
-	s.mux.HandleFunc("POST /api/content", s.write)
+	s.mux.HandleFunc("POST /api/content", s.handleWrite)
 	s.mux.HandleFunc("GET /stats", s.showStats)
 	s.mux.HandleFunc("GET /requests", s.showRequests)
 	s.mux.HandleFunc("POST /faults", s.setFaults)
 	s.mux.HandleFunc("DELETE /faults", s.clearFaults)
 	s.mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { s.Reset() })
-	s.mux.HandleFunc("GET /{$}", s.page)
+	s.mux.HandleFunc("GET /{$}", s.showPage)
 	return s
 }
 
@@ -94,8 +93,8 @@ func (s *Server) Reset() {
 // maxBody is the largest body the CMS takes.
 const maxBody = 8 << 20
 
-// content is what is read of a body, whatever its root element is.
-type content struct {
+// writeBody is the part of a body that the CMS reads, under any root element.
+type writeBody struct {
 	PathAttr    string `xml:"path,attr"`
 	VersionAttr string `xml:"version,attr"`
 	Path        string `xml:"path"`
@@ -103,30 +102,31 @@ type content struct {
 	Title       string `xml:"title"`
 }
 
-// write takes one message. Once it has begun it goes on to its end, also when the client
-// has left: that is what settle times are for.
-func (s *Server) write(w http.ResponseWriter, r *http.Request) {
+// handleWrite takes one message. Once it has begun it goes on to its end, also when the client
+// has left, which is why Weir has settle times.
+func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		http.Error(w, "the body broke off", http.StatusBadRequest)
 		return
 	}
-	var c content
+	var c writeBody
 	if err := xml.Unmarshal(body, &c); err != nil {
 		http.Error(w, "this is not XML", http.StatusBadRequest)
 		return
 	}
-	version, _ := strconv.Atoi(first(c.VersionAttr, c.Version)) // without one it is 0
-	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: first(c.PathAttr, c.Path), Version: version, Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
+	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // without one it is 0
+	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: firstNonEmpty(c.PathAttr, c.Path), Version: version,
+		Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
 	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.Attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
-	s.begin(req.Path)
-	status, words := s.fault(w, r, req.Path, body)
+	s.recordBegin(req.Path)
+	status, words := s.applyFaults(w, r, req.Path, body)
 	if status == 0 {
-		status, words = s.store(req, c.Title)
+		status, words = s.storeItem(req, c.Title)
 	}
 	req.Status, req.EndedAt = status, time.Now()
-	s.end(req)
+	s.recordEnd(req)
 	if status == aborted {
 		panic(http.ErrAbortHandler)
 	}
@@ -134,20 +134,20 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, words)
 }
 
-func first(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
 	return b
 }
 
-// store is the race: look up, wait, write. The lock is held for each step, not for all.
-func (s *Server) store(req Request, title string) (int, string) {
+// storeItem is the race: look up, wait, write. The lock is held for each step, not for all.
+func (s *Server) storeItem(req Request, title string) (int, string) {
 	if req.Path == "" {
 		return http.StatusBadRequest, "path is missing"
 	}
 	s.mu.Lock()
-	var found *item
+	var found *contentItem
 	for _, it := range s.items {
 		if it.Path == req.Path {
 			found = it
@@ -162,7 +162,7 @@ func (s *Server) store(req Request, title string) (int, string) {
 	time.Sleep(wait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	written := item{req.Path, strconv.Itoa(req.Version), title, time.Now()}
+	written := contentItem{req.Path, strconv.Itoa(req.Version), title, time.Now()}
 	if found != nil {
 		*found = written
 		return http.StatusOK, "updated"
@@ -171,7 +171,7 @@ func (s *Server) store(req Request, title string) (int, string) {
 	return http.StatusCreated, "created"
 }
 
-func (s *Server) begin(path string) {
+func (s *Server) recordBegin(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[path]++; s.running[path] > 1 {
@@ -181,7 +181,7 @@ func (s *Server) begin(path string) {
 	s.stats.MaxConcurrent = max(s.stats.MaxConcurrent, s.inFlight)
 }
 
-func (s *Server) end(req Request) {
+func (s *Server) recordEnd(req Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight--
@@ -204,7 +204,7 @@ func (s *Server) end(req Request) {
 	s.ids[req.ID] = true
 }
 
-// Stats gives the record.
+// Stats returns the record.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Server) Stats() Stats {
 
 func (s *Server) showStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) }
 
-// Requests gives every write so far, in the order in which they ended.
+// Requests returns every write so far, in the order in which they ended.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,25 +235,31 @@ func writeJSON(w http.ResponseWriter, v any) {
 	json.NewEncoder(w).Encode(v) // the client is gone when this fails
 }
 
-var page = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Demo CMS</title>
+var pageTemplate = template.Must(template.New("").Parse(
+	`<!doctype html><html lang="en"><meta charset="utf-8"><title>Demo CMS</title>
 <meta name="viewport" content="width=device-width"><style>
 :root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8884}
 dl{display:flex;flex-wrap:wrap;gap:.5rem 2rem}dt{opacity:.7}dd{margin:0;font-weight:600}div{min-width:6rem}</style>
-<h1>Demo CMS</h1><dl>{{with .Stats}}<div><dt>items</dt><dd>{{.Items}}</dd></div><div><dt>writes</dt><dd>{{.Writes}}</dd></div>
+<h1>Demo CMS</h1><dl>{{with .Stats}}<div><dt>items</dt><dd>{{.Items}}</dd></div>
+<div><dt>writes</dt><dd>{{.Writes}}</dd></div>
 <div><dt>duplicates</dt><dd>{{.Duplicates}}</dd></div><div><dt>overlaps</dt><dd>{{.Overlaps}}</dd></div>
-<div><dt>inversions</dt><dd>{{.Inversions}}</dd></div><div><dt>repeats</dt><dd>{{.Repeats}}</dd></div><div><dt>failures</dt><dd>{{.Failures}}</dd></div>{{end}}</dl>
-<table><thead><tr><th>path<th>version<th>title<th>updated</thead>{{range .Items}}<tr><td>{{.Path}}<td>{{.Version}}<td>{{.Title}}<td>{{.Updated.Format "15:04:05.000"}}{{else}}<tr><td colspan="4">Nothing has been written yet.{{end}}</table></html>`))
+<div><dt>inversions</dt><dd>{{.Inversions}}</dd></div>
+<div><dt>repeats</dt><dd>{{.Repeats}}</dd></div>
+<div><dt>failures</dt><dd>{{.Failures}}</dd></div>{{end}}</dl>
+<table><thead><tr><th>path<th>version<th>title<th>updated</thead>
+{{range .Items}}<tr><td>{{.Path}}<td>{{.Version}}<td>{{.Title}}
+<td>{{.Updated.Format "15:04:05.000"}}{{else}}<tr><td colspan="4">Nothing has been written yet.{{end}}</table></html>`))
 
-// page shows the items.
-func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+// showPage shows the items.
+func (s *Server) showPage(w http.ResponseWriter, _ *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()
-	items := make([]item, 0, len(s.items))
+	items := make([]contentItem, 0, len(s.items))
 	for _, it := range s.items {
 		items = append(items, *it)
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	page.Execute(w, map[string]any{"Stats": stats, "Items": items}) // the client is gone when this fails
+	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items}) // the client is gone when this fails
 }
