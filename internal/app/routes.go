@@ -144,7 +144,7 @@ func newRouter(log *slog.Logger, table []route) http.Handler {
 		}
 	}
 	mux.Handle("/", httpio.NotFound(log))
-	return mux
+	return httpio.RefuseCrossSite(log, mux)
 }
 
 // newPathHandler returns the handler of the routes of one path. If one function serves the path, the 405 is

@@ -200,6 +200,9 @@ func (s *Set) findContract(root qualifiedName) *compiledContract {
 // maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
 const maxContentType = 256
 
+// extendedParameter matches a parameter of RFC 2231, such as charset*=UTF-8”latin1.
+var extendedParameter = regexp.MustCompile(`;[^=;"]*\*[^=;"]*=`)
+
 // parseContentType checks that a Content-Type is XML, and returns its charset in lower case.
 func parseContentType(contentType string) (charset string, err error) {
 	if len(contentType) > maxContentType ||
@@ -207,8 +210,9 @@ func parseContentType(contentType string) (charset string, err error) {
 		return "", unsupportedError(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII",
 			maxContentType))
 	}
+	// mime also reads extended parameters (charset*=), which a CMS may not know: it would read other text.
 	kind, params, err := mime.ParseMediaType(contentType)
-	if err != nil {
+	if err != nil || extendedParameter.MatchString(contentType) {
 		return "", unsupportedError("the Content-Type cannot be read")
 	}
 	major, minor, _ := strings.Cut(kind, "/")

@@ -193,6 +193,10 @@ func (c *compiledContract) checkVersion(version string) []weir.Problem {
 	return nil
 }
 
+// isInvisible reports whether a character hides or reorders the text around it, so that an operator reads
+// another key than the one that is stored.
+func isInvisible(r rune) bool { return unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) }
+
 // readSingleValue returns the only value at a path. Several different values are a problem, because
 // the wrong key would break the order of messages.
 func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
@@ -214,6 +218,10 @@ func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.
 			fmt.Sprintf("has %d bytes and may have %d", len(found[0]), maxKey))
 	case strings.ContainsFunc(found[0], unicode.IsControl):
 		return problem("printable", "has control characters")
+	case strings.ContainsFunc(found[0], isInvisible):
+		return problem("printable", "has characters that change the direction of text, or separate lines")
+	case strings.TrimSpace(found[0]) != found[0]:
+		return problem("printable", "begins or ends with a space that is no white space of XML")
 	}
 	return found[0], nil
 }

@@ -114,7 +114,7 @@ func (p *path) selectForm(doc *etree.Document, form Form) []string {
 		} else {
 			writeContent(&b, e)
 		}
-		out = append(out, strings.TrimSpace(b.String()))
+		out = append(out, trimSpace(b.String()))
 	}
 	return out
 }

@@ -111,17 +111,21 @@ func compileFilter(given string) (f filter, err error) {
 	return f, err
 }
 
-// selectValues returns the selected values, without surrounding space.
+// trimSpace removes surrounding white space as XML defines it. Other space belongs to the value, for the
+// CMS reads it, too: two keys that differ by it must not become one.
+func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
+
+// selectValues returns the selected values, without surrounding white space.
 func (p *path) selectValues(doc *etree.Document) []string {
 	var out []string
 	for _, e := range p.selectPlaces(doc) {
 		if p.attr == "" {
-			out = append(out, strings.TrimSpace(ownText(e)))
+			out = append(out, trimSpace(ownText(e)))
 			continue
 		}
 		for _, a := range e.Attr { // not SelectAttr, for which path also matches x:path
 			if a.Space == p.space && a.Key == p.attr {
-				out = append(out, strings.TrimSpace(a.Value))
+				out = append(out, trimSpace(a.Value))
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func findBrokenRule(value, tag string) (broken string, err error) {
 }
 
 func (r *rule) checkValues(values []string) []weir.Problem {
-	if r.required && !slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
+	if r.required && !slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) != "" }) {
 		return []weir.Problem{{Path: r.given, Rule: "required",
 			Message: r.given + " is required and is missing or empty"}}
 	}

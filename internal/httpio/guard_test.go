@@ -1,8 +1,10 @@
 package httpio_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -157,20 +159,38 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}
 }
 
+// A client may write X-Forwarded-Host itself; only the element of a host that proxies counts.
 func TestBaseURL_BehindProxies(t *testing.T) {
 	t.Parallel()
-	for want, headers := range map[string][]string{
-		"http://example.com":      nil,
-		"https://example.com":     {"X-Forwarded-Proto", "https, http"},
-		"https://weir.example":    {"X-Forwarded-Proto", "HTTPS,http", "X-Forwarded-Host", "weir.example, 10.0.0.1"},
-		"http://weir.example:444": {"X-Forwarded-Proto", "ftp", "X-Forwarded-Host", " weir.example:444 ,x"},
+	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7071}
+	for name, c := range map[string]struct {
+		host    string
+		headers []string
+		want    string
+	}{
+		"Direct":         {"example.com", nil, "http://example.com"},
+		"Forwarded":      {"example.com", []string{"X-Forwarded-Proto", "https, http"}, "https://example.com"},
+		"ForwardedSpoof": {"example.com", []string{"X-Forwarded-Host", "evil.example"}, "http://example.com"},
+		"Proxied": {own.String(), []string{"X-Forwarded-Proto", "HTTPS,http", "X-Forwarded-Host", "weir.example"},
+			"https://weir.example"},
+		"ProxiedSpoof": {own.String(),
+			[]string{"X-Forwarded-Proto", "ftp", "X-Forwarded-Host", " evil.example, weir.example:444 "},
+			"http://weir.example:444"},
+		"ProxiedTwoLines": {own.String(), []string{"X-Forwarded-Host", "evil.example", "X-Forwarded-Host", "weir.example"},
+			"http://weir.example"},
+		"ProxiedNoHost": {own.String(), []string{"X-Forwarded-Host", "evil.example/x?"}, "http://127.0.0.1:7071"},
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		if got := httpio.BaseURL(r); got != want {
-			t.Errorf("%q: got %s, want %s", headers, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(own)),
+				http.MethodGet, "/", nil)
+			r.Host = c.host
+			for i := 0; i < len(c.headers); i += 2 {
+				r.Header.Add(c.headers[i], c.headers[i+1])
+			}
+			if got := httpio.BaseURL(r); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -41,7 +41,7 @@ type problem struct {
 
 var statusByKind = map[weir.Kind]int{
 	weir.Internal: http.StatusInternalServerError, weir.Malformed: http.StatusBadRequest,
-	weir.NotFound: http.StatusNotFound,
+	weir.NotFound: http.StatusNotFound, weir.Forbidden: http.StatusForbidden,
 	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed,
 	weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
 	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict,
@@ -102,8 +102,14 @@ func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 	http.NewResponseController(w).Flush()
 }
 
-// ReadBody reads a request's body of up to limit bytes.
+// bodyTimeout limits the time of reading one body, because a stalled sender keeps memory and a connection.
+const bodyTimeout = time.Minute
+
+// ReadBody reads a request's body of up to limit bytes, for at most bodyTimeout.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
+	defer control.SetReadDeadline(time.Time{})
 	body, err := readKnownLength(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {

@@ -15,9 +15,6 @@ const (
 	// the Retry-After of the refusal.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second
-	// bodyTimeout limits the time of reading one body, because a stalled sender keeps its share of
-	// the memory.
-	bodyTimeout = time.Minute
 	// Until it is stored, a body is in memory bodyCopies times: as received, compressed, in a row, and
 	// in the request to storage. Each request needs requestBytes besides.
 	bodyCopies   = 4
@@ -57,10 +54,7 @@ func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	if err := i.reserveMemory(r.Context(), weight); err != nil {
 		return nil, none, err
 	}
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
 	body, err = ReadBody(w, r, limit)
-	control.SetReadDeadline(time.Time{})
 	return body, func() { i.memory.Release(weight) }, err
 }
 

@@ -36,6 +36,9 @@ func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any
 	if len(body) == 0 {
 		return malformedJSONError("the body is empty")
 	}
+	if name := findRepeatedName(body); name != "" {
+		return malformedJSONError(fmt.Sprintf("the name %q comes twice in one object", name))
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

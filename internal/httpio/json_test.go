@@ -55,3 +55,24 @@ func TestReadJSON(t *testing.T) {
 		})
 	}
 }
+
+// encoding/json takes the last of two equal names, whatever their case.
+func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]bool{
+		`{"all":true,"lane":0}`:                       true,
+		`{"all":true,"all":false,"lane":0}`:           false,
+		`{"all":true,"ALL":false}`:                    false,
+		`{"\u0061ll":true,"all":false}`:               false,
+		`{"inner":[{"x":"x"},{"x":{"x":["x","x"]}}]}`: true,
+		`{"inner":[{"x":1},{"x":1,"y":2,"x":3}]}`:     false,
+		`{"lane":"all","all":true}`:                   true,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		var into map[string]any
+		if err := httpio.ReadJSON(httptest.NewRecorder(), r, &into); (err == nil) != want {
+			t.Errorf("%s: got %v, want it accepted: %t", body, err, want)
+		}
+	}
+}

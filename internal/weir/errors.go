@@ -22,6 +22,7 @@ const (
 	Lost                    // the lease is lost
 	Unavailable             // 503: storage cannot be reached now
 	Rejected                // permanent refusal by the CMS
+	Forbidden               // 403: a page of another site sent it
 )
 
 // Problem is one mistake in a request.

@@ -130,6 +130,27 @@
     setTimeout(() => t.remove(), 8000);
   }
 
+  // A key that is not used for keyIdle is forgotten: a tab that was left open, duplicated or restored must
+  // not stay a way to change things.
+  const keyIdle = 15 * 60 * 1000;
+
+  function keepKey(key) {
+    sessionStorage.setItem(storedKey, JSON.stringify({ key, usedAt: Date.now() }));
+  }
+
+  // keptKey returns the key of the function write, or null.
+  function keptKey() {
+    let kept = null;
+    try {
+      kept = JSON.parse(sessionStorage.getItem(storedKey));
+    } catch { /* not ours: it is removed below */ }
+    const age = kept ? Date.now() - kept.usedAt : NaN;
+    if (age >= 0 && age < keyIdle) return kept.key;
+    sessionStorage.removeItem(storedKey);
+    return null;
+  }
+  setInterval(keptKey, 60 * 1000);
+
   // askKey gives the key the operator enters, or "".
   function askKey(wrong) {
     const dialog = byId("key"), field = byId("key-value"), text = byId("key-wrong");
@@ -140,7 +161,7 @@
       dialog.addEventListener("close", () => {
         const key = dialog.returnValue === "use" ? field.value.trim() : "";
         field.value = "";
-        if (key) sessionStorage.setItem(storedKey, key);
+        if (key) keepKey(key);
         done(key);
       }, { once: true });
       dialog.returnValue = "";
@@ -172,8 +193,11 @@
   // operator gave none.
   async function send(address, method, body, type) {
     for (let tries = 0; ; tries++) {
-      const headers = {}, key = sessionStorage.getItem(storedKey);
-      if (key) headers["x-functions-key"] = key;
+      const headers = {}, key = keptKey();
+      if (key) {
+        keepKey(key);
+        headers["x-functions-key"] = key;
+      }
       if (type) headers["Content-Type"] = type;
       const answer = await fetch(address, { method, headers, body, cache: "no-store" });
       if (answer.status !== 401 && answer.status !== 403) return answer;

@@ -1,0 +1,45 @@
+package httpio
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"weir/internal/weir"
+)
+
+// RefuseCrossSite answers 403 to requests that change something and that a page of another site has a
+// browser send. Where the host asks for no key, or takes a browser's sign-in for one, such a page would
+// otherwise act in the name of the operator who looks at it. A request with a key in its header is let
+// through: a page can set that header only if CORS permits it.
+func RefuseCrossSite(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isReading := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+		if !isReading && r.Header.Get("X-Functions-Key") == "" && isCrossSite(r) {
+			WriteError(w, r, log, &weir.Error{Kind: weir.Forbidden, Op: "cross-site",
+				Message: "a page of another site sent this request; send it from Weir's own page, or with the " +
+					"header x-functions-key"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isCrossSite reports whether a browser says that another site sent the request. Other clients send
+// neither header. Browsers send Sec-Fetch-Site only to https and to the own machine.
+func isCrossSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(u.Host, publicHost(r))
+}
