@@ -10,7 +10,7 @@ MODULES := . tools
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test simulate lint build release infra bench profile microbench clean azurite tools
+.PHONY: help run start demo test upgrade simulate lint build release infra bench profile microbench clean azurite tools
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +31,15 @@ test: azurite ## every test: unit, conformance on memory and Azurite, end to end
 	  echo "go test -C $$module ./..."; \
 	  go test -C $$module -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./... || status=1; \
 	done; exit $$status
+
+# The release before this one: two versions side by side have to understand each other's rows.
+PREVIOUS := 6ffec1c6e497
+
+upgrade: azurite ## hosts of the release before and of this one side by side, and back; needs the history of the repository
+	@git cat-file -e $(PREVIOUS) || { echo "this clone lacks the release before ($(PREVIOUS)): git fetch --unshallow"; exit 1; }
+	@rm -rf build/previous && mkdir -p build/previous && git archive $(PREVIOUS) | tar -x -C build/previous
+	@$(MAKE) --no-print-directory -C build/previous build
+	WEIR_PREVIOUS=$(CURDIR)/build/previous/build/app go test -C tools -tags upgrade -count=1 -timeout 20m -v -run '^TestUpgrade' ./e2e
 
 SEEDS ?= 10000
 FROM ?= 1

@@ -1,0 +1,188 @@
+//go:build upgrade
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/tools/funchost/fleet"
+)
+
+// `make upgrade` builds the release before this one and runs these tests. They need the history of the repository, so
+// they are no part of `make test`.
+
+// The steps of docs/deploy.md, in the middle of a burst: hosts of this version beside those of the version before, the
+// old ones stopped, and later the other way round. Nothing may be lost or change its order, and each version has to
+// read the other's messages.
+func TestUpgradeAndBack(t *testing.T) {
+	const paths, each = 40, 25
+	u := newUpgrade(t)
+	u.faults(`{"rejectText":"bad"}`)
+	old := u.addHosts(2, u.previous)
+	first := u.postInBackground(paths, each, 1)
+	u.postScheduled(20)
+	u.eventually("the version before is in mid-burst", startLimit, func() bool { return u.stats().Writes >= 100 })
+	u.postBad("of the version before")
+
+	now := u.addHosts(2, u.app)
+	u.awaitMoreWrites(150) // both versions side by side
+	u.stopHosts(old)
+	second := u.postInBackground(paths, each, each+1)
+	u.awaitMoreWrites(150)
+	u.postBad("of this version")
+
+	old = u.addHosts(2, u.previous)
+	u.awaitMoreWrites(150)
+	u.stopHosts(now)
+	third := u.postInBackground(paths, each/2, 2*each+1)
+	messages := append(append(<-first, <-second...), <-third...)
+	if want := paths * (2*each + each/2); len(messages) != want {
+		t.Fatalf("%d messages were accepted, want %d", len(messages), want)
+	}
+	u.allFinal(messages, "delivered", 5*time.Minute)
+	u.checkBooks(len(messages)+20, paths+20)
+
+	now = u.addHosts(1, u.app)
+	u.stopHosts(old)
+	u.allFinal(messages, "delivered", time.Minute) // this version reads them all, too
+	u.checkRepost(messages[0])
+	u.linearizes(messages)
+	t.Logf("%d messages, %d of them written twice", len(messages)+20, u.clean().Repeats)
+}
+
+// upgrade is a fleet with hosts of two versions on one storage.
+type upgrade struct {
+	*fleetSystem
+	previous string // the staged app of the version before
+	bad      int
+}
+
+func newUpgrade(t *testing.T) *upgrade {
+	t.Helper()
+	previous := os.Getenv("WEIR_PREVIOUS")
+	if _, err := os.Stat(previous + "/handler"); err != nil {
+		t.Fatalf("WEIR_PREVIOUS names no staged app, run make upgrade: %v", err)
+	}
+	u := &upgrade{fleetSystem: newFleetSystem(t, 0), previous: previous}
+	u.ignoreAnswers(u.weir)
+	return u
+}
+
+// ignoreAnswers lets answers of an address differ from openapi.yaml, because the version before has its own.
+func (u *upgrade) ignoreAnswers(url string) {
+	u.t.Cleanup(answers.Watch(strings.TrimPrefix(url, "http://"), func(string) {}))
+}
+
+// addHosts starts hosts of a version, and waits until they serve.
+func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
+	u.t.Helper()
+	ctx, cancel := context.WithTimeout(u.t.Context(), startLimit)
+	defer cancel()
+	for range count {
+		h, err := u.fleet.Add(ctx, "--script-root", app)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		u.ignoreAnswers(h.URL())
+		u.eventually("the host is ready", startLimit, func() bool { return u.status(h.URL()+"/api/health") == http.StatusOK })
+		added = append(added, h)
+	}
+	return added
+}
+
+func (u *upgrade) stopHosts(hosts []*fleet.Host) {
+	u.t.Helper()
+	for _, h := range hosts {
+		if err := h.Stop(); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+	for _, h := range hosts {
+		<-h.Done()
+	}
+}
+
+// postInBackground posts versions from first on to each path. The channel gets the accepted messages.
+func (u *upgrade) postInBackground(paths, versions, first int) <-chan []message {
+	accepted := make(chan []message, 1)
+	go func() { accepted <- u.burstFrom(u.t.Context(), paths, versions, first) }()
+	return accepted
+}
+
+// awaitMoreWrites waits until the CMS has taken that many more messages.
+func (u *upgrade) awaitMoreWrites(count int) {
+	u.t.Helper()
+	before := u.stats().Writes
+	u.eventually("messages are written", 2*time.Minute, func() bool { return u.stats().Writes >= before+count })
+}
+
+// postScheduled posts messages that fall due after the first change of versions.
+func (u *upgrade) postScheduled(count int) {
+	u.t.Helper()
+	for i := range count {
+		body := versioned(fmt.Sprintf("/scheduled/%d", i), 1)
+		r, err := http.NewRequestWithContext(u.t.Context(), http.MethodPost, u.weir+"/api/messages", strings.NewReader(body))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/xml")
+		r.Header.Set("Weir-Deliver-After", "PT30S")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusAccepted {
+			u.t.Fatalf("a scheduled message was answered %s", res.Status)
+		}
+	}
+}
+
+// postBad posts a message that the CMS rejects. It stays dead for both versions.
+func (u *upgrade) postBad(text string) {
+	u.t.Helper()
+	path := fmt.Sprintf("/bad/%d", u.bad)
+	u.bad++
+	body := fmt.Sprintf(`<article path="%s" version="1"><title>bad: %s</title></article>`, path, text)
+	res, err := http.Post(u.weir+"/api/messages", "application/xml", strings.NewReader(body))
+	if err != nil || res.StatusCode != http.StatusAccepted {
+		u.t.Fatalf("post a bad message: %v %v", res, err)
+	}
+	_ = res.Body.Close()
+}
+
+// checkBooks checks that the lanes have delivered so many messages, have the bad ones as dead and no other left, and that
+// the CMS has so many items.
+func (u *upgrade) checkBooks(delivered, items int) {
+	u.t.Helper()
+	type books struct {
+		Lanes []struct{ Delivered, Dead, Waiting, Scheduled int }
+	}
+	var sum struct{ delivered, dead, left int }
+	u.eventually("the books balance", 2*time.Minute, func() bool {
+		sum.delivered, sum.dead, sum.left = 0, 0, 0
+		for _, l := range get[books](u.system, u.weir+"/api/lanes").Lanes {
+			sum.delivered, sum.dead, sum.left = sum.delivered+l.Delivered, sum.dead+l.Dead, sum.left+l.Waiting+l.Scheduled
+		}
+		return sum.delivered == delivered && sum.dead == u.bad && sum.left == 0
+	})
+	if st := u.clean(); st.Items != items {
+		u.t.Errorf("the CMS has %d items, want %d", st.Items, items)
+	}
+}
+
+// checkRepost checks that this version still knows an Idempotency-Key that the version before filed.
+func (u *upgrade) checkRepost(m message) {
+	u.t.Helper()
+	path, _, _ := strings.Cut(m.Key, "@")
+	again, err := u.try(path, m.version, keyOf(path, m.version))
+	if err != nil || !again.Duplicate || again.ID != m.ID {
+		u.t.Errorf("posting %s again was answered %+v (%v), want a duplicate of %s", path, again, err, m.ID)
+	}
+}
