@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Canceller cancels a scheduled message at once. For another one it requests the cancellation from the
@@ -43,7 +44,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if st.Stage == weir.Cancelled {
 		code = http.StatusOK
 	}
-	httpio.WriteJSON(w, code, httpio.DescribeStatus(st))
+	httpio.WriteJSON(w, code, wire.NewMessage(st))
 	at := st.Message.ID // in the present epoch
 	f.Caller.Call(at.Lane)
 	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,

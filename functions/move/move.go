@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // maxBody limits the bytes of a request, which has one time.
@@ -43,7 +44,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.SetVersion(w, st.Version)
-	httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
+	httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
 	id := st.Message.ID
 	f.Caller.Call(id.Lane)
 	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),

@@ -13,6 +13,7 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Accepter turns a body into a message, or reports every problem.
@@ -64,19 +65,6 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// receipt is the JSON answer.
-type receipt struct {
-	ID         string     `json:"id"`
-	Stage      weir.Stage `json:"stage"`
-	Key        string     `json:"key"`
-	Lane       int        `json:"lane"`
-	Sequence   int64      `json:"sequence"`
-	AcceptedAt time.Time  `json:"acceptedAt"`
-	Duplicate  bool       `json:"duplicate"`
-	DeliverAt  *time.Time `json:"deliverAt,omitempty"`
-	From       string     `json:"deliverAtFrom,omitempty"` // header, query or message
-}
-
 // ServeHTTP implements http.Handler.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked, err := readOptions(r, f.Now())
@@ -99,7 +87,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if final {
 			httpio.SetVersion(w, st.Version)
-			httpio.WriteJSON(w, http.StatusOK, httpio.DescribeStatus(st))
+			httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
 			f.logAccepted(r, filed)
 			return
 		}
@@ -127,12 +115,12 @@ func (f *Function) wakeLane(filed lane.Receipt) {
 	}
 }
 
-func describeReceipt(filed lane.Receipt, asked requestOptions) receipt {
+func describeReceipt(filed lane.Receipt, asked requestOptions) wire.Receipt {
 	m := filed.Message
-	a := receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
+	a := wire.Receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
 		AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
 	if !m.DueAt.IsZero() {
-		a.DeliverAt = &m.DueAt
+		a.DeliverAt = m.DueAt
 		if !filed.Duplicate {
 			a.From = asked.dueFrom
 		}

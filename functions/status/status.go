@@ -9,6 +9,7 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/overview"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Reader reads a message's state, or returns NotFound.
@@ -65,8 +66,8 @@ func wantsForecast(r *http.Request) (bool, error) {
 
 // describeStatus adds the forecast of a waiting message if the caller asks for it. If the forecast
 // cannot be read, the answer has only the state.
-func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) httpio.Message {
-	m := httpio.DescribeStatus(st)
+func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) wire.Message {
+	m := wire.NewMessage(st)
 	if !outlook || st.Stage.Final() {
 		return m
 	}
@@ -76,6 +77,6 @@ func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool)
 			err)
 		return m
 	}
-	m.AddForecast(o.Position, o.ExpectedAt, o.WaitsFor)
+	m.Position, m.ExpectedAt, m.WaitsFor = o.Position, o.ExpectedAt, o.WaitsFor
 	return m
 }

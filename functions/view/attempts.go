@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // StatusReader reads a message's state; NotFound for what does not exist.
@@ -34,12 +35,12 @@ func (f *Attempts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if httpio.NotModified(w, r, st.Version) {
 		return
 	}
-	log := httpio.DescribeStatus(st).AttemptLog
+	log := wire.NewMessage(st).AttemptLog
 	if log == nil {
-		log = []httpio.Attempt{}
+		log = []wire.Attempt{}
 	}
 	httpio.WriteJSON(w, http.StatusOK, struct {
-		Attempts []httpio.Attempt `json:"attempts"` // the first and the last ten
-		Count    int              `json:"count"`
+		Attempts []wire.Attempt `json:"attempts"` // the first and the last ten
+		Count    int            `json:"count"`
 	}{log, st.AttemptCount})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/overview"
+	"weir/internal/wire"
 )
 
 // ErrorReader groups dead messages by cause; see overview.Overview.
@@ -19,25 +19,6 @@ type ErrorReader interface {
 type Errors struct {
 	Source ErrorReader
 	Logger *slog.Logger
-}
-
-// failure is the JSON form of a cluster of dead messages.
-type failure struct {
-	Fingerprint string    `json:"fingerprint"`
-	Contract    string    `json:"contract"`
-	CMSStatus   int       `json:"cmsStatus,omitempty"`
-	Message     string    `json:"message"`
-	Count       int       `json:"count"`
-	Keys        int       `json:"keys"`
-	FirstAt     time.Time `json:"firstAt"`
-	LastAt      time.Time `json:"lastAt"`
-	Sample      sample    `json:"sample"`
-}
-
-type sample struct {
-	ID     string `json:"id,omitempty"`
-	Key    string `json:"key"`
-	Reason string `json:"reason"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -54,15 +35,17 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	out := struct {
-		Errors   []failure `json:"errors"`
-		Looked   int       `json:"looked"`
-		Complete bool      `json:"complete"`
-	}{[]failure{}, all.Examined, all.Complete}
+	httpio.WriteJSON(w, http.StatusOK, DescribeErrors(all))
+}
+
+// DescribeErrors returns the JSON form of the causes of dead messages.
+func DescribeErrors(all overview.Clusters) wire.ErrorList {
+	list := wire.ErrorList{Errors: []wire.ErrorCause{}, Looked: all.Examined, Complete: all.Complete}
 	for _, c := range all.List {
-		out.Errors = append(out.Errors, failure{c.Fingerprint, c.Contract, c.CMSStatus, c.Message, c.Count, c.Keys,
-			c.First.UTC(), c.Last.UTC(),
-			sample{c.Sample.ID, c.Sample.Key, c.Sample.Reason}})
+		list.Errors = append(list.Errors, wire.ErrorCause{
+			Fingerprint: c.Fingerprint, Contract: c.Contract, CMSStatus: c.CMSStatus, Message: c.Message,
+			Count: c.Count, Keys: c.Keys, FirstAt: c.First.UTC(), LastAt: c.Last.UTC(),
+			Sample: wire.ErrorSample{ID: c.Sample.ID, Key: c.Sample.Key, Reason: c.Sample.Reason}})
 	}
-	httpio.WriteJSON(w, http.StatusOK, out)
+	return list
 }

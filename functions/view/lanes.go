@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"weir/internal/httpio"
+	"weir/internal/lane"
 	"weir/internal/overview"
+	"weir/internal/wire"
 )
 
 // LaneReader reads the states of lanes; see overview.Overview.
@@ -20,7 +22,7 @@ type LaneReader interface {
 // Lanes serves GET /api/lanes. All fields are needed.
 type Lanes struct {
 	Source   LaneReader
-	Calendar httpio.Calendar
+	Calendar wire.CalendarReader
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -32,15 +34,7 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	out := struct {
-		Lanes    []LaneState          `json:"lanes"`
-		Totals   totals               `json:"totals"`
-		Calendar httpio.CalendarState `json:"calendar"`
-	}{[]LaneState{}, describeTotals(overview.SumLanes(lanes)), httpio.DescribeCalendar(f.Calendar, f.Now())}
-	for i := range lanes {
-		out.Lanes = append(out.Lanes, DescribeLane(&lanes[i]))
-	}
-	httpio.WriteJSON(w, http.StatusOK, out)
+	httpio.WriteJSON(w, http.StatusOK, DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
 }
 
 // Lane serves GET /api/lanes/{lane}. All fields are needed.
@@ -60,60 +54,42 @@ func (f *Lane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, DescribeLane(&l))
+	httpio.WriteJSON(w, http.StatusOK, describeLane(&l))
 }
 
-// LaneState is the JSON form of a lane's state.
-type LaneState struct {
-	Lane          int            `json:"lane"`
-	Accepted      int64          `json:"accepted"`
-	Delivered     int64          `json:"delivered"`
-	Dead          int64          `json:"dead"`
-	Cancelled     int64          `json:"cancelled"`
-	Superseded    int64          `json:"superseded"`
-	Moved         int64          `json:"moved,omitempty"`
-	Waiting       int64          `json:"waiting"`
-	Scheduled     int64          `json:"scheduled"`
-	Queued        int64          `json:"queued"`
-	Retrying      int64          `json:"retrying"`
-	Exact         bool           `json:"exact"` // all waiting messages were counted by stage
-	OldestAt      *time.Time     `json:"oldestWaitingAt,omitempty"`
-	OldestSeconds *float64       `json:"oldestWaitingSeconds,omitempty"`
-	Rate1         *float64       `json:"ratePerMinute1,omitempty"`
-	Rate15        *float64       `json:"ratePerMinute15,omitempty"`
-	EmptyIn       *float64       `json:"emptyInSeconds,omitempty"`
-	Held          bool           `json:"held"` // a holder has the lane, or died with it
-	Holder        string         `json:"holder,omitempty"`
-	Fence         int64          `json:"fence"`
-	PausedBy      string         `json:"pausedBy,omitempty"` // operator, calendar, cms
-	PausedUntil   *time.Time     `json:"pausedUntil,omitempty"`
-	PauseReason   string         `json:"pauseReason,omitempty"`
-	Pauses        []httpio.Pause `json:"pauses"`
-	NextDueAt     *time.Time     `json:"nextDueAt,omitempty"`
-	LastError     string         `json:"lastError,omitempty"`
-	LastErrorAt   *time.Time     `json:"lastErrorAt,omitempty"`
+// DescribeLanes returns the JSON form of all lanes.
+func DescribeLanes(lanes []overview.Lane, calendar wire.Calendar) wire.LaneList {
+	totals := overview.SumLanes(lanes)
+	list := wire.LaneList{Lanes: []wire.Lane{}, Calendar: calendar,
+		Totals: describeCounts(totals.Accepted, totals.Counts, totals.Waiting)}
+	for i := range lanes {
+		list.Lanes = append(list.Lanes, describeLane(&lanes[i]))
+	}
+	return list
 }
 
-// DescribeLane returns the JSON form of a lane's state.
-func DescribeLane(l *overview.Lane) LaneState {
-	s := LaneState{
-		Lane: l.Number, Accepted: l.Accepted, Delivered: l.Counts.Delivered, Dead: l.Counts.Dead,
-		Cancelled:  l.Counts.Cancelled,
-		Superseded: l.Counts.Superseded, Moved: l.Counts.Moved, Waiting: l.Waiting, Scheduled: l.Scheduled,
-		Queued: l.Queued, Retrying: l.Retrying,
-		Exact: l.Exact, OldestAt: timeOrNil(l.OldestAt), Rate1: rateOrNil(l.Rate1), Rate15: rateOrNil(l.Rate15),
+func describeLane(l *overview.Lane) wire.Lane {
+	out := wire.Lane{
+		Number: l.Number, Counts: describeCounts(l.Accepted, l.Counts, l.Waiting),
+		Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying, Exact: l.Exact,
+		OldestAt: l.OldestAt, Rate1: rateOrNil(l.Rate1), Rate15: rateOrNil(l.Rate15),
 		Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.PauseCause.By, PausedUntil: timeOrNil(l.PauseCause.Until), PauseReason: l.PauseCause.Reason,
-		Pauses:    httpio.DescribePauses(l.Pauses),
-		NextDueAt: timeOrNil(l.NextDue), LastError: l.LastError, LastErrorAt: timeOrNil(l.LastErrorAt),
+		PausedBy: l.PauseCause.By, PausedUntil: l.PauseCause.Until, PauseReason: l.PauseCause.Reason,
+		Pauses:    wire.NewPauses(l.Pauses),
+		NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
 	}
 	if !l.OldestAt.IsZero() {
-		s.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
+		out.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
 	}
 	if l.DrainEstimate.Known {
-		s.EmptyIn = toSeconds(l.DrainEstimate.In)
+		out.EmptyIn = toSeconds(l.DrainEstimate.In)
 	}
-	return s
+	return out
+}
+
+func describeCounts(accepted int64, c lane.Counts, waiting int64) wire.Counts {
+	return wire.Counts{Accepted: accepted, Delivered: c.Delivered, Dead: c.Dead, Cancelled: c.Cancelled,
+		Superseded: c.Superseded, Moved: c.Moved, Waiting: waiting}
 }
 
 func toSeconds(d time.Duration) *float64 {
@@ -126,27 +102,4 @@ func rateOrNil(r overview.Rate) *float64 {
 		return nil
 	}
 	return &r.PerMinute
-}
-
-func timeOrNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// totals is the JSON form of the sums over all lanes.
-type totals struct {
-	Accepted   int64 `json:"accepted"`
-	Delivered  int64 `json:"delivered"`
-	Dead       int64 `json:"dead"`
-	Cancelled  int64 `json:"cancelled"`
-	Superseded int64 `json:"superseded"`
-	Moved      int64 `json:"moved,omitempty"`
-	Waiting    int64 `json:"waiting"`
-}
-
-func describeTotals(t overview.Totals) totals {
-	return totals{t.Accepted, t.Counts.Delivered, t.Counts.Dead, t.Counts.Cancelled, t.Counts.Superseded,
-		t.Counts.Moved, t.Waiting}
 }

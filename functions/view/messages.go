@@ -9,6 +9,7 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/overview"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Searcher finds messages; see overview.Overview.
@@ -23,12 +24,6 @@ type Messages struct {
 	Logger *slog.Logger
 }
 
-// MessageLine is a message in a list.
-type MessageLine struct {
-	httpio.Message
-	Size int `json:"size"`
-}
-
 // ServeHTTP implements http.Handler.
 func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := ParseSearch(r.URL.Query(), f.Lanes)
@@ -40,18 +35,18 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	out := struct {
-		Messages    []MessageLine `json:"messages"`
-		Looked      int           `json:"looked"`
-		NotSearched int           `json:"notSearched,omitempty"`
-		Complete    bool          `json:"complete"`
-		Continue    string        `json:"continue,omitempty"`
-	}{[]MessageLine{}, found.Examined, found.BodiesSkipped, found.Complete, found.Continue}
+	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
+}
+
+// DescribeMessages returns the JSON form of a page of a search.
+func DescribeMessages(found overview.SearchResult) wire.MessageList {
+	list := wire.MessageList{Messages: []wire.MessageLine{}, Looked: found.Examined,
+		NotSearched: found.BodiesSkipped, Complete: found.Complete, Continue: found.Continue}
 	for _, st := range found.Messages {
 		st.Attempts = nil // a row may have some of them
-		out.Messages = append(out.Messages, MessageLine{httpio.DescribeStatus(st), st.Message.Size})
+		list.Messages = append(list.Messages, wire.MessageLine{Message: wire.NewMessage(st), Size: st.Message.Size})
 	}
-	httpio.WriteJSON(w, http.StatusOK, out)
+	return list
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // PauseReader reads the operator's pauses that hold now, of all lanes.
@@ -18,7 +19,7 @@ type PauseReader interface {
 // Pauses serves GET /api/pauses. All fields are needed.
 type Pauses struct {
 	Reader   PauseReader
-	Calendar httpio.Calendar
+	Calendar wire.CalendarReader
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
@@ -30,8 +31,6 @@ func (f *Pauses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, struct {
-		Pauses   []httpio.Pause       `json:"pauses"`
-		Calendar httpio.CalendarState `json:"calendar"`
-	}{httpio.DescribePauses(pauses), httpio.DescribeCalendar(f.Calendar, f.Now())})
+	calendar := wire.NewCalendar(f.Calendar, f.Now())
+	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses), Calendar: &calendar})
 }

@@ -14,6 +14,7 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Pauser pauses and resumes lanes and keys; see lane.Store. Both can be repeated.
@@ -99,9 +100,7 @@ func pauseLength(p weir.Pause) time.Duration {
 }
 
 func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
-	httpio.WriteJSON(w, http.StatusOK, struct {
-		Pauses []httpio.Pause `json:"pauses"`
-	}{httpio.DescribePauses(pauses)})
+	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
 // resolveLanes returns the selected lanes, and the key if one is selected.

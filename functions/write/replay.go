@@ -9,6 +9,7 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Replayer requests the replay of a dead message; see lane.Store.Replay.
@@ -50,7 +51,7 @@ func (f *Replay) requestReplay(r *http.Request) (weir.Status, error) {
 
 // answerReplay answers with the message's state, and wakes its lane.
 func answerReplay(w http.ResponseWriter, st weir.Status, caller Caller) {
-	httpio.WriteJSON(w, http.StatusAccepted, httpio.DescribeStatus(st))
+	httpio.WriteJSON(w, http.StatusAccepted, wire.NewMessage(st))
 	caller.Call(st.Message.ID.Lane)
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -131,11 +130,11 @@ func sanitizeLines(s string) string {
 }
 
 // formatCount writes how many of something there are.
-func formatCount(n int, one string) string {
+func formatCount[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return strconv.Itoa(n) + " " + one + "s"
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // readKeyFlag reads --key; nil when it was not given.
@@ -150,8 +149,8 @@ func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 }
 
 // formatTime writes a time as people read it; empty for none.
-func formatTime(t *time.Time) string {
-	if t == nil || t.IsZero() {
+func formatTime(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/contract"
 	"weir/internal/remote"
+	"weir/internal/wire"
 )
 
 const (
@@ -63,8 +64,8 @@ func (f *deadFilter) addFlags(cmd *cobra.Command, what string) {
 }
 
 // readFilter reads the flags.
-func (f *deadFilter) readFilter() (remote.Filter, error) {
-	out := remote.Filter{Contract: f.contract, Fingerprint: f.fingerprint}
+func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
+	out := remote.ReplayFilter{Contract: f.contract, Fingerprint: f.fingerprint}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
 			return out, &usageError{"--lane must be 0 or more"}
@@ -82,7 +83,7 @@ func (f *deadFilter) readFilter() (remote.Filter, error) {
 }
 
 // buildQuery is a filter as the list of messages takes it.
-func buildQuery(f remote.Filter) url.Values {
+func buildQuery(f remote.ReplayFilter) url.Values {
 	query := url.Values{"stage": {"dead"}}
 	if f.Key != nil {
 		query.Set("key", *f.Key)
@@ -158,11 +159,11 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 	}
 	rows := [][]string{{"DIED", "ID", "CONTRACT", "KEY", "ATTEMPTS", "REASON"}}
 	for _, line := range found {
-		var m remote.Message
+		var m wire.Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		rows = append(rows, []string{formatTime(m.FinishedAt), m.ID, m.Contract, m.Key, strconv.Itoa(m.Attempts), m.LastError})
+		rows = append(rows, []string{formatTime(m.FinishedAt), m.ID, m.Contract, m.Key, strconv.Itoa(m.AttemptCount), m.LastError})
 	}
 	return a.printRows(rows, "No dead messages.", complete)
 }
@@ -195,7 +196,7 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 		if e.CMSStatus != 0 {
 			status = strconv.Itoa(e.CMSStatus)
 		}
-		rows = append(rows, []string{formatTime(&e.LastAt), e.Fingerprint, strconv.Itoa(e.Count), strconv.Itoa(e.Keys), e.Contract, status, e.Message})
+		rows = append(rows, []string{formatTime(e.LastAt), e.Fingerprint, strconv.Itoa(e.Count), strconv.Itoa(e.Keys), e.Contract, status, e.Message})
 	}
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
@@ -222,7 +223,7 @@ func (a *apiCommand) deadShowCommand() *cobra.Command {
 			return err
 		}
 		difference := ""
-		if m.Value.Edited != nil {
+		if m.Value.Edited.Exists() {
 			if difference, err = a.client.Difference(ctx, args[0]); err != nil {
 				return err
 			}
@@ -244,7 +245,7 @@ func (a *apiCommand) deadShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *apiCommand) printDead(m *remote.Message, body []byte) {
+func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printStory(m)
 	last := ""
 	for _, t := range m.AttemptLog {

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/remote"
+	"weir/internal/wire"
 )
 
 const deadReplayHelp = `Has dead messages delivered again: those named, or all that match the flags, or --all.
@@ -109,7 +110,7 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 	}
 	var first error
 	for _, id := range ids {
-		var m remote.Answer[remote.Message]
+		var m remote.Answer[wire.Message]
 		var err error
 		if f.with != "" {
 			m, err = a.client.Edit(ctx, id, corrected, f.note, f.force)
@@ -142,7 +143,7 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
-	r := remote.Replay{Filter: filter, RatePerMinute: f.rate, Force: f.force, Reason: f.reason}
+	r := remote.ReplayRequest{Filter: filter, RatePerMinute: f.rate, Force: f.force, Reason: f.reason}
 	if f.cmd.Flags().Changed("stop-at-error-rate") {
 		r.StopAtErrorRate = &f.stop
 	}
@@ -168,7 +169,7 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	return a.watchJob(ctx, job)
 }
 
-func (a *apiCommand) printPlan(plan remote.Answer[remote.Plan]) error {
+func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 	if a.json {
 		return a.printJSON(map[string]any{"plan": plan.JSON})
 	}
@@ -202,7 +203,7 @@ func (s *console) confirm(ctx context.Context, question string) (bool, error) {
 	}
 }
 
-func (a *apiCommand) printJob(job remote.Answer[remote.Job]) error {
+func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 	if a.json {
 		a.printLine("%s", job.JSON)
 		return nil
@@ -216,15 +217,15 @@ func (a *apiCommand) printJob(job remote.Answer[remote.Job]) error {
 		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
 	}
 	a.printLine("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
-		sanitizeText(j.ID), sanitizeText(j.State), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
+		sanitizeText(j.ID), sanitizeText(string(j.State)), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
 	return nil
 }
 
 // watchJob tells how a replay goes on, to its end.
-func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[remote.Job]) error {
+func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
 	patience, last := a.newPatience(unavailableLimit), job.Value
 	for {
-		if job.Value.State != "running" {
+		if !job.Value.IsRunning() {
 			return errors.Join(a.printJob(job), jobError(&job.Value))
 		}
 		if job.Value != last && !a.json {
@@ -248,10 +249,10 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[remote.Job]
 }
 
 // ended is what a replay's end means for the exit code.
-func jobError(j *remote.Job) error {
+func jobError(j *wire.Job) error {
 	switch {
-	case j.State != "done":
-		return fmt.Errorf("the replay was %s", sanitizeText(j.State))
+	case j.State != wire.JobDone:
+		return fmt.Errorf("the replay was %s", sanitizeText(string(j.State)))
 	case j.DeadAgain > 0:
 		return fmt.Errorf("dead again: %s", formatCount(j.DeadAgain, "message"))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/remote"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const (
@@ -51,7 +52,7 @@ func (t *pauseTarget) readTarget(cmd *cobra.Command) (remote.Target, error) {
 func (s *console) pauseCommand() *cobra.Command {
 	a := &apiCommand{console: s}
 	var t pauseTarget
-	var p remote.Pause
+	var p remote.PauseRequest
 	var length time.Duration
 	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
@@ -112,7 +113,7 @@ func (s *console) pausesCommand() *cobra.Command {
 }
 
 // printPauses lists what is paused.
-func (a *apiCommand) printPauses(list remote.Answer[remote.PauseList], err error) error {
+func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], err error) error {
 	if err != nil {
 		return err
 	}
@@ -127,10 +128,10 @@ func (a *apiCommand) printPauses(list remote.Answer[remote.PauseList], err error
 			what = "key " + p.Key + " (lane " + strconv.Itoa(p.Lane) + ")"
 		}
 		until := "resumed"
-		if p.Until != nil {
+		if !p.Until.IsZero() {
 			until = formatTime(p.Until)
 		}
-		rows = append(rows, []string{what, formatTime(&p.Since), until, p.Reason})
+		rows = append(rows, []string{what, formatTime(p.Since), until, p.Reason})
 	}
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -138,9 +139,10 @@ func (a *apiCommand) printPauses(list remote.Answer[remote.PauseList], err error
 		a.printLine("Nobody has paused anything.")
 	}
 	switch c := list.Value.Calendar; {
+	case c == nil:
 	case c.Closed:
 		a.printLine("The calendar is closed until %s%s.", formatTime(c.Until), afterColon(c.Reason))
-	case c.NextChange != nil:
+	case !c.NextChange.IsZero():
 		a.printLine("The calendar closes at %s.", formatTime(c.NextChange))
 	}
 	return nil

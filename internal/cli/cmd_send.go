@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/remote"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const sendHelp = `Sends files as messages, one each; - is standard input. A pattern that the console left as it
@@ -152,7 +153,7 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 		s.recordResult(sentFile{File: file, Error: err.Error()}, func(c *sendCounts) { c.Unread++ })
 		return
 	}
-	var receipt remote.Answer[remote.Receipt]
+	var receipt remote.Answer[wire.Receipt]
 	err = s.patience.Do(ctx, func(context.Context) error {
 		if s.stopCause() != nil {
 			return context.Canceled

@@ -14,6 +14,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/remote"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const statusHelp = `Tells a message's story so far. With --wait it waits until the message is final, and ends
@@ -89,7 +90,7 @@ func isFile(name string) bool {
 }
 
 func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
-	var m remote.Answer[remote.Message]
+	var m remote.Answer[wire.Message]
 	var err error
 	if wait > 0 {
 		m, err = a.awaitFinal(ctx, id, wait)
@@ -115,7 +116,7 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
 // awaitFinal looks at a message until it is final, or the time is over.
-func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[remote.Message], err error) {
+func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
 	for pause := firstPollPause; ; pause = min(2*pause, lastPollPause) {
 		err = patience.Do(ctx, func(ctx context.Context) error {
@@ -133,14 +134,14 @@ func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Durat
 }
 
 // printStory tells what happened to a message, a line each.
-func (a *apiCommand) printStory(m *remote.Message) {
+func (a *apiCommand) printStory(m *wire.Message) {
 	key := "no key"
 	if m.Key != "" {
 		key = m.Key
 	}
 	a.printLine("Message %s is %s.", sanitizeText(m.ID), m.Stage)
-	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(&m.AcceptedAt), sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
-	if m.DeliverAt != nil {
+	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt), sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
+	if !m.DeliverAt.IsZero() {
 		a.printLine("%s  due", formatTime(m.DeliverAt))
 	}
 	actions := listActions(m)
@@ -148,12 +149,12 @@ func (a *apiCommand) printStory(m *remote.Message) {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
 			a.printLine("%-20s  … and %s more", "", formatCount(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
 		}
-		actions = a.printActions(actions, &t.At)
-		a.printLine("%s  attempt %d, %s: %s", formatTime(&t.At), t.Number, time.Duration(t.DurationMS)*time.Millisecond, formatOutcome(t))
+		actions = a.printActions(actions, t.At)
+		a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
 	}
 	actions = a.printActions(actions, m.FinishedAt)
 	a.printEnd(m)
-	a.printActions(actions, nil)
+	a.printActions(actions, time.Time{})
 	a.printForecast(m)
 }
 
@@ -165,40 +166,40 @@ type operatorAction struct {
 
 // listActions gives what is known of that, in order: the last correction, and the last replay,
 // unless it came with that correction.
-func listActions(m *remote.Message) (actions []operatorAction) {
+func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
 		force = ", by force"
 	}
-	if m.Edited != nil {
+	if m.Edited.Exists() {
 		text := "corrected"
-		if asked == nil || !m.Edited.At.Before(*asked) { // it was that replay
-			text, asked = text+force, nil
+		if asked.IsZero() || !m.Edited.At.Before(asked) { // it was that replay
+			text, asked = text+force, time.Time{}
 		}
 		actions = append(actions, operatorAction{m.Edited.At, text + afterColon(m.Edited.Note)})
 	}
-	if asked != nil {
+	if !asked.IsZero() {
 		text := "replayed"
-		if m.Stage == weir.Dead && m.FinishedAt != nil && m.FinishedAt.Before(*asked) {
+		if m.Stage == weir.Dead && !m.FinishedAt.IsZero() && m.FinishedAt.Before(asked) {
 			text = "replay asked for"
 		}
-		actions = append(actions, operatorAction{*asked, text + force})
+		actions = append(actions, operatorAction{asked, text + force})
 	}
 	return actions
 }
 
 // tell prints the actions before a moment, nil being the end of time, and gives the others.
-func (a *apiCommand) printActions(actions []operatorAction, before *time.Time) []operatorAction {
-	for len(actions) > 0 && (before == nil || actions[0].at.Before(*before)) {
-		a.printLine("%s  %s", formatTime(&actions[0].at), actions[0].text)
+func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
+	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
+		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
 		actions = actions[1:]
 	}
 	return actions
 }
 
 // ended tells how a message ended, or when it goes on.
-func (a *apiCommand) printEnd(m *remote.Message) {
-	if m.FinishedAt != nil {
+func (a *apiCommand) printEnd(m *wire.Message) {
+	if !m.FinishedAt.IsZero() {
 		text := string(m.Stage)
 		switch {
 		case m.SupersededBy != "":
@@ -207,20 +208,20 @@ func (a *apiCommand) printEnd(m *remote.Message) {
 			text += afterColon(m.LastError)
 		}
 		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
-	} else if m.NextAttemptAt != nil {
+	} else if !m.NextAttemptAt.IsZero() {
 		a.printLine("%s  next attempt", formatTime(m.NextAttemptAt))
 	}
 }
 
 // printForecast tells what a message waits for, and how often it was replayed.
-func (a *apiCommand) printForecast(m *remote.Message) {
+func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
 	}
 	if m.Position > 0 {
 		a.printLine("It is number %d in its key's line.", m.Position)
 	}
-	if m.ExpectedAt != nil && !m.Stage.Final() {
+	if !m.ExpectedAt.IsZero() && !m.Stage.Final() {
 		a.printLine("It is expected at %s.", formatTime(m.ExpectedAt))
 	}
 	if m.Replays > 0 {
@@ -239,7 +240,7 @@ func formatVersion(version string) string {
 }
 
 // formatOutcome says what an attempt came to.
-func formatOutcome(t remote.Attempt) string {
+func formatOutcome(t wire.Attempt) string {
 	text := string(t.Outcome)
 	if status := strconv.Itoa(t.Status); t.Status != 0 && !strings.HasPrefix(t.Reason, status) {
 		text += ", " + status

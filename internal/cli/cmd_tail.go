@@ -15,6 +15,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/remote"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const tailHelp = `Shows messages as they are accepted and as their stage changes, until Ctrl-C. It looks at the
@@ -147,7 +148,7 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 // filterNews takes what is not known from a page, and says whether something was.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage, news *[]json.RawMessage) (met bool) {
 	for _, line := range page {
-		var m remote.Message
+		var m wire.Message
 		if json.Unmarshal(line, &m) != nil {
 			continue
 		}
@@ -163,13 +164,13 @@ func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 
 // show prints a message.
 func (t *tailRun) printMessage(line json.RawMessage) {
-	var m remote.Message
+	var m wire.Message
 	if t.json || json.Unmarshal(line, &m) != nil {
 		t.printLine("%s", line)
 		return
 	}
-	at := &m.AcceptedAt
-	if m.FinishedAt != nil {
+	at := m.AcceptedAt
+	if !m.FinishedAt.IsZero() {
 		at = m.FinishedAt
 	}
 	text := ""

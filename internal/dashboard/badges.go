@@ -1,6 +1,9 @@
 package dashboard
 
-import "weir/internal/weir"
+import (
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
 
 // badge displays a state: a word, an icon and a tone, never a colour alone.
 type badge struct{ Word, Icon, Tone string }
@@ -27,15 +30,15 @@ var outcomeBadges = map[weir.Outcome]badge{
 
 func outcomeBadge(o weir.Outcome) badge { return badgeFor(outcomeBadges, o) }
 
-var jobStateBadges = map[string]badge{
-	"running":   {"running", "again", "info"},
-	"done":      {"done", "check", "good"},
-	"stopped":   {"stopped", "cross", "bad"},
-	"cancelled": {"cancelled", "slash", "plain"},
+var jobStateBadges = map[wire.JobState]badge{
+	wire.JobRunning:   {"running", "again", "info"},
+	wire.JobDone:      {"done", "check", "good"},
+	wire.JobStopped:   {"stopped", "cross", "bad"},
+	wire.JobCancelled: {"cancelled", "slash", "plain"},
 }
 
 // jobStateBadge returns the badge of a bulk replay.
-func jobStateBadge(state string) badge { return badgeFor(jobStateBadges, state) }
+func jobStateBadge(state wire.JobState) badge { return badgeFor(jobStateBadges, state) }
 
 // badgeFor returns a state's badge, or a plain one for an unknown state.
 func badgeFor[S ~string](looks map[S]badge, state S) badge {

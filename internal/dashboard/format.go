@@ -9,11 +9,13 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"weir/internal/wire"
 )
 
 // functions are the functions of templates.
 var functions = template.FuncMap{
-	"count": anyCount, "rate": formatRate, "span": spanText, "moment": formatTime, "fraction": formatFraction,
+	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn, "moment": formatTime, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
 	"clip": truncateText, "money": formatMoney, "bytes": bytesText, "stage": stageBadge,
 	"pair":  func(root, v any) pairOf { return pairOf{root, v} },
@@ -68,6 +70,14 @@ func formatRate(perMinute float64) string {
 		return strconv.FormatFloat(perMinute, 'f', 1, 64)
 	}
 	return formatCount(int64(math.Round(perMinute)))
+}
+
+// formatLaneRate is formatRate for a rate that may be unknown.
+func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
+
+// emptyIn returns the time until a lane is empty; 0 = not known, or it is empty.
+func emptyIn(l wire.Lane) time.Duration {
+	return time.Duration(valueOrZero(l.EmptyIn) * float64(time.Second))
 }
 
 func formatPercent(share float64) string {

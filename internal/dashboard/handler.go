@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Base is the address of the first page.
@@ -42,10 +43,10 @@ type Dashboard struct {
 	Config
 	mux *http.ServeMux
 
-	lanes     cache[Report]
+	lanes     cache[wire.LaneList]
 	past      cache[History]
-	errors    cache[Clusters]
-	replays   cache[[]Job]
+	errors    cache[wire.ErrorList]
+	replays   cache[[]wire.Job]
 	schedules cache[[]Schedule]
 }
 

@@ -18,6 +18,7 @@ import (
 	"weir/internal/dashboard"
 	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -107,7 +108,7 @@ func TestDashboard_WrongParameters(t *testing.T) {
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
-	f.Data.Report.Lanes = []dashboard.Lane{{Counts: dashboard.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
+	f.Data.Report.Lanes = []wire.Lane{{Counts: wire.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
 		Queued: 15}}
 	body := get(f.Dashboard(), "").Body.String()
 	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
@@ -130,7 +131,7 @@ func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 // faulty is a source with a defect in it.
 type faulty struct{ *dashboardtest.Source }
 
-func (faulty) Lanes(context.Context) (dashboard.Report, error)     { panic("no lanes") }
+func (faulty) Lanes(context.Context) (wire.LaneList, error)        { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no body") }
 
 // TestDashboard_ADefectIsNotTheProcessesEnd: pages are read beside the request, where nobody
@@ -160,13 +161,13 @@ type slow struct {
 	ends  chan struct{}
 }
 
-func (s *slow) Lanes(ctx context.Context) (dashboard.Report, error) {
+func (s *slow) Lanes(ctx context.Context) (wire.LaneList, error) {
 	s.asked.Add(1)
 	select {
 	case <-s.ends:
 		return s.Source.Lanes(ctx)
 	case <-ctx.Done():
-		return dashboard.Report{}, ctx.Err()
+		return wire.LaneList{}, ctx.Err()
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"weir/internal/wire"
 )
 
 // How old cached data may be. Lane data changes between two updates of a page (five seconds apart), so it
@@ -61,11 +63,11 @@ func (r *loader) cacheAge(age time.Duration) time.Duration {
 	return age
 }
 
-func (r *loader) loadReport(ctx context.Context) (Report, error) {
+func (r *loader) loadReport(ctx context.Context) (wire.LaneList, error) {
 	return r.d.lanes.load(ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Lanes.Lanes)
 }
 
-func (r *loader) loadLanes(into *Report) {
+func (r *loader) loadLanes(into *wire.LaneList) {
 	r.loadPart("the lanes", func() (err error) {
 		*into, err = r.loadReport(r.ctx)
 		return err
@@ -84,7 +86,7 @@ func (r *loader) loadHistory(s span, into *History) {
 
 // loadErrors loads the causes of dead messages. That takes many queries if many messages are dead, so the
 // cached value is used until their number changes or age is over.
-func (r *loader) loadErrors(age time.Duration, into *Clusters) {
+func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
 		defer cancel()
@@ -99,7 +101,7 @@ func (r *loader) loadErrors(age time.Duration, into *Clusters) {
 	})
 }
 
-func (r *loader) loadReplays(into *[]Job) {
+func (r *loader) loadReplays(into *[]wire.Job) {
 	r.loadPart("the replays", func() (err error) {
 		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Replays.Replays)
 		return err

@@ -9,11 +9,12 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 type storyView struct {
 	*page
-	M          Message
+	M          wire.MessageLine
 	Look       badge
 	Events     []event
 	WithBody   bool
@@ -31,7 +32,7 @@ type storyView struct {
 // BodyVersion changes with the body that is sent.
 func (v *storyView) BodyVersion() string {
 	if v.Edited {
-		return formatISO(v.M.EditedAt)
+		return formatISO(v.M.Edited.At)
 	}
 	return "accepted"
 }
@@ -68,10 +69,10 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	if err != nil {
 		return nil, err
 	}
-	v := &storyView{page: p, M: m, Look: stageBadge(m.Stage), Edited: !m.EditedAt.IsZero(),
+	v := &storyView{page: p, M: m, Look: stageBadge(m.Stage), Edited: m.Edited.Exists(),
 		CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
-	v.Events = messageEvents(m, p.Now)
+	v.Events = messageEvents(m.Message, p.Now)
 	if p.known == v.BodyVersion() {
 		return v, nil // an update: the reader has the body
 	}
@@ -99,19 +100,19 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 }
 
 // messageEvents returns the events of a message in order; the last one is its end or its wait.
-func messageEvents(m Message, now time.Time) []event {
+func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
-	if !m.DueAt.IsZero() {
-		e := event{At: m.DueAt, Look: badge{"due", "clock", "info"}, Title: "Due"}
-		if m.DueAt.After(now) {
+	if !m.DeliverAt.IsZero() {
+		e := event{At: m.DeliverAt, Look: badge{"due", "clock", "info"}, Title: "Due"}
+		if m.DeliverAt.After(now) {
 			e.Title = "Will be due"
 		}
 		events = append(events, e)
 	}
 	events = append(events, attemptEvents(m)...)
-	if !m.EditedAt.IsZero() {
-		e := event{At: m.EditedAt, Look: badge{"edited", "pen", "info"}, Title: "Edited, to be replayed",
-			Text: m.EditNote}
+	if m.Edited.Exists() {
+		e := event{At: m.Edited.At, Look: badge{"edited", "pen", "info"}, Title: "Edited, to be replayed",
+			Text: m.Edited.Note}
 		if editedLast(m) {
 			e.Facts = forcedFact(m)
 		}
@@ -136,7 +137,7 @@ func messageEvents(m Message, now time.Time) []event {
 
 // lastReplay is the replay that was asked for last, and whether it was done; nothing where
 // it came with an edit, which tells of it.
-func lastReplay(m Message) (asked []event, done bool) {
+func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
 	}
@@ -152,35 +153,35 @@ func lastReplay(m Message) (asked []event, done bool) {
 }
 
 // editedLast reports whether the last requested replay came with an edit.
-func editedLast(m Message) bool {
-	return !m.ReplayAskedAt.IsZero() && !m.EditedAt.Before(m.ReplayAskedAt)
+func editedLast(m wire.Message) bool {
+	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
 // forcedFact tells of a replay that order did not hold back: who finds an older version in the CMS
 // will look for that.
-func forcedFact(m Message) []labelledValue {
+func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
 	}
 	return []labelledValue{{"by force", "whatever was delivered since"}}
 }
 
-func attemptEvents(m Message) []event {
+func attemptEvents(m wire.Message) []event {
 	var events []event
-	for i, a := range m.Attempts {
+	for i, a := range m.AttemptLog {
 		l := outcomeBadge(a.Outcome)
 		e := event{At: a.At, Look: l, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
 		if a.Status != 0 {
 			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}
-		e.Facts = append(e.Facts, labelledValue{"took", spanText(a.Duration)})
-		if a.Body != "" {
-			e.Facts = append(e.Facts, labelledValue{"answer", a.Body})
+		e.Facts = append(e.Facts, labelledValue{"took", spanText(time.Duration(a.Duration))})
+		if a.Answer != "" {
+			e.Facts = append(e.Facts, labelledValue{"answer", a.Answer})
 		}
-		if i > 0 && a.Number > m.Attempts[i-1].Number+1 {
-			e.Gap = formatPlural(a.Number-m.Attempts[i-1].Number-1, "attempt is", "attempts are") + " not kept"
-		} else if i > 0 && m.Attempts[i-1].Outcome == weir.OutcomeRejected &&
-			!(m.ReplayAskedAt.After(m.Attempts[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
+		if i > 0 && a.Number > m.AttemptLog[i-1].Number+1 {
+			e.Gap = formatPlural(a.Number-m.AttemptLog[i-1].Number-1, "attempt is", "attempts are") + " not kept"
+		} else if i > 0 && m.AttemptLog[i-1].Outcome == weir.OutcomeRejected &&
+			!(m.ReplayAskedAt.After(m.AttemptLog[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
 			e.Gap = "dead, then replayed"
 		}
 		events = append(events, e)
@@ -189,7 +190,7 @@ func attemptEvents(m Message) []event {
 }
 
 // outcomeEvents returns the end of a message, or its wait.
-func outcomeEvents(m Message) []event {
+func outcomeEvents(m wire.Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
 	case weir.Delivered:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // span is a stretch of the past that can be looked at.
@@ -43,20 +44,20 @@ type overviewView struct {
 	*page
 	Span      string
 	Spans     []span
-	Report    Report
-	Totals    Counts
+	Report    wire.LaneList
+	Totals    wire.Counts
 	Balanced  bool
 	Oldest    time.Time
 	Rate1     float64
 	Rate15    float64
-	Paused    []Lane // whole lanes
+	Paused    []wire.Lane // whole lanes
 	KeyPauses int
 	Charts    []chart
 	CMS       health
 	Meter     meter
-	Clusters  Clusters
+	Clusters  wire.ErrorList
 	More      int // clusters not shown
-	Jobs      []Job
+	Jobs      []wire.Job
 	Schedules []Schedule
 }
 
@@ -89,25 +90,19 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	v.Meter = newMeter(past.Sum)
 	v.Charts = drawCharts(past.Steps, chosen.step, p.Now)
 	v.Jobs = runningJobs(v.Jobs)
-	if n := len(v.Clusters.Clusters); n > maxClusters {
-		v.Clusters.Clusters, v.More = v.Clusters.Clusters[:maxClusters], n-maxClusters
+	if n := len(v.Clusters.Errors); n > maxClusters {
+		v.Clusters.Errors, v.More = v.Clusters.Errors[:maxClusters], n-maxClusters
 	}
 	return v, nil
 }
 
-// addTotals adds up the lanes.
+// addTotals sums up the lanes.
 func (v *overviewView) addTotals() {
-	t := &v.Totals
+	v.Totals = v.Report.Totals
+	v.Balanced = v.Totals.IsBalanced()
 	for _, l := range v.Report.Lanes {
-		t.Accepted += l.Accepted
-		t.Delivered += l.Delivered
-		t.Dead += l.Dead
-		t.Cancelled += l.Cancelled
-		t.Superseded += l.Superseded
-		t.Moved += l.Moved
-		t.Waiting += l.Waiting
-		v.Rate1 += l.Rate1
-		v.Rate15 += l.Rate15
+		v.Rate1 += valueOrZero(l.Rate1)
+		v.Rate15 += valueOrZero(l.Rate15)
 		if !l.OldestAt.IsZero() && (v.Oldest.IsZero() || l.OldestAt.Before(v.Oldest)) {
 			v.Oldest = l.OldestAt
 		}
@@ -120,20 +115,27 @@ func (v *overviewView) addTotals() {
 			}
 		}
 	}
-	v.Balanced = t.Accepted == t.Delivered+t.Dead+t.Cancelled+t.Superseded+t.Moved+t.Waiting
 }
 
-func runningJobs(jobs []Job) []Job {
-	var out []Job
+// valueOrZero returns a number of the API; 0 if it is not known.
+func valueOrZero(n *float64) float64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func runningJobs(jobs []wire.Job) []wire.Job {
+	var out []wire.Job
 	for _, j := range jobs {
-		if j.Running() {
+		if j.IsRunning() {
 			out = append(out, j)
 		}
 	}
 	return out
 }
 
-func newHealth(s Step, lanes []Lane) health {
+func newHealth(s Step, lanes []wire.Lane) health {
 	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
 		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
 		Unavailable: s.Attempts[weir.OutcomeUnavailable]}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 func allText(all []token) string {
@@ -147,9 +148,8 @@ func TestDraw(t *testing.T) {
 func TestStory(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m := Message{Stage: weir.Delivered, AcceptedAt: at, DueAt: at.Add(time.Hour), EditedAt: at.Add(3 * time.Hour),
-		EditNote: "note", FinishedAt: at.Add(4 * time.Hour), Replays: 1,
-		Attempts: []weir.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
+	m := wire.Message{Stage: weir.Delivered, AcceptedAt: at, DeliverAt: at.Add(time.Hour), Edited: wire.Edit{At: at.Add(3 * time.Hour), Note: "note"}, FinishedAt: at.Add(4 * time.Hour), Replays: 1,
+		AttemptLog: []wire.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
 			{Number: 7, At: at.Add(2 * time.Hour), Outcome: weir.OutcomeRejected},
 			{Number: 8, At: at.Add(4 * time.Hour), Outcome: weir.OutcomeDelivered}}}
 	var told []string
@@ -165,36 +165,36 @@ func TestStory(t *testing.T) {
 func TestStory_Replays(t *testing.T) {
 	t.Parallel()
 	at := func(hour int) time.Time { return time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC) }
-	used, again := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry},
-		weir.Attempt{Number: 6, At: at(4), Outcome: weir.OutcomeDelivered}
-	rejected := weir.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRejected}
+	used, again := wire.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry},
+		wire.Attempt{Number: 6, At: at(4), Outcome: weir.OutcomeDelivered}
+	rejected := wire.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRejected}
 	const begins = "Accepted | Attempt 5: "
 	for name, c := range map[string]struct {
-		m    Message
+		m    wire.Message
 		want string
 	}{
-		"Done": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{used, again}, FinishedAt: at(4),
+		"Done": {wire.Message{Stage: weir.Delivered, AttemptLog: []wire.Attempt{used, again}, FinishedAt: at(4),
 			Replays: 1}, begins + "failed, to be tried again | Replayed | Attempt 6: delivered | Delivered"},
-		"ToldOnce": {Message{Stage: weir.Delivered, Attempts: []weir.Attempt{rejected, again}, FinishedAt: at(4),
+		"ToldOnce": {wire.Message{Stage: weir.Delivered, AttemptLog: []wire.Attempt{rejected, again}, FinishedAt: at(4),
 			Replays: 1}, begins + "rejected | Replayed | Attempt 6: delivered | Delivered"},
-		"Granted": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1},
+		"Granted": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1},
 			begins + "failed, to be tried again | Replayed | Waits, having been replayed"},
-		"Waiting": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2)},
+		"Waiting": {wire.Message{Stage: weir.Dead, AttemptLog: []wire.Attempt{used}, FinishedAt: at(2)},
 			begins + "failed, to be tried again | Dead | Replay asked for"},
-		"Refused": {Message{Stage: weir.Dead, Attempts: []weir.Attempt{used}, FinishedAt: at(2),
+		"Refused": {wire.Message{Stage: weir.Dead, AttemptLog: []wire.Attempt{used}, FinishedAt: at(2),
 			ReplayRefused: "a later one"}, begins + "failed, to be tried again | Dead | Replay asked for: a later one"},
-		"DeadAgain": {Message{Stage: weir.Dead,
-			Attempts: []weir.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4),
+		"DeadAgain": {wire.Message{Stage: weir.Dead,
+			AttemptLog: []wire.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4),
 			Replays: 1},
 			begins + "failed, to be tried again | Replayed | Attempt 6: rejected | Dead"},
-		"Edited": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3)},
+		"Edited": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, Edited: wire.Edit{At: at(3)}},
 			begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
-		"Forced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, ReplayForced: true},
+		"Forced": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, ReplayForced: true},
 			begins + "failed, to be tried again | Replayed, by force | Waits, having been replayed"},
-		"EditForced": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 1, EditedAt: at(3),
+		"EditForced": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, Edited: wire.Edit{At: at(3)},
 			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed, by force | Waits, having been replayed"},
-		"ForcedAfterAnEdit": {Message{Stage: weir.Queued, Attempts: []weir.Attempt{used}, Replays: 2, EditedAt: at(2),
+		"ForcedAfterAnEdit": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 2, Edited: wire.Edit{At: at(2)},
 			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed | Replayed, by force | Waits, having been replayed"},
 	} {

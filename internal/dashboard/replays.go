@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 type clustersView struct {
 	*page
-	Clusters Clusters
+	Clusters wire.ErrorList
 }
 
 func (d *Dashboard) clustersPage(ctx context.Context, p *page, _ *http.Request) (view, error) {
@@ -25,31 +26,31 @@ func (d *Dashboard) clustersPage(ctx context.Context, p *page, _ *http.Request) 
 
 type clusterView struct {
 	*page
-	C        Cluster
+	C        wire.ErrorCause
 	Gone     bool // no dead message has this error any more
-	Messages []Message
+	Messages []wire.MessageLine
 	More     bool // there are others
-	Jobs     []Job
+	Jobs     []wire.Job
 }
 
 // clusterPage shows an error: the messages that died of it, and their replay.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
-	v := &clusterView{page: p, C: Cluster{Fingerprint: fingerprint}, Gone: true}
+	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}
 	p.Title, p.Refresh = "Error "+fingerprint, true
-	var all Clusters
-	var jobs []Job
+	var all wire.ErrorList
+	var jobs []wire.Job
 	reading := d.newLoader(ctx, p)
 	reading.loadErrors(shortAge, &all)
 	reading.loadReplays(&jobs)
 	reading.waitAll()
-	for _, c := range all.Clusters {
+	for _, c := range all.Errors {
 		if c.Fingerprint == fingerprint {
 			v.C, v.Gone = c, false
 		}
 	}
 	for _, j := range jobs {
-		if j.Fingerprint == fingerprint {
+		if j.Filter.Fingerprint == fingerprint {
 			v.Jobs = append(v.Jobs, j)
 		}
 	}
@@ -70,7 +71,7 @@ func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
 
 type jobsView struct {
 	*page
-	Jobs      []Job
+	Jobs      []wire.Job
 	Contracts []option
 	Key, Lane string
 }
@@ -96,7 +97,7 @@ func laneNumber(r *http.Request) string {
 
 type jobView struct {
 	*page
-	J    Job
+	J    wire.Job
 	Look badge
 }
 
@@ -111,9 +112,9 @@ func (d *Dashboard) jobPage(ctx context.Context, p *page, r *http.Request) (view
 
 type pausesView struct {
 	*page
-	Report    Report
-	Pauses    []Pause
-	Automatic []Lane // paused by the calendar or because of the CMS
+	Report    wire.LaneList
+	Pauses    []wire.Pause
+	Automatic []wire.Lane // paused by the calendar or because of the CMS
 	Key, Lane string
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // pageSize is how many messages a list shows.
@@ -24,7 +25,7 @@ type searchView struct {
 	*page
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
-	Found                     Found
+	Found                     wire.MessageList
 	Next                      string // address of what follows
 }
 
@@ -42,7 +43,7 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 	}
 	if id, err := weir.ParseID(strings.TrimSpace(v.Text)); err == nil {
 		if m, err := d.Messages.Message(ctx, id); err == nil {
-			v.Found = Found{Messages: []Message{m}, Looked: 1}
+			v.Found = wire.MessageList{Messages: []wire.MessageLine{m}, Looked: 1}
 			return v, nil
 		}
 	}

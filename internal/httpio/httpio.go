@@ -5,7 +5,6 @@
 //   - Middleware wraps each function: it recovers panics, and logs the answer with the host's
 //     invocation id. PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
 //   - ReadBody, ReadJSON and Intake read requests with bounded size and memory.
-//   - Message, Attempt, Pause and CalendarState are the JSON forms that several functions answer with.
 package httpio
 
 import (

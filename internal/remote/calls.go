@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"weir/internal/wire"
 )
 
 // IdempotencyKey returns a key from a body's hash, so that the same body sent again is the same message.
@@ -16,19 +18,19 @@ func IdempotencyKey(body []byte) string {
 }
 
 // Send posts a message with the IdempotencyKey of its body.
-func (c *Client) Send(ctx context.Context, body []byte) (Answer[Receipt], error) {
-	return readAnswer[Receipt](ctx, c, request{method: http.MethodPost, path: "/messages",
+func (c *Client) Send(ctx context.Context, body []byte) (Answer[wire.Receipt], error) {
+	return readAnswer[wire.Receipt](ctx, c, request{method: http.MethodPost, path: "/messages",
 		contentType: "application/xml", idempotency: IdempotencyKey(body), body: body})
 }
 
 // Message reads the state of a message.
-func (c *Client) Message(ctx context.Context, id string) (Answer[Message], error) {
-	return getJSON[Message](ctx, c, messagePath(id), nil)
+func (c *Client) Message(ctx context.Context, id string) (Answer[wire.Message], error) {
+	return getJSON[wire.Message](ctx, c, messagePath(id), nil)
 }
 
 // Outlook reads the state of a message and, while it waits, its forecast.
-func (c *Client) Outlook(ctx context.Context, id string) (Answer[Message], error) {
-	return getJSON[Message](ctx, c, messagePath(id), url.Values{"outlook": {"1"}})
+func (c *Client) Outlook(ctx context.Context, id string) (Answer[wire.Message], error) {
+	return getJSON[wire.Message](ctx, c, messagePath(id), url.Values{"outlook": {"1"}})
 }
 
 // Body returns the accepted or the edited body of a message.
@@ -54,46 +56,46 @@ func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList
 }
 
 // Errors lists dead messages, grouped by cause.
-func (c *Client) Errors(ctx context.Context, limit int) (Answer[ErrorList], error) {
-	return getJSON[ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
+func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList], error) {
+	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
 // Replay replays a dead message with its present body.
-func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[Message], error) {
-	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
+func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire.Message], error) {
+	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
 		query: forceQuery(force)})
 }
 
 // Edit replays a dead message with a corrected body.
-func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[Message], error) {
+func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message], error) {
 	query := forceQuery(force)
 	if note != "" {
 		query.Set("note", note)
 	}
-	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/edit", query: query,
+	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/edit", query: query,
 		contentType: "application/xml", body: body})
 }
 
 // PlanReplay counts the messages of a bulk replay.
-func (c *Client) PlanReplay(ctx context.Context, r Replay) (Answer[Plan], error) {
+func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
-	return postJSON[Plan](ctx, c, "/replays", r)
+	return postJSON[wire.JobPlan](ctx, c, "/replays", r)
 }
 
 // StartReplay starts a bulk replay.
-func (c *Client) StartReplay(ctx context.Context, r Replay) (Answer[Job], error) {
+func (c *Client) StartReplay(ctx context.Context, r ReplayRequest) (Answer[wire.Job], error) {
 	r.DryRun = false
-	return postJSON[Job](ctx, c, "/replays", r)
+	return postJSON[wire.Job](ctx, c, "/replays", r)
 }
 
 // Job reads the state of a bulk replay.
-func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
-	return getJSON[Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
+func (c *Client) Job(ctx context.Context, id string) (Answer[wire.Job], error) {
+	return getJSON[wire.Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
 }
 
 // Cancel cancels a message.
-func (c *Client) Cancel(ctx context.Context, id string) (Answer[Message], error) {
-	return readAnswer[Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/cancel"})
+func (c *Client) Cancel(ctx context.Context, id string) (Answer[wire.Message], error) {
+	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/cancel"})
 }
 
 // CancelMany cancels, or counts, the waiting messages of a filter, from r.Continue on.
@@ -102,18 +104,18 @@ func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancell
 }
 
 // Pauses lists the pauses that hold now.
-func (c *Client) Pauses(ctx context.Context) (Answer[PauseList], error) {
-	return getJSON[PauseList](ctx, c, "/pauses", nil)
+func (c *Client) Pauses(ctx context.Context) (Answer[wire.PauseList], error) {
+	return getJSON[wire.PauseList](ctx, c, "/pauses", nil)
 }
 
 // Pause pauses a target, and lists the pauses that hold then.
-func (c *Client) Pause(ctx context.Context, p Pause) (Answer[PauseList], error) {
-	return postJSON[PauseList](ctx, c, "/pause", p)
+func (c *Client) Pause(ctx context.Context, p PauseRequest) (Answer[wire.PauseList], error) {
+	return postJSON[wire.PauseList](ctx, c, "/pause", p)
 }
 
 // Resume ends pauses, and lists the remaining ones.
-func (c *Client) Resume(ctx context.Context, t Target) (Answer[PauseList], error) {
-	return postJSON[PauseList](ctx, c, "/resume", t)
+func (c *Client) Resume(ctx context.Context, t Target) (Answer[wire.PauseList], error) {
+	return postJSON[wire.PauseList](ctx, c, "/resume", t)
 }
 
 func messagePath(id string) string { return "/messages/" + url.PathEscape(id) }

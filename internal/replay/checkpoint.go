@@ -31,7 +31,7 @@ func diedAtMicros(d lane.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 // includes reports whether a dead message belongs to the job. One that died later does not: it may
 // be one of its own that died again.
 func (p *checkpoint) includes(f Filter, d lane.DeadRow) bool {
-	return diedAtMicros(d) <= p.Until && f.matches(d)
+	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }
 
 // MarshalJSON implements json.Marshaler. The form is short, because five hundred stand in a row.

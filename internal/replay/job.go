@@ -10,31 +10,26 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
-// State is the state of a job.
-type State string
+// The JSON forms of a job; its row in storage has the same form as the API.
+type (
+	Job    = wire.Job
+	State  = wire.JobState
+	Filter = wire.JobFilter
+)
 
-// The states of a job. All but the first are final.
+// The states of a job. All except the first are final.
 const (
-	Running   State = "running"
-	Done      State = "done"      // all of its messages are final
-	Stopped   State = "stopped"   // too many of its messages died again
-	Cancelled State = "cancelled" // by a user
+	Running   = wire.JobRunning
+	Done      = wire.JobDone
+	Stopped   = wire.JobStopped
+	Cancelled = wire.JobCancelled
 )
 
-// Filter selects dead messages: those that match every field that is set.
-type Filter struct {
-	Key         string    `json:"key,omitempty"`
-	Lane        *int      `json:"lane,omitempty"`
-	Contract    string    `json:"contract,omitempty"`
-	Fingerprint string    `json:"fingerprint,omitempty"` // of the failure, see weir.Fingerprint
-	From        time.Time `json:"from,omitzero"`         // dead since then
-	To          time.Time `json:"to,omitzero"`           // dead before
-}
-
-// matches reports whether the filter selects a dead message.
-func (f Filter) matches(d lane.DeadRow) bool {
+// matchesFilter reports whether the filter selects a dead message.
+func matchesFilter(f Filter, d lane.DeadRow) bool {
 	if f.Key != "" && d.Key != f.Key || f.Contract != "" && d.Contract != f.Contract ||
 		d.DiedAt.Before(f.From) || !f.To.IsZero() && !d.DiedAt.Before(f.To) {
 		return false
@@ -47,7 +42,7 @@ func (f Filter) matches(d lane.DeadRow) bool {
 }
 
 // lanesOf returns the lanes that can have selected messages, of n lanes.
-func (f Filter) lanesOf(n int) []int {
+func lanesOf(f Filter, n int) []int {
 	if f.Key != "" {
 		of := lane.Of(f.Key, n)
 		if f.Lane != nil && *f.Lane != of {
@@ -118,29 +113,6 @@ func isRepresentable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Y
 
 var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-// Job is a bulk replay as users see it.
-type Job struct {
-	ID              string    `json:"id"`
-	State           State     `json:"state"`
-	Reason          string    `json:"reason,omitempty"`
-	Filter          Filter    `json:"filter"`
-	RatePerMinute   int       `json:"ratePerMinute"`
-	StopAtErrorRate float64   `json:"stopAtErrorRate"`
-	Force           bool      `json:"force"`
-	Matched         int64     `json:"matched"`   // dead when it began
-	Replayed        int64     `json:"replayed"`  // of those: replay requested
-	Refused         int64     `json:"refused"`   // not replayed, because a later message of the key was delivered
-	Skipped         int64     `json:"skipped"`   // no longer dead when the job reached them
-	Delivered       int64     `json:"delivered"` // of those replayed
-	DeadAgain       int64     `json:"deadAgain"`
-	Otherwise       int64     `json:"otherwise"` // cancelled, superseded or removed
-	Waiting         int64     `json:"waiting"`   // not final yet
-	StartedAt       time.Time `json:"startedAt"`
-	UpdatedAt       time.Time `json:"updatedAt"`
-	FinishedAt      time.Time `json:"finishedAt,omitzero"`
-	StopReason      string    `json:"stopReason,omitempty"`
-}
-
 func newJob(s Spec, now time.Time) Job {
 	now = now.UTC().Truncate(time.Microsecond)
 	return Job{ID: newID(now), State: Running, Reason: s.Reason, Filter: s.Filter, RatePerMinute: s.RatePerMinute,
@@ -151,7 +123,7 @@ func newJob(s Spec, now time.Time) Job {
 const minOutcomes = 10
 
 // stopReason returns why a job must stop; "" if it goes on.
-func (j *Job) stopReason() string {
+func stopReason(j *Job) string {
 	outcomes := j.Delivered + j.DeadAgain
 	if outcomes < minOutcomes || j.DeadAgain == 0 || float64(j.DeadAgain) < j.StopAtErrorRate*float64(outcomes) {
 		return ""

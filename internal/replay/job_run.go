@@ -92,7 +92,7 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
-	w.lanes, w.isResumed = w.job.Filter.lanesOf(r.Store.Lanes), len(w.checkpoint.Next) > 0
+	w.lanes, w.isResumed = lanesOf(w.job.Filter, r.Store.Lanes), len(w.checkpoint.Next) > 0
 	r.Logger.Info("replay: running a job")
 	return w, nil
 }
@@ -113,7 +113,7 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 	if err := w.pollOutcomes(ctx); err != nil {
 		return 0, err
 	}
-	if reason := w.job.stopReason(); reason != "" {
+	if reason := stopReason(&w.job); reason != "" {
 		return 0, w.finishJob(ctx, Stopped, reason)
 	}
 	now := w.Now()
@@ -146,7 +146,7 @@ func (w *jobRun) countMatches(ctx context.Context) error {
 	// messages that the job replays and that die again.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lane.DeadRow) {
-		if w.job.Filter.matches(d) {
+		if matchesFilter(w.job.Filter, d) {
 			matched, until = matched+1, max(until, diedAtMicros(d))
 		}
 	})

@@ -135,13 +135,13 @@ func TestPlan(t *testing.T) {
 			lanes[lane.Of(key, 3)] = true
 		}
 		// The CMS took three seconds over each of them.
-		parallel := 80 * 3 / int64(len(lanes))
+		parallel := float64(80 * 3 / len(lanes))
 		if got, want := plan(func(*replay.Spec) {}), (replay.Plan{Count: 100, Complete: true,
 			EstimatedSeconds: parallel, Keys: 5, Refused: 20}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 ||
-			got.EstimatedSeconds != 100*3/int64(len(lanes)) {
+			got.EstimatedSeconds != float64(100*3/len(lanes)) {
 			t.Errorf("by force: %+v", got)
 		}
 		if got := plan(func(s *replay.Spec) { s.RatePerMinute = 1 }); got.EstimatedSeconds != 80*60 {

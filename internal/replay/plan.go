@@ -9,6 +9,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const (
@@ -21,13 +22,7 @@ const (
 )
 
 // Plan describes the effect of a job.
-type Plan struct {
-	Count            int64 `json:"count"`    // messages that match
-	Complete         bool  `json:"complete"` // all were read; false = the numbers are too low
-	EstimatedSeconds int64 `json:"estimatedSeconds"`
-	Keys             int64 `json:"keys"`
-	Refused          int64 `json:"refused"` // because a later message of the key was delivered
-}
+type Plan = wire.JobPlan
 
 // Plan returns the effect of a job, and changes nothing.
 func (r *Runner) Plan(ctx context.Context, s Spec) (Plan, error) {
@@ -68,14 +63,14 @@ type planner struct {
 
 // countMatching counts the matching messages.
 func (p *planner) countMatching(ctx context.Context) error {
-	for _, number := range p.job.Filter.lanesOf(p.Store.Lanes) {
+	for _, number := range lanesOf(p.job.Filter, p.Store.Lanes) {
 		before := p.count
 		err := eachDead(ctx, p.Log, number, 0, func(d lane.DeadRow) bool {
 			if p.visited == maxVisited {
 				return false
 			}
 			p.visited++
-			if p.job.Filter.matches(d) {
+			if matchesFilter(p.job.Filter, d) {
 				p.count++
 				p.keys[lane.KeyHash(d.Key)] = true
 				if len(p.first) <= maxChecked {
@@ -139,7 +134,7 @@ func (p *planner) checkMessages(ctx context.Context) error {
 func (p *planner) newPlan() Plan {
 	replayed := p.count - p.refused
 	return Plan{Count: p.count, Complete: p.allListed && p.allChecked, Keys: int64(len(p.keys)), Refused: p.refused,
-		EstimatedSeconds: int64(p.estimateTime(replayed).Round(time.Second).Seconds())}
+		EstimatedSeconds: p.estimateTime(replayed).Round(time.Second).Seconds()}
 }
 
 // estimateTime returns the time that n messages take, by the slowest of three limits: the CMS's

@@ -106,7 +106,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 		return j, err
 	}
 	if j.State == Running {
-		j.setFinal(Cancelled, "", r.Now())
+		setFinal(&j, Cancelled, "", r.Now())
 		j, err = r.jobs.finishJob(ctx, j, r.Finished)
 	}
 	if err == nil && j.State != Cancelled {

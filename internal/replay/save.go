@@ -65,7 +65,7 @@ func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 		w.job.Matched = max(w.job.Matched, w.job.Replayed+refused)
 		w.job.Skipped = w.job.Matched - w.job.Replayed - refused
 	}
-	w.job.setFinal(s, reason, w.Now())
+	setFinal(&w.job, s, reason, w.Now())
 	j, err := w.jobs.finishJob(ctx, w.job, w.Finished)
 	if err == nil {
 		w.isOver = true
@@ -75,7 +75,7 @@ func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 }
 
 // setFinal sets the final state of a job.
-func (j *Job) setFinal(s State, reason string, now time.Time) {
+func setFinal(j *Job, s State, reason string, now time.Time) {
 	now = now.UTC().Truncate(time.Microsecond)
 	j.State, j.StopReason, j.UpdatedAt, j.FinishedAt = s, reason, now, now
 }

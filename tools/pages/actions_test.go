@@ -12,9 +12,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"weir/internal/dashboard"
 	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
+	"weir/internal/wire"
 	"weir/tools/browser"
 )
 
@@ -145,7 +145,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
 	a.answer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
 		f.Change(func(d *dashboardtest.Data) {
-			i := slices.IndexFunc(d.Messages, func(m dashboard.Message) bool {
+			i := slices.IndexFunc(d.Messages, func(m wire.MessageLine) bool {
 				return m.ID == dashboardtest.MessageID(1)
 			})
 			d.Messages = slices.Clone(d.Messages)

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"weir/internal/dashboard"
 	"weir/internal/dashboard/dashboardtest"
+	"weir/internal/wire"
 	"weir/tools/browser"
 )
 
@@ -154,7 +154,7 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
 	f.Change(func(d *dashboardtest.Data) {
-		d.Report.Lanes = append(slices.Clone(d.Report.Lanes), dashboard.Lane{Number: 9, Exact: true})
+		d.Report.Lanes = append(slices.Clone(d.Report.Lanes), wire.Lane{Number: 9, Exact: true})
 		busy := &d.Report.Lanes[2]
 		busy.Accepted += 77_777 - busy.Waiting
 		busy.Waiting = 77_777
@@ -185,7 +185,7 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
 		t.Error("the error is not shown")
 	}
-	f.Change(func(d *dashboardtest.Data) { d.Clusters = dashboard.Clusters{Complete: true} })
+	f.Change(func(d *dashboardtest.Data) { d.Clusters = wire.ErrorList{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
 	b.Until("it is gone, and its messages",
 		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages "+

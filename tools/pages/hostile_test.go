@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/dashboard"
 	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
+	"weir/internal/wire"
 	"weir/tools/browser"
 )
 
@@ -32,11 +32,11 @@ func newHostile() *dashboardtest.Source {
 	f.Data.Messages = nil
 	for n, a := range attacks {
 		m := dashboardtest.BusyMessage(4*n + 1)
-		m.Key, m.Version, m.Contract, m.LastError, m.EditNote, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
+		m.Key, m.Version, m.Contract, m.LastError, m.Edited.Note, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
 			a, a, a, a
-		m.EditedAt = dashboardtest.Noon
-		m.Attempts = []weir.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge,
-			Body: huge}}
+		m.Edited.At = dashboardtest.Noon
+		m.AttemptLog = []wire.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge,
+			Answer: huge}}
 		if n%2 == 0 {
 			m.Stage, m.FinishedAt = weir.Superseded, dashboardtest.Noon
 		}
@@ -45,15 +45,14 @@ func newHostile() *dashboardtest.Source {
 			"-"+a+"\n+"+huge
 	}
 	for i, a := range attacks {
-		f.Data.Clusters.Clusters = append(f.Data.Clusters.Clusters,
-			dashboard.Cluster{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1,
-				FirstAt: dashboardtest.Noon, LastAt: dashboardtest.Noon, SampleID: dashboardtest.MessageID(1),
-				SampleKey: a, SampleText: a})
-		f.Data.Jobs = append(f.Data.Jobs, dashboard.Job{ID: "j" + strings.Repeat("j", i), State: a, Reason: a,
-			StopReason: a,
-			Key:        a, Contract: a, Fingerprint: a, StartedAt: dashboardtest.Noon})
+		f.Data.Clusters.Errors = append(f.Data.Clusters.Errors,
+			wire.ErrorCause{Fingerprint: strings.Repeat("f", i+1), Contract: a, Message: a, Count: 1, Keys: 1,
+				FirstAt: dashboardtest.Noon, LastAt: dashboardtest.Noon,
+				Sample: wire.ErrorSample{ID: dashboardtest.MessageID(1), Key: a, Reason: a}})
+		f.Data.Jobs = append(f.Data.Jobs, wire.Job{ID: "j" + strings.Repeat("j", i), State: wire.JobState(a), Reason: a,
+			StopReason: a, Filter: wire.JobFilter{Key: a, Contract: a, Fingerprint: a}, StartedAt: dashboardtest.Noon})
 		f.Data.Report.Lanes[0].Pauses = append(f.Data.Report.Lanes[0].Pauses,
-			dashboard.Pause{Key: a, Reason: a, Since: dashboardtest.Noon, Until: dashboardtest.Noon.Add(time.Hour)})
+			wire.Pause{Key: a, Reason: a, Since: dashboardtest.Noon, Until: dashboardtest.Noon.Add(time.Hour)})
 	}
 	l := &f.Data.Report.Lanes[0]
 	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", dashboardtest.Noon

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/dashboard"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // TitleError is the fingerprint of most dead messages.
@@ -29,12 +30,12 @@ func MessageID(n int) string {
 
 // Data is everything that the pages show.
 type Data struct {
-	Report    dashboard.Report
+	Report    wire.LaneList
 	History   dashboard.History
-	Clusters  dashboard.Clusters
-	Jobs      []dashboard.Job
+	Clusters  wire.ErrorList
+	Jobs      []wire.Job
 	Schedules []dashboard.Schedule
-	Messages  []dashboard.Message
+	Messages  []wire.MessageLine
 	Bodies    map[string]string // by message id
 	Edits     map[string]string // differences, by message id
 }
@@ -87,7 +88,20 @@ func readData[T any](f *Source, part *T) (T, error) {
 }
 
 // Lanes implements dashboard.Lanes.
-func (f *Source) Lanes(context.Context) (dashboard.Report, error) { return readData(f, &f.Data.Report) }
+func (f *Source) Lanes(context.Context) (wire.LaneList, error) {
+	report, err := readData(f, &f.Data.Report)
+	t := &report.Totals
+	for _, l := range report.Lanes {
+		t.Accepted += l.Accepted
+		t.Delivered += l.Delivered
+		t.Dead += l.Dead
+		t.Cancelled += l.Cancelled
+		t.Superseded += l.Superseded
+		t.Moved += l.Moved
+		t.Waiting += l.Waiting
+	}
+	return report, err
+}
 
 // Past implements dashboard.Past.
 func (f *Source) Past(context.Context, time.Duration, time.Duration) (dashboard.History, error) {
@@ -95,12 +109,12 @@ func (f *Source) Past(context.Context, time.Duration, time.Duration) (dashboard.
 }
 
 // Errors implements dashboard.Errors.
-func (f *Source) Errors(context.Context) (dashboard.Clusters, error) {
+func (f *Source) Errors(context.Context) (wire.ErrorList, error) {
 	return readData(f, &f.Data.Clusters)
 }
 
 // Replays implements dashboard.Replays.
-func (f *Source) Replays(context.Context) ([]dashboard.Job, error) { return readData(f, &f.Data.Jobs) }
+func (f *Source) Replays(context.Context) ([]wire.Job, error) { return readData(f, &f.Data.Jobs) }
 
 // Schedules implements dashboard.Schedules.
 func (f *Source) Schedules(context.Context) ([]dashboard.Schedule, error) {
@@ -108,20 +122,20 @@ func (f *Source) Schedules(context.Context) ([]dashboard.Schedule, error) {
 }
 
 // Replay implements dashboard.Replays.
-func (f *Source) Replay(_ context.Context, id string) (dashboard.Job, error) {
+func (f *Source) Replay(_ context.Context, id string) (wire.Job, error) {
 	for _, j := range f.Data.Jobs {
 		if j.ID == id {
 			return j, f.err
 		}
 	}
-	return dashboard.Job{}, &weir.Error{Kind: weir.NotFound, Message: "there is no such replay"}
+	return wire.Job{}, &weir.Error{Kind: weir.NotFound, Message: "there is no such replay"}
 }
 
 // Search implements dashboard.Messages.
-func (f *Source) Search(_ context.Context, q dashboard.Query) (dashboard.Found, error) {
+func (f *Source) Search(_ context.Context, q dashboard.Query) (wire.MessageList, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found := dashboard.Found{Looked: len(f.Data.Messages)}
+	found := wire.MessageList{Looked: len(f.Data.Messages)}
 	for _, m := range f.Data.Messages {
 		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
 		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) && (q.Stage == "" || string(m.Stage) == q.Stage) &&
@@ -137,14 +151,14 @@ func (f *Source) Search(_ context.Context, q dashboard.Query) (dashboard.Found, 
 }
 
 // Message implements dashboard.Messages.
-func (f *Source) Message(_ context.Context, id weir.ID) (dashboard.Message, error) {
+func (f *Source) Message(_ context.Context, id weir.ID) (wire.MessageLine, error) {
 	messages, err := readData(f, &f.Data.Messages)
 	for _, m := range messages {
 		if m.ID == id.String() {
 			return m, err
 		}
 	}
-	return dashboard.Message{}, &weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
+	return wire.MessageLine{}, &weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
 }
 
 // Body implements dashboard.Messages.
@@ -165,9 +179,9 @@ func NewBroken() *Source { return &Source{err: errors.New("storage is away")} }
 
 // NewEmpty returns a system that was just installed.
 func NewEmpty() *Source {
-	f := &Source{Data: Data{Clusters: dashboard.Clusters{Complete: true}}}
+	f := &Source{Data: Data{Clusters: wire.ErrorList{Complete: true}}}
 	for n := range 2 {
-		f.Data.Report.Lanes = append(f.Data.Report.Lanes, dashboard.Lane{Number: n, Exact: true})
+		f.Data.Report.Lanes = append(f.Data.Report.Lanes, wire.Lane{Number: n, Exact: true})
 	}
 	for i := range 60 {
 		f.Data.History.Steps = append(f.Data.History.Steps,
@@ -179,28 +193,28 @@ func NewEmpty() *Source {
 // NewBusy returns a system on a bad day: a burst an hour ago, errors, pauses, a replay.
 func NewBusy() *Source {
 	f := &Source{Data: Data{Bodies: map[string]string{}, Edits: map[string]string{}}}
-	f.Data.Report = dashboard.Report{Lanes: busyLanes(),
-		Calendar: dashboard.Calendar{NextChange: Noon.Add(10 * time.Hour)}}
+	f.Data.Report = wire.LaneList{Lanes: busyLanes(),
+		Calendar: wire.Calendar{NextChange: Noon.Add(10 * time.Hour)}}
 	f.Data.History = busyHistory()
-	f.Data.Clusters = dashboard.Clusters{Looked: 431, Complete: true, Clusters: []dashboard.Cluster{
+	f.Data.Clusters = wire.ErrorList{Looked: 431, Complete: true, Errors: []wire.ErrorCause{
 		{Fingerprint: TitleError, Contract: "article", CMSStatus: 422,
 			Message: "Field title: at most N characters, N were sent", Count: 387, Keys: 301,
-			FirstAt: Noon.Add(-26 * time.Hour), LastAt: Noon.Add(-3 * time.Minute), SampleID: MessageID(1),
-			SampleKey: "/news/politics/1", SampleText: "Field title: at most 200 characters, 231 were sent"},
+			FirstAt: Noon.Add(-26 * time.Hour), LastAt: Noon.Add(-3 * time.Minute), Sample: wire.ErrorSample{ID: MessageID(1), Key: "/news/politics/1",
+				Reason: "Field title: at most 200 characters, 231 were sent"}},
 		{Fingerprint: "91b0aa37c0de", Contract: "article", CMSStatus: 500,
 			Message: "upstream database timed out after N ms", Count: 41, Keys: 12,
-			FirstAt: Noon.Add(-50 * time.Minute), LastAt: Noon.Add(-31 * time.Minute), SampleID: MessageID(2),
-			SampleKey: "/news/sport/14", SampleText: "upstream database timed out after 10000 ms"},
+			FirstAt: Noon.Add(-50 * time.Minute), LastAt: Noon.Add(-31 * time.Minute), Sample: wire.ErrorSample{ID: MessageID(2), Key: "/news/sport/14",
+				Reason: "upstream database timed out after 10000 ms"}},
 		{Fingerprint: "07cc51e9ab10", Contract: "delete", CMSStatus: 404, Message: "no such path", Count: 3, Keys: 3,
-			FirstAt: Noon.Add(-9 * 24 * time.Hour), LastAt: Noon.Add(-2 * 24 * time.Hour), SampleID: MessageID(3),
-			SampleKey: "/archive/2019/<b>old</b>", SampleText: "no such path"}}}
-	f.Data.Jobs = []dashboard.Job{
-		{ID: "r1", State: "running", Reason: "title limit was raised to 300", Fingerprint: TitleError, Lane: -1,
+			FirstAt: Noon.Add(-9 * 24 * time.Hour), LastAt: Noon.Add(-2 * 24 * time.Hour), Sample: wire.ErrorSample{ID: MessageID(3), Key: "/archive/2019/<b>old</b>",
+				Reason: "no such path"}}}}
+	f.Data.Jobs = []wire.Job{
+		{ID: "r1", State: "running", Reason: "title limit was raised to 300", Filter: wire.JobFilter{Fingerprint: TitleError},
 			RatePerMinute: 120, StopAtErrorRate: 0.2,
 			Matched: 387, Replayed: 142, Delivered: 118, DeadAgain: 2, Waiting: 22, Refused: 4,
 			StartedAt: Noon.Add(-70 * time.Second), UpdatedAt: Noon.Add(-time.Second)},
-		{ID: "r0", State: "stopped", Reason: "database is back", StopReason: "12 of 20 died again", Contract: "article",
-			Lane: -1, RatePerMinute: 60, StopAtErrorRate: 0.5,
+		{ID: "r0", State: "stopped", Reason: "database is back", StopReason: "12 of 20 died again",
+			Filter: wire.JobFilter{Contract: "article"}, RatePerMinute: 60, StopAtErrorRate: 0.5,
 			Matched: 53, Replayed: 20, Delivered: 8, DeadAgain: 12, StartedAt: Noon.Add(-45 * time.Minute),
 			UpdatedAt: Noon.Add(-44 * time.Minute), FinishedAt: Noon.Add(-44 * time.Minute)}}
 	f.Data.Schedules = []dashboard.Schedule{
@@ -214,10 +228,10 @@ func NewBusy() *Source {
 		f.Data.Messages = append(f.Data.Messages, BusyMessage(n))
 	}
 	edited := BusyMessage(40)
-	edited.Stage, edited.EditedAt, edited.EditNote, edited.Replays = weir.Delivered, Noon.Add(-4*time.Minute),
+	edited.Stage, edited.Edited.At, edited.Edited.Note, edited.Replays = weir.Delivered, Noon.Add(-4*time.Minute),
 		"title shortened by the desk", 1
-	edited.Attempts = append(failedAttempts(edited.AcceptedAt),
-		weir.Attempt{Number: 5, At: Noon.Add(-3*time.Minute - 59*time.Second), Duration: 61 * time.Millisecond,
+	edited.AttemptLog = append(failedAttempts(edited.AcceptedAt),
+		wire.Attempt{Number: 5, At: Noon.Add(-3*time.Minute - 59*time.Second), Duration: wire.Milliseconds(61 * time.Millisecond),
 			Outcome: weir.OutcomeDelivered, Status: 200})
 	edited.FinishedAt, edited.AttemptCount = Noon.Add(-3*time.Minute-58*time.Second), 5
 	f.Data.Messages = append(f.Data.Messages, edited)
@@ -236,19 +250,19 @@ const longTitle = `<?xml version="1.0" encoding="UTF-8"?>` +
 	`<body><p>The parties <em>agreed</em> late on Thursday.</p><p>Details follow.</p></body>` +
 	`<m:raw><![CDATA[a < b && c > d]]></m:raw><tags><tag>budget</tag><tag>coalition</tag></tags></article>`
 
-func busyLanes() []dashboard.Lane {
-	lanes := make([]dashboard.Lane, 6)
+func busyLanes() []wire.Lane {
+	lanes := make([]wire.Lane, 6)
 	for n := range lanes {
 		waiting := int64(n*n*37 + n)
-		lanes[n] = dashboard.Lane{Number: n, Exact: true, Held: n < 4, Holder: fmt.Sprintf("weir-7f9c%d-1%d", n, 20+n),
-			Fence: int64(41 + 3*n), Rate1: 212 - float64(n*31), Rate15: 180 - float64(n*25),
-			Counts: dashboard.Counts{Delivered: 184_220 - int64(n*9_131), Dead: int64(n * 43), Superseded: 1_204,
+		lanes[n] = wire.Lane{Number: n, Exact: true, Held: n < 4, Holder: fmt.Sprintf("weir-7f9c%d-1%d", n, 20+n),
+			Fence: int64(41 + 3*n), Rate1: pointerTo(212 - float64(n*31)), Rate15: pointerTo(180 - float64(n*25)),
+			Counts: wire.Counts{Delivered: 184_220 - int64(n*9_131), Dead: int64(n * 43), Superseded: 1_204,
 				Cancelled: 12, Waiting: waiting},
 			Scheduled: waiting / 5, Retrying: waiting / 9, Queued: waiting - waiting/5 - waiting/9}
 		l := &lanes[n]
 		l.Accepted = l.Delivered + l.Dead + l.Superseded + l.Cancelled + l.Waiting
 		if waiting > 0 {
-			l.OldestAt, l.EmptyIn = Noon.Add(-time.Duration(n*n*21)*time.Second), time.Duration(n*n*14)*time.Second
+			l.OldestAt, l.EmptyIn = Noon.Add(-time.Duration(n*n*21)*time.Second), pointerTo(float64(n*n*14))
 		}
 	}
 	lanes[2].LastError, lanes[2].LastErrorAt = "upstream database timed out after 10000 ms", Noon.Add(-31*time.Second)
@@ -256,14 +270,16 @@ func busyLanes() []dashboard.Lane {
 	lanes[3].PausedBy, lanes[3].PausedUntil, lanes[3].PauseReason = "cms", Noon.Add(24*time.Second),
 		"503 Service Unavailable: deploying, back in a minute"
 	lanes[4].PausedBy, lanes[4].PauseReason, lanes[4].EmptyIn, lanes[4].Held = "operator",
-		"reindexing the archive, ask Kim", 0, false
-	lanes[4].Pauses = []dashboard.Pause{{Lane: 4, Reason: "reindexing the archive, ask Kim",
+		"reindexing the archive, ask Kim", nil, false
+	lanes[4].Pauses = []wire.Pause{{Lane: 4, Reason: "reindexing the archive, ask Kim",
 		Since: Noon.Add(-40 * time.Minute)}}
-	lanes[1].Pauses = []dashboard.Pause{{Lane: 1, Key: "/news/politics/1", Reason: "legal is looking at it",
+	lanes[1].Pauses = []wire.Pause{{Lane: 1, Key: "/news/politics/1", Reason: "legal is looking at it",
 		Since: Noon.Add(-2 * time.Hour), Until: Noon.Add(time.Hour)}}
 	lanes[5].NextDueAt = Noon.Add(95 * time.Second)
 	return lanes
 }
+
+func pointerTo(n float64) *float64 { return &n }
 
 func busyHistory() dashboard.History {
 	var h dashboard.History
@@ -304,25 +320,25 @@ func milliseconds(n float64) time.Duration { return time.Duration(n * 1e6) }
 
 // BusyMessage returns the nth message of NewBusy: delivered if n is even, else dead or waiting for a
 // retry.
-func BusyMessage(n int) dashboard.Message {
-	m := dashboard.Message{ID: MessageID(n), Contract: "article", Key: fmt.Sprintf("/news/politics/%d", n),
-		Version: fmt.Sprint(n + 40), Lane: n % 4, Sequence: int64(4000 + n), Size: 812,
-		AcceptedAt: Noon.Add(-time.Duration(n) * 47 * time.Second), AttemptCount: 1}
+func BusyMessage(n int) wire.MessageLine {
+	m := wire.MessageLine{Size: 812, Message: wire.Message{ID: MessageID(n), Contract: "article", Key: fmt.Sprintf("/news/politics/%d", n),
+		Version: fmt.Sprint(n + 40), Lane: n % 4, Sequence: int64(4000 + n),
+		AcceptedAt: Noon.Add(-time.Duration(n) * 47 * time.Second), AttemptCount: 1}}
 	at := m.AcceptedAt.Add(140 * time.Millisecond)
 	switch n % 4 {
 	case 0, 2:
 		m.Stage, m.FinishedAt, m.CMSStatus = weir.Delivered, at.Add(60*time.Millisecond), 200
-		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 58 * time.Millisecond, Outcome: weir.OutcomeDelivered,
+		m.AttemptLog = []wire.Attempt{{Number: 1, At: at, Duration: wire.Milliseconds(58 * time.Millisecond), Outcome: weir.OutcomeDelivered,
 			Status: 200}}
 	case 1:
 		m.Stage, m.CMSStatus, m.LastError = weir.Dead, 422, "Field title: at most 200 characters, 231 were sent"
 		m.AcceptedAt = Noon.Add(-40 * time.Minute)
-		m.Attempts = failedAttempts(m.AcceptedAt)
-		m.AttemptCount, m.FinishedAt = 4, m.Attempts[3].At.Add(80*time.Millisecond)
+		m.AttemptLog = failedAttempts(m.AcceptedAt)
+		m.AttemptCount, m.FinishedAt = 4, m.AttemptLog[3].At.Add(80*time.Millisecond)
 	case 3:
 		m.Stage, m.NextAttemptAt, m.CMSStatus, m.LastError = weir.Retrying, Noon.Add(12*time.Second), 500,
 			"upstream database timed out after 10000 ms"
-		m.Attempts = []weir.Attempt{{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry,
+		m.AttemptLog = []wire.Attempt{{Number: 1, At: at, Duration: wire.Milliseconds(10 * time.Second), Outcome: weir.OutcomeRetry,
 			Status: 500, Reason: m.LastError}}
 		m.Position, m.WaitsFor, m.ExpectedAt = 2, "behind "+MessageID(n+4)+" of its key, which is retried at 12:00:19",
 			Noon.Add(14*time.Second)
@@ -330,19 +346,19 @@ func BusyMessage(n int) dashboard.Message {
 	return m
 }
 
-func failedAttempts(accepted time.Time) []weir.Attempt {
+func failedAttempts(accepted time.Time) []wire.Attempt {
 	at := accepted.Add(120 * time.Millisecond)
-	return []weir.Attempt{
-		{Number: 1, At: at, Duration: 10 * time.Second, Outcome: weir.OutcomeRetry, Status: 500,
+	return []wire.Attempt{
+		{Number: 1, At: at, Duration: wire.Milliseconds(10 * time.Second), Outcome: weir.OutcomeRetry, Status: 500,
 			Reason: "upstream database timed out after 10000 ms",
-			Body:   `{"error":"upstream database timed out after 10000 ms"}`},
-		{Number: 2, At: at.Add(14 * time.Second), Duration: 30 * time.Second, Outcome: weir.OutcomeRetry,
+			Answer: `{"error":"upstream database timed out after 10000 ms"}`},
+		{Number: 2, At: at.Add(14 * time.Second), Duration: wire.Milliseconds(30 * time.Second), Outcome: weir.OutcomeRetry,
 			Reason: "no answer within 30s"},
-		{Number: 3, At: at.Add(80 * time.Second), Duration: 2 * time.Millisecond, Outcome: weir.OutcomeUnavailable,
+		{Number: 3, At: at.Add(80 * time.Second), Duration: wire.Milliseconds(2 * time.Millisecond), Outcome: weir.OutcomeUnavailable,
 			Reason: "dial tcp 10.1.4.7:443: connection refused"},
-		{Number: 4, At: at.Add(21 * time.Minute), Duration: 64 * time.Millisecond, Outcome: weir.OutcomeRejected,
+		{Number: 4, At: at.Add(21 * time.Minute), Duration: wire.Milliseconds(64 * time.Millisecond), Outcome: weir.OutcomeRejected,
 			Status: 422, Reason: "Field title: at most 200 characters, 231 were sent",
-			Body: `{"code":"title.length","max":200,"sent":231}`},
+			Answer: `{"code":"title.length","max":200,"sent":231}`},
 	}
 }
 

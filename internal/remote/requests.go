@@ -1,0 +1,79 @@
+package remote
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// MessageList is a page of a search with the JSON of each message, which commands print as it is.
+type MessageList struct {
+	Messages []json.RawMessage `json:"messages"`
+	Complete bool              `json:"complete"`
+	Continue string            `json:"continue"`
+}
+
+// ReplayFilter selects dead messages. The zero ReplayFilter selects all.
+type ReplayFilter struct {
+	Key         *string    `json:"key,omitempty"`
+	Lane        *int       `json:"lane,omitempty"`
+	Contract    string     `json:"contract,omitempty"`
+	Fingerprint string     `json:"fingerprint,omitempty"`
+	From        *time.Time `json:"from,omitempty"`
+	To          *time.Time `json:"to,omitempty"`
+}
+
+// ReplayRequest asks for a bulk replay.
+type ReplayRequest struct {
+	Filter          ReplayFilter `json:"filter"`
+	DryRun          bool         `json:"dryRun,omitempty"`
+	RatePerMinute   int          `json:"ratePerMinute,omitempty"`   // 0 = Weir's default
+	StopAtErrorRate *float64     `json:"stopAtErrorRate,omitempty"` // nil = Weir's default
+	Force           bool         `json:"force,omitempty"`
+	Reason          string       `json:"reason,omitempty"`
+}
+
+// WaitingFilter selects messages that wait. It needs a condition, or All.
+type WaitingFilter struct {
+	All       bool       `json:"all,omitempty"`
+	Key       *string    `json:"key,omitempty"`
+	KeyPrefix string     `json:"keyPrefix,omitempty"`
+	Contract  string     `json:"contract,omitempty"`
+	Stage     string     `json:"stage,omitempty"`
+	Lane      *int       `json:"lane,omitempty"`
+	From      *time.Time `json:"from,omitempty"`
+	To        *time.Time `json:"to,omitempty"`
+}
+
+// Cancellation asks for messages to be cancelled.
+type Cancellation struct {
+	Filter   WaitingFilter `json:"filter"`
+	DryRun   bool          `json:"dryRun,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Continue string        `json:"continue,omitempty"`
+}
+
+// Cancelled counts the messages of a cancellation.
+type Cancelled struct {
+	Selected  int       `json:"selected"`
+	Cancelled int       `json:"cancelled"` // scheduled ones
+	Asked     int       `json:"asked"`     // left to their lanes' holders
+	TooLate   int       `json:"tooLate"`
+	To        time.Time `json:"to"`
+	Complete  bool      `json:"complete"`
+	Continue  string    `json:"continue,omitempty"`
+}
+
+// Target is the target of a pause or its end: exactly one of the fields.
+type Target struct {
+	All  bool    `json:"all,omitempty"`
+	Lane *int    `json:"lane,omitempty"`
+	Key  *string `json:"key,omitempty"`
+}
+
+// PauseRequest asks for a pause. Neither Until nor For means until it is resumed.
+type PauseRequest struct {
+	Target
+	Reason string `json:"reason"`
+	Until  string `json:"until,omitempty"`
+	For    string `json:"for,omitempty"`
+}

@@ -1,0 +1,64 @@
+package wire
+
+import "time"
+
+// JobState is the state of a bulk replay.
+type JobState string
+
+// The states of a bulk replay. All except the first are final.
+const (
+	JobRunning   JobState = "running"
+	JobDone      JobState = "done"      // all of its messages are final
+	JobStopped   JobState = "stopped"   // too many of its messages died again
+	JobCancelled JobState = "cancelled" // by a user
+)
+
+// Job is a bulk replay. The job's row in storage has the same form.
+type Job struct {
+	ID              string    `json:"id"`
+	State           JobState  `json:"state"`
+	Reason          string    `json:"reason,omitempty"`
+	Filter          JobFilter `json:"filter"`
+	RatePerMinute   int       `json:"ratePerMinute"`
+	StopAtErrorRate float64   `json:"stopAtErrorRate"`
+	Force           bool      `json:"force"`
+	Matched         int64     `json:"matched"`   // dead when it began
+	Replayed        int64     `json:"replayed"`  // of those: replay requested
+	Refused         int64     `json:"refused"`   // not replayed, because a later message of the key was delivered
+	Skipped         int64     `json:"skipped"`   // no longer dead when the job reached them
+	Delivered       int64     `json:"delivered"` // of those replayed
+	DeadAgain       int64     `json:"deadAgain"`
+	Otherwise       int64     `json:"otherwise"` // cancelled, superseded or removed
+	Waiting         int64     `json:"waiting"`   // not final yet
+	StartedAt       time.Time `json:"startedAt"`
+	UpdatedAt       time.Time `json:"updatedAt"`
+	FinishedAt      time.Time `json:"finishedAt,omitzero"`
+	StopReason      string    `json:"stopReason,omitempty"`
+}
+
+// IsRunning reports whether the bulk replay goes on.
+func (j Job) IsRunning() bool { return j.State == JobRunning }
+
+// CountFinal returns the number of its messages that are final.
+func (j Job) CountFinal() int64 {
+	return j.Delivered + j.DeadAgain + j.Otherwise + j.Refused + j.Skipped
+}
+
+// JobFilter selects dead messages: those that match every field that is set.
+type JobFilter struct {
+	Key         string    `json:"key,omitempty"`
+	Lane        *int      `json:"lane,omitempty"`
+	Contract    string    `json:"contract,omitempty"`
+	Fingerprint string    `json:"fingerprint,omitempty"` // of the failure, see weir.Fingerprint
+	From        time.Time `json:"from,omitzero"`         // dead since then
+	To          time.Time `json:"to,omitzero"`           // dead before
+}
+
+// JobPlan has the numbers of a bulk replay that is not started.
+type JobPlan struct {
+	Count            int64   `json:"count"`    // messages that match
+	Complete         bool    `json:"complete"` // all were read; false = the numbers are too low
+	EstimatedSeconds float64 `json:"estimatedSeconds"`
+	Keys             int64   `json:"keys"`
+	Refused          int64   `json:"refused"` // because a later message of the key was delivered
+}

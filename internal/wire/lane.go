@@ -1,0 +1,51 @@
+package wire
+
+import "time"
+
+// LaneList is the state of all lanes, their sums, and the calendar.
+type LaneList struct {
+	Lanes    []Lane   `json:"lanes"`
+	Totals   Counts   `json:"totals"`
+	Calendar Calendar `json:"calendar"`
+}
+
+// Counts has the numbers of a lane's messages by state. Accepted is the sum of the others.
+type Counts struct {
+	Accepted   int64 `json:"accepted"`
+	Delivered  int64 `json:"delivered"`
+	Dead       int64 `json:"dead"`
+	Cancelled  int64 `json:"cancelled"`
+	Superseded int64 `json:"superseded"`
+	Moved      int64 `json:"moved,omitempty"` // to the lanes of another epoch
+	Waiting    int64 `json:"waiting"`
+}
+
+// IsBalanced reports whether Accepted is the sum of the others.
+func (c Counts) IsBalanced() bool {
+	return c.Accepted == c.Delivered+c.Dead+c.Cancelled+c.Superseded+c.Moved+c.Waiting
+}
+
+// Lane is the state of a lane.
+type Lane struct {
+	Number int `json:"lane"`
+	Counts
+	Scheduled     int64     `json:"scheduled"`
+	Queued        int64     `json:"queued"`
+	Retrying      int64     `json:"retrying"`
+	Exact         bool      `json:"exact"` // all waiting messages were counted by stage
+	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
+	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
+	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the last minute
+	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // a minute, in the last 15
+	EmptyIn       *float64  `json:"emptyInSeconds,omitempty"`
+	Held          bool      `json:"held"` // a holder has the lane, or died with it
+	Holder        string    `json:"holder,omitempty"`
+	Fence         int64     `json:"fence"`
+	PausedBy      string    `json:"pausedBy,omitempty"` // operator, calendar, cms
+	PausedUntil   time.Time `json:"pausedUntil,omitzero"`
+	PauseReason   string    `json:"pauseReason,omitempty"`
+	Pauses        []Pause   `json:"pauses"`
+	NextDueAt     time.Time `json:"nextDueAt,omitzero"`
+	LastError     string    `json:"lastError,omitempty"`
+	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
+}

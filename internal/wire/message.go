@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// Message is the state of a message.
+type Message struct {
+	ID            string     `json:"id"`
+	Stage         weir.Stage `json:"stage"`
+	Contract      string     `json:"contract"`
+	Key           string     `json:"key"`
+	Lane          int        `json:"lane"`
+	Sequence      int64      `json:"sequence"`
+	Version       string     `json:"version,omitempty"`
+	AttemptCount  int        `json:"attempts"`
+	AcceptedAt    time.Time  `json:"acceptedAt"`
+	DeliverAt     time.Time  `json:"deliverAt,omitzero"`
+	DeliveredAt   time.Time  `json:"deliveredAt,omitzero"`
+	FinishedAt    time.Time  `json:"finishedAt,omitzero"`
+	NextAttemptAt time.Time  `json:"nextAttemptAt,omitzero"`
+	LastError     string     `json:"lastError,omitempty"`
+	CMSStatus     int        `json:"cmsStatus,omitempty"`
+	SupersededBy  string     `json:"supersededBy,omitempty"`
+	Edited        Edit       `json:"edited,omitzero"`
+	Replays       int        `json:"replays,omitempty"`
+	ReplayAskedAt time.Time  `json:"replayAskedAt,omitzero"`
+	ReplayForced  bool       `json:"replayForced,omitempty"`
+	ReplayRefused string     `json:"replayRefused,omitempty"`
+	Position      int        `json:"position,omitempty"`  // in the queue of its key, from 1
+	ExpectedAt    time.Time  `json:"expectedAt,omitzero"` // estimated time of sending
+	WaitsFor      string     `json:"waitsFor,omitempty"`
+	AttemptLog    []Attempt  `json:"attemptLog,omitempty"`
+}
+
+// Edit describes the body that is sent in place of the accepted one. The zero Edit = there is none.
+type Edit struct {
+	At   time.Time `json:"at"`
+	Note string    `json:"note,omitempty"`
+}
+
+// Exists reports whether there is an edited body.
+func (e Edit) Exists() bool { return !e.At.IsZero() }
+
+// Attempt is an attempt to deliver a message.
+type Attempt struct {
+	Number   int          `json:"number"`
+	At       time.Time    `json:"at"`
+	Duration Milliseconds `json:"durationMs"`
+	Outcome  weir.Outcome `json:"outcome"`
+	Status   int          `json:"status,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Answer   string       `json:"answer,omitempty"` // the first 2 KB of the CMS's answer
+}
+
+// Milliseconds is a duration. Its JSON form is a whole number of milliseconds.
+type Milliseconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (d Milliseconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(d).Milliseconds())
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Milliseconds) UnmarshalJSON(data []byte) error {
+	var n int64
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	*d = Milliseconds(time.Duration(n) * time.Millisecond)
+	return nil
+}
+
+// NewMessage returns the JSON form of a message's state.
+func NewMessage(st weir.Status) Message {
+	m := st.Message
+	out := Message{
+		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane,
+		Sequence: m.ID.Seq, Version: m.Version, AttemptCount: st.AttemptCount,
+		AcceptedAt: m.AcceptedAt, DeliverAt: m.DueAt, FinishedAt: st.FinishedAt, NextAttemptAt: st.NextAttemptAt,
+		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError, Replays: st.Replays,
+		ReplayAskedAt: st.ReplayAskedAt, ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
+	}
+	if !st.EditedAt.IsZero() {
+		out.Edited = Edit{st.EditedAt, st.EditNote}
+	}
+	if st.Stage == weir.Delivered {
+		out.DeliveredAt = out.FinishedAt
+	}
+	for _, a := range st.Attempts {
+		out.AttemptLog = append(out.AttemptLog,
+			Attempt{a.Number, a.At.UTC(), Milliseconds(a.Duration), a.Outcome, a.Status, a.Reason, a.Body})
+	}
+	return out
+}
+
+// MessageLine is a message in a list.
+type MessageLine struct {
+	Message
+	Size int `json:"size"` // of the body, in bytes
+}
+
+// MessageList is one page of a search, the newest message first.
+type MessageList struct {
+	Messages    []MessageLine `json:"messages"`
+	Looked      int           `json:"looked"`
+	NotSearched int           `json:"notSearched,omitempty"` // bodies in blobs, which a search does not read
+	Complete    bool          `json:"complete"`
+	Continue    string        `json:"continue,omitempty"`
+}
+
+// Receipt is the answer to an accepted message.
+type Receipt struct {
+	ID         string     `json:"id"`
+	Stage      weir.Stage `json:"stage"`
+	Key        string     `json:"key"`
+	Lane       int        `json:"lane"`
+	Sequence   int64      `json:"sequence"`
+	AcceptedAt time.Time  `json:"acceptedAt"`
+	Duplicate  bool       `json:"duplicate"`
+	DeliverAt  time.Time  `json:"deliverAt,omitzero"`
+	From       string     `json:"deliverAtFrom,omitempty"` // header, query or message
+}
+
+// ErrorList has the causes of dead messages, the last seen first.
+type ErrorList struct {
+	Errors   []ErrorCause `json:"errors"`
+	Looked   int          `json:"looked"`
+	Complete bool         `json:"complete"`
+}
+
+// ErrorCause is a cause of dead messages.
+type ErrorCause struct {
+	Fingerprint string      `json:"fingerprint"`
+	Contract    string      `json:"contract"`
+	CMSStatus   int         `json:"cmsStatus,omitempty"`
+	Message     string      `json:"message"`
+	Count       int         `json:"count"`
+	Keys        int         `json:"keys"`
+	FirstAt     time.Time   `json:"firstAt"`
+	LastAt      time.Time   `json:"lastAt"`
+	Sample      ErrorSample `json:"sample"`
+}
+
+// ErrorSample is one of the dead messages of a cause.
+type ErrorSample struct {
+	ID     string `json:"id,omitempty"`
+	Key    string `json:"key"`
+	Reason string `json:"reason"`
+}

@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"time"
+
+	"weir/internal/weir"
+)
+
+// Pause is an operator's pause of a lane or of an ordering key.
+type Pause struct {
+	Scope  string    `json:"scope"` // lane or key
+	Lane   int       `json:"lane"`
+	Key    string    `json:"key,omitempty"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"` // zero = until it is resumed
+}
+
+// NewPauses returns the JSON form of pauses; never nil, so that it is never null.
+func NewPauses(pauses []weir.Pause) []Pause {
+	out := []Pause{}
+	for _, p := range pauses {
+		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, Since: p.Since, Until: p.Until}
+		if p.Key != "" {
+			one.Scope = "key"
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// PauseList has the operators' pauses, and where it is asked for, the calendar.
+type PauseList struct {
+	Pauses   []Pause   `json:"pauses"`
+	Calendar *Calendar `json:"calendar,omitempty"`
+}
+
+// Calendar is the state of the calendar at one time.
+type Calendar struct {
+	Closed     bool      `json:"closed"`
+	Until      time.Time `json:"until,omitzero"` // end of the closed time
+	Reason     string    `json:"reason,omitempty"`
+	NextChange time.Time `json:"nextChange,omitzero"`
+}
+
+// CalendarReader knows the times in which nothing is sent; see package calendar.
+type CalendarReader interface {
+	At(t time.Time) (closed bool, reason string, until time.Time)
+	Next(t time.Time) time.Time
+}
+
+// NewCalendar returns the state of the calendar at a time.
+func NewCalendar(c CalendarReader, now time.Time) Calendar {
+	closed, reason, until := c.At(now)
+	return Calendar{Closed: closed, Until: until, Reason: reason, NextChange: c.Next(now)}
+}
