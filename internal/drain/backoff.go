@@ -18,8 +18,8 @@ type Backoff struct {
 	Rand     func() float64 // 0 to 1; set by New
 }
 
-// ceiling is the longest wait after the n-th failure, n from 1.
-func (b Backoff) ceiling(n int) time.Duration {
+// longestDelay is the longest wait after the n-th failure, n from 1.
+func (b Backoff) longestDelay(n int) time.Duration {
 	if len(b.Steps) > 0 {
 		return b.Steps[min(n, len(b.Steps))-1]
 	}
@@ -36,18 +36,18 @@ func (b Backoff) ceiling(n int) time.Duration {
 // do not come back together; the CMS's own wish when that is longer.
 func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
 	if len(b.Steps) > 0 {
-		return max(b.ceiling(n), min(asked, maxDelay))
+		return max(b.longestDelay(n), min(asked, maxDelay))
 	}
-	return clamp(time.Duration(b.Rand()*float64(b.ceiling(n))), asked)
+	return limitDelay(time.Duration(b.Rand()*float64(b.longestDelay(n))), asked)
 }
 
 // pauseDelay draws a lane's pause: never under half the ceiling, for it is there to leave
 // the CMS alone.
 func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
-	c := float64(b.ceiling(n))
-	return clamp(time.Duration(c/2+b.Rand()*c/2), asked)
+	c := float64(b.longestDelay(n))
+	return limitDelay(time.Duration(c/2+b.Rand()*c/2), asked)
 }
 
-func clamp(d, asked time.Duration) time.Duration {
+func limitDelay(d, asked time.Duration) time.Duration {
 	return min(max(d, asked), maxDelay)
 }

@@ -17,33 +17,33 @@ const (
 	maxUncommitted = 64
 	// maxAside bounds the messages that were put aside without an attempt and are not committed.
 	// A transaction takes 49 of them: one is being written, and the next one is full.
-	maxAside = 128
+	maxParked = 128
 )
 
 // committer writes changes in the order in which they were decided, in batches, beside
 // the deliveries. While a change of a key is not committed, the key is closed.
 type committer struct {
-	writer *lane.Writer
-	now    func() time.Time
-	failed func(error)        // called once, when nothing more can be committed
-	wrote  func(*lane.Change) // called with each change that was written; must return at once
+	writer      *lane.Writer
+	now         func() time.Time
+	onFailed    func(error)        // called once, when nothing more can be committed
+	onCommitted func(*lane.Change) // called with each change that was written; must return at once
 
 	mu          sync.Mutex
-	pending     []request
+	pending     []commitRequest
 	since       time.Time // when the oldest of pending came
-	urgent      bool
+	isUrgent    bool
 	uncommitted int // pending or in flight
-	closed      map[string]int
+	pendingKeys map[string]int
 	err         error
 	progress    chan struct{} // closed and replaced at each commit
 
-	kick chan struct{}
+	wake chan struct{}
 	stop chan struct{}
 	done chan struct{}
 }
 
-// request is a change to be committed.
-type request struct {
+// commitRequest is a change to be committed.
+type commitRequest struct {
 	change *lane.Change
 	answer func(error) // not nil: the change releases messages, and may be refused for one of them
 }
@@ -51,22 +51,26 @@ type request struct {
 // startCommitter begins to commit; ctx ends it hard, close ends it in order.
 func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error), wrote func(*lane.Change)) *committer {
 	c := &committer{
-		writer: w, now: now, failed: failed, wrote: wrote, closed: map[string]int{}, progress: make(chan struct{}),
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		writer: w, now: now, onFailed: failed, onCommitted: wrote, pendingKeys: map[string]int{}, progress: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	go c.loop(ctx)
+	go c.runLoop(ctx)
 	return c
 }
 
-// add hands over a change. An urgent one is committed at once, with all before it.
-func (c *committer) add(ch *lane.Change, urgent bool) { c.ask(request{change: ch}, urgent) }
+// addChange hands over a change. An urgent one is committed at once, with all before it.
+func (c *committer) addChange(ch *lane.Change, urgent bool) {
+	c.enqueueRequest(commitRequest{change: ch}, urgent)
+}
 
-// release hands over a change that releases messages, which is written at once, with all changes
+// addMove hands over a change that releases messages, which is written at once, with all changes
 // before it. answer is called with the result, and must return at once. An error that lane.NotDue
 // reports means that the change was not written, and all others were.
-func (c *committer) release(ch *lane.Change, answer func(error)) { c.ask(request{ch, answer}, true) }
+func (c *committer) addMove(ch *lane.Change, answer func(error)) {
+	c.enqueueRequest(commitRequest{ch, answer}, true)
+}
 
-func (c *committer) ask(q request, urgent bool) {
+func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 	ch := q.change
 	c.mu.Lock()
 	if len(c.pending) == 0 {
@@ -75,41 +79,41 @@ func (c *committer) ask(q request, urgent bool) {
 	c.pending = append(c.pending, q)
 	c.uncommitted++
 	if ch.Key != "" {
-		c.closed[ch.Key]++
+		c.pendingKeys[ch.Key]++
 	}
-	c.urgent = c.urgent || urgent
+	c.isUrgent = c.isUrgent || urgent
 	// One that joins others changes nothing, as long as they may wait for more.
-	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.urgent
+	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {
-		c.nudge()
+		c.wakeLoop()
 	}
 }
 
-// flush asks for everything to be committed now.
-func (c *committer) flush() {
+// flushAll asks for everything to be committed now.
+func (c *committer) flushAll() {
 	c.mu.Lock()
-	c.urgent = true
+	c.isUrgent = true
 	c.mu.Unlock()
-	c.nudge()
+	c.wakeLoop()
 }
 
-func (c *committer) nudge() {
+func (c *committer) wakeLoop() {
 	select {
-	case c.kick <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// isClosed says whether a key has a change that is not committed.
-func (c *committer) isClosed(keyHash string) bool {
+// isKeyPending says whether a key has a change that is not committed.
+func (c *committer) isKeyPending(keyHash string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed[keyHash] > 0
+	return c.pendingKeys[keyHash] > 0
 }
 
-// load is the number of changes not committed.
-func (c *committer) load() int {
+// countPending is the number of changes not committed.
+func (c *committer) countPending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.uncommitted
@@ -139,55 +143,55 @@ func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	if c.err != nil || c.uncommitted < n {
 		return nil, c.err
 	}
-	c.urgent = true
-	c.nudge()
+	c.isUrgent = true
+	c.wakeLoop()
 	return c.progress, nil
 }
 
-// close commits what is left and ends the goroutine. Call it once, with a limit on ctx.
-func (c *committer) close(ctx context.Context) error {
+// closeInOrder commits what is left and ends the goroutine. Call it once, with a limit on ctx.
+func (c *committer) closeInOrder(ctx context.Context) error {
 	err := c.waitBelow(ctx, 1)
 	close(c.stop)
 	return err
 }
 
-func (c *committer) loop(ctx context.Context) {
+func (c *committer) runLoop(ctx context.Context) {
 	defer close(c.done)
 	timer := time.NewTimer(commitInterval)
 	defer timer.Stop()
 	for {
-		requests, wait := c.next()
+		requests, wait := c.takeBatch()
 		if requests == nil {
 			timer.Reset(wait)
 			select {
-			case <-c.kick:
+			case <-c.wake:
 			case <-timer.C:
 			case <-c.stop:
 				return
 			case <-ctx.Done():
-				c.fail(context.Cause(ctx))
+				c.failAll(context.Cause(ctx))
 				return
 			}
 			continue
 		}
-		if err := c.commit(ctx, requests); err != nil {
-			c.fail(err)
+		if err := c.commitRequests(ctx, requests); err != nil {
+			c.failAll(err)
 			return
 		}
 	}
 }
 
-// next takes the requests of one transaction if it is time for one; else it returns how long to
+// takeBatch takes the requests of one transaction if it is time for one; else it returns how long to
 // wait.
-func (c *committer) next() (requests []request, wait time.Duration) {
+func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pending) == 0 {
-		c.urgent = false
+		c.isUrgent = false
 		return nil, time.Hour
 	}
 	age := c.now().Sub(c.since)
-	if !c.urgent && len(c.pending) < commitOutcomes && age < commitInterval {
+	if !c.isUrgent && len(c.pending) < commitOutcomes && age < commitInterval {
 		return nil, commitInterval - age
 	}
 	b, n := &lane.Batch{}, 0
@@ -199,9 +203,9 @@ func (c *committer) next() (requests []request, wait time.Duration) {
 	return requests, 0
 }
 
-// commit writes requests in one transaction. If one releases a message that is no longer
+// commitRequests writes requests in one transaction. If one releases a message that is no longer
 // scheduled, it is refused, and the others are written without it.
-func (c *committer) commit(ctx context.Context, requests []request) error {
+func (c *committer) commitRequests(ctx context.Context, requests []commitRequest) error {
 	for len(requests) > 0 {
 		b := &lane.Batch{}
 		for _, q := range requests {
@@ -209,28 +213,28 @@ func (c *committer) commit(ctx context.Context, requests []request) error {
 		}
 		err := c.writer.Commit(ctx, b)
 		if err == nil {
-			c.finish(requests, nil)
+			c.finishRequests(requests, nil)
 			return nil
 		}
 		due, ok := lane.NoLongerDue(err)
-		i := slices.IndexFunc(requests, func(q request) bool { return q.answer != nil && q.change.Releases(due) })
+		i := slices.IndexFunc(requests, func(q commitRequest) bool { return q.answer != nil && q.change.Releases(due) })
 		if !ok || i < 0 {
 			return err
 		}
-		c.finish(requests[i:i+1], err)
+		c.finishRequests(requests[i:i+1], err)
 		requests = slices.Delete(slices.Clone(requests), i, i+1)
 	}
 	return nil
 }
 
-// finish opens the keys of requests that were written, or refused if err is not nil.
-func (c *committer) finish(requests []request, err error) {
+// finishRequests opens the keys of requests that were written, or refused if err is not nil.
+func (c *committer) finishRequests(requests []commitRequest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range requests {
 		c.uncommitted--
 		if err == nil {
-			c.wrote(q.change)
+			c.onCommitted(q.change)
 		}
 		if q.answer != nil {
 			q.answer(err)
@@ -239,19 +243,19 @@ func (c *committer) finish(requests []request, err error) {
 		if key == "" {
 			continue
 		}
-		if c.closed[key]--; c.closed[key] == 0 {
-			delete(c.closed, key)
+		if c.pendingKeys[key]--; c.pendingKeys[key] == 0 {
+			delete(c.pendingKeys, key)
 		}
 	}
 	close(c.progress)
 	c.progress = make(chan struct{})
 }
 
-func (c *committer) fail(err error) {
+func (c *committer) failAll(err error) {
 	c.mu.Lock()
 	c.err = err
 	close(c.progress)
 	c.progress = make(chan struct{})
 	c.mu.Unlock()
-	c.failed(err)
+	c.onFailed(err)
 }

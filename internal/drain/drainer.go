@@ -74,20 +74,20 @@ type Report struct {
 // number of wakes, tickets and sweeps. Safe for concurrent use.
 type Drainer struct {
 	Config
-	pace   pace
-	lead   lead
-	finals finals
-	handovers
-	slots  chan struct{}   // one taken for each attempt under way; nil = no bound
-	ctx    context.Context // of all that is sent
-	cancel context.CancelFunc
-	open   context.Context // ends first: nothing new is begun
-	shut   context.CancelFunc
+	spacer      spacer
+	leadTime    leadTime
+	completions completions
+	invocationTracker
+	slots       chan struct{}   // one taken for each attempt under way; nil = no bound
+	ctx         context.Context // of all that is sent
+	cancel      context.CancelFunc
+	openCtx     context.Context // ends first: nothing new is begun
+	stopNewWork context.CancelFunc
 
-	mu      sync.Mutex
-	closed  bool
-	tenders map[int]*tender
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	isClosed bool
+	workers  map[int]*laneWorker
+	wg       sync.WaitGroup
 }
 
 // New makes a Drainer. Close it.
@@ -97,12 +97,12 @@ func New(cfg Config) *Drainer {
 	}
 	cfg.Backoff.Rand = cfg.Rand
 	if cfg.Observer == nil {
-		cfg.Observer = unobserved{}
+		cfg.Observer = noObserver{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
-	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, handovers: handovers{me: cryptorand.Text()}, tenders: map[int]*tender{}}
-	d.pace.interval = cfg.Rate
+	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut, invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{}}
+	d.spacer.interval = cfg.Rate
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
 	}
@@ -111,8 +111,8 @@ func New(cfg Config) *Drainer {
 
 // Wake says that the lane may have work. It returns at once.
 func (d *Drainer) Wake(number int) {
-	if t := d.tender(number); t != nil {
-		t.nudge()
+	if t := d.workerOf(number); t != nil {
+		t.wakeUp()
 	}
 }
 
@@ -120,27 +120,27 @@ func (d *Drainer) Wake(number int) {
 // with their bodies. They are used if nothing is missing before them; everything else is
 // read from the log. The caller calls WakeOffered afterwards. It returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
-	if t := d.tender(number); t != nil {
-		t.offers.put(messages)
+	if t := d.workerOf(number); t != nil {
+		t.appends.addMessages(messages)
 	}
 }
 
 // WakeOffered wakes the lane if messages were offered since it was woken for offers last, so
 // that each receiver of a group may call it once it has answered. It returns at once.
 func (d *Drainer) WakeOffered(number int) {
-	if t := d.tender(number); t != nil && t.offers.takeFresh() {
-		t.nudge()
+	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
+		t.wakeUp()
 	}
 }
 
 // Join starts the lane's drain or joins it, and returns when the drain has ended, when
 // the lane turns out to be idle, waiting or busy, or when ctx ends (Working).
 func (d *Drainer) Join(ctx context.Context, number int) Report {
-	t := d.tender(number)
+	t := d.workerOf(number)
 	if t == nil {
 		return Report{State: Idle}
 	}
-	return t.join(ctx)
+	return t.joinDrain(ctx)
 }
 
 // ErrClosed is the error of a look at a lane after Close.
@@ -149,11 +149,11 @@ var ErrClosed = errors.New("this process takes no lane any more")
 // Look calls for a look at the lane, and returns as soon as it is known how the lane stands.
 // Working means that this process drains it, and goes on.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
-	t := d.tender(number)
+	t := d.workerOf(number)
 	if t == nil {
 		return Report{State: Waiting, Err: ErrClosed}
 	}
-	return t.awaitStanding(ctx)
+	return t.awaitStatus(ctx)
 }
 
 // flushTime is what Close keeps of its time for the last commit and the release.
@@ -165,10 +165,10 @@ const flushTime = 3 * time.Second
 // the leases run out by themselves.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
-	d.closed = true
+	d.isClosed = true
 	d.mu.Unlock()
-	d.shut()
-	d.finals.end()
+	d.stopNewWork()
+	d.completions.endAll()
 	defer d.cancel()
 	done := make(chan struct{})
 	go func() { d.wg.Wait(); close(done) }()
@@ -184,23 +184,40 @@ func (d *Drainer) Close(ctx context.Context) error {
 	}
 }
 
-// tender gives the lane's tender, starting one if there is none; nil after Close.
-func (d *Drainer) tender(number int) *tender {
+// workerOf gives the lane's tender, starting one if there is none; nil after Close.
+func (d *Drainer) workerOf(number int) *laneWorker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.isClosed {
 		return nil
 	}
-	t := d.tenders[number]
+	t := d.workers[number]
 	if t == nil {
-		t = newTender(d, number)
-		d.tenders[number] = t
-		d.wg.Go(t.tend)
+		t = newLaneWorker(d, number)
+		d.workers[number] = t
+		d.wg.Go(t.runLoop)
 	}
 	return t
 }
 
-// jitter draws from 0 to d.
-func (d *Drainer) jitter(span time.Duration) time.Duration {
+// Report returns the result of the last look at a lane: the zero value while this process drains
+// the lane, and if it has not looked yet.
+func (d *Drainer) Report(number int) Report {
+	d.mu.Lock()
+	t := d.workers[number]
+	d.mu.Unlock()
+	if t == nil {
+		return Report{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reportedRound != t.round {
+		return Report{}
+	}
+	return t.report
+}
+
+// drawJitter draws from 0 to d.
+func (d *Drainer) drawJitter(span time.Duration) time.Duration {
 	return time.Duration(d.Rand() * float64(span))
 }

@@ -32,33 +32,34 @@ const (
 	// callAfter is how long a run without an invocation lasts until the holder rings for one.
 	// callEvery is the time between two rings.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// putOffMax is how long a holder keeps a claimed lane at most because messages fall due.
-	putOffMax = 30 * time.Second
+	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages fall due.
+	maxMoveDelay = 30 * time.Second
 )
 
-// handovers is the part of a Drainer that follows invocations and claims.
-type handovers struct {
-	me       string      // the name under which this process claims lanes
-	attended atomic.Bool // an invocation stays with the lanes
+// invocationTracker is the part of a Drainer that follows invocations and claims.
+type invocationTracker struct {
+	me         string      // the name under which this process claims lanes
+	isAttended atomic.Bool // an invocation stays with the lanes
 }
 
-// tenure is the time in which a run may begin something new.
+// tenure is the time in which a session may begin new work.
 type tenure struct {
-	open context.Context // ends with the Drainer's, or when the lane is to be handed over
-	end  func()
+	open      context.Context // ends with the Drainer's, or when the lane is to be handed over
+	end       func()
+	claimedAt time.Time // since when this session has seen a claim of another process; zero = it has not
 }
 
 // Attend notes that an invocation stays with the lanes of this process.
-func (d *Drainer) Attend() { d.attended.Store(true) }
+func (d *Drainer) Attend() { d.isAttended.Store(true) }
 
 // Yield notes that no invocation stays, or that the last one ends soon: from now on a lane is handed
 // over to a process that claims it.
-func (d *Drainer) Yield() { d.attended.Store(false) }
+func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
 // HandOver hands a lane over after the write in hand, if this process drains it and runs under a
 // Functions host. It returns at once.
 func (d *Drainer) HandOver(number int) {
-	if t := d.tender(number); t != nil && d.Hosted {
+	if t := d.workerOf(number); t != nil && d.Hosted {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.endTenure != nil {
@@ -69,28 +70,28 @@ func (d *Drainer) HandOver(number int) {
 
 // yieldsTo reports whether this process leaves a lane to another that claims it.
 func (d *Drainer) yieldsTo(c lane.Control) bool {
-	if !d.Hosted || d.attended.Load() {
+	if !d.Hosted || d.isAttended.Load() {
 		return false
 	}
 	claim, claimed := c.Claim(d.Now())
 	return claimed && claim.By != d.me
 }
 
-// mayMove reports whether the lane may be handed over to a process that claims it. A hand-over would
-// delay a message that is to be sent at its due time. So the holder waits while one is due or falls due
-// within lane.DueLead, until putOffMax after the run saw its first claim.
-func (r *run) mayMove() bool {
-	now := r.Now()
-	if r.claimedAt.IsZero() {
-		r.claimedAt = now
+// canMoveLane reports whether the lane may be handed over to a process that claims it. A hand-over
+// would delay a message that is to be sent at its due time. So the holder waits while one is due or
+// falls due within lane.DueLead, until maxMoveDelay after the session saw its first claim.
+func (s *session) canMoveLane() bool {
+	now := s.now()
+	if s.tenure.claimedAt.IsZero() {
+		s.tenure.claimedAt = now
 	}
-	due := r.scheduled()
-	r.blocks.eachFirst(func(b *lane.KeyBlock) {
-		if b.Mixed { // with messages that fell due
-			due = sooner(due, b.NextAt)
+	due := s.due.nextDueAt()
+	s.keys.eachFirst(func(k *keyState) {
+		if k.isMixed { // with messages that fell due
+			due = earlierOf(due, k.NextAt)
 		}
 	})
-	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(r.claimedAt) > putOffMax
+	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(s.tenure.claimedAt) > maxMoveDelay
 }
 
 // Claim claims a lane that another process holds, and watches it closely for as long as the claim
@@ -98,7 +99,7 @@ func (r *run) mayMove() bool {
 // process needs to, and Busy when the claim is over. It returns Busy at once if another process has
 // claimed the lane.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
-	t := d.tender(number)
+	t := d.workerOf(number)
 	if t == nil {
 		return Report{State: Waiting, Err: ErrClosed}
 	}
@@ -128,7 +129,7 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 
 // withdrawClaim ends a claim of this process to a lane without work. Otherwise a process that files
 // a message would leave the lane to this one, which does not watch it any more.
-func (d *Drainer) withdrawClaim(ctx context.Context, t *tender) {
+func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
 		return
@@ -139,26 +140,26 @@ func (d *Drainer) withdrawClaim(ctx context.Context, t *tender) {
 }
 
 // awaitLook waits for the report of the next look, or until this process drains the lane.
-func (t *tender) awaitLook(ctx context.Context) Report {
+func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	t.mu.Lock()
 	round := t.round
 	t.mu.Unlock()
 	return t.reportAfter(ctx, round, true)
 }
 
-// claims is the last claim to a lane that its tender knows. It is safe for concurrent use.
-type claims struct {
+// claimTracker is the last claim to a lane that its tender knows. It is safe for concurrent use.
+type claimTracker struct {
 	mu    *sync.Mutex
 	last  *lane.Claim   // seen or written
 	begun chan struct{} // gets a value when this process claims the lane
 }
 
-func newClaims() claims {
-	return claims{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
+func newClaimTracker() claimTracker {
+	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
 // noteClaim notes the claim in force, if there is one.
-func (c claims) noteClaim(me string, control lane.Control, now time.Time) {
+func (c claimTracker) noteClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch claim, claimed := control.Claim(now); {
@@ -170,7 +171,7 @@ func (c claims) noteClaim(me string, control lane.Control, now time.Time) {
 }
 
 // beginClaim notes a claim of this process and returns true, or returns false if that of another is in force.
-func (c claims) beginClaim(me string, now, until time.Time) bool {
+func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.By != me && c.last.Until.After(now) {
@@ -185,7 +186,7 @@ func (c claims) beginClaim(me string, now, until time.Time) bool {
 }
 
 // endClaim ends the claim of this process, and reports whether it was in force until now.
-func (c claims) endClaim(me string, now time.Time) bool {
+func (c claimTracker) endClaim(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.By != me || !c.last.Until.After(now) {
@@ -196,15 +197,15 @@ func (c claims) endClaim(me string, now time.Time) bool {
 }
 
 // isBy reports whether the claim in force is that of the named process.
-func (c claims) isBy(me string, now time.Time) bool {
+func (c claimTracker) isBy(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last.By == me && c.last.Until.After(now)
 }
 
-// restWatching waits for d, but not longer than watchInterval while this process claims the lane.
-func (t *tender) restWatching(d time.Duration) {
-	if t.claims.isBy(t.d.me, t.d.Now()) {
+// waitWatching waits for d, but not longer than watchInterval while this process claims the lane.
+func (t *laneWorker) waitWatching(d time.Duration) {
+	if t.claims.isBy(t.drainer.me, t.drainer.Now()) {
 		d = min(d, watchInterval)
 	}
 	timer := time.NewTimer(d)
@@ -212,20 +213,20 @@ func (t *tender) restWatching(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.claims.begun:
-	case <-t.d.open.Done():
+	case <-t.drainer.openCtx.Done():
 	}
 }
 
 // stepAside rings for a lane that this process has handed over, and leaves it to others until it is
 // woken, for the length of a lease at most.
-func (t *tender) stepAside() Report {
-	t.gave = false
+func (t *laneWorker) stepAside() Report {
+	t.hasHandedOver = false
 	select {
 	case <-t.wake: // from a message filed before the hand-over, which the ring is for
 	default:
 	}
-	t.handOn()
-	return Report{State: Waiting, Until: t.d.Now().Add(t.d.Lease)}
+	t.enqueueIfWorkLeft()
+	return Report{State: Waiting, Until: t.drainer.Now().Add(t.drainer.Lease)}
 }
 
 // callForInvocation rings for a lane that this process drains without an invocation, until ctx
@@ -237,7 +238,7 @@ func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 	}
 	d.wg.Go(func() {
 		for wait := callAfter; clock.Sleep(ctx, wait); wait = callEvery {
-			if d.attended.Load() {
+			if d.isAttended.Load() {
 				continue
 			}
 			if err := d.Tickets.EnqueueNow(ctx, number); err != nil && ctx.Err() == nil {

@@ -3,7 +3,6 @@ package drain
 import (
 	"time"
 
-	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
@@ -40,14 +39,9 @@ const (
 	LeaseLost     LeaseEvent = "lost"     // it ran out, or the lane was fenced
 )
 
-// unobserved is the Observer where none is set.
-type unobserved struct{}
+// noObserver is the Observer where none is set.
+type noObserver struct{}
 
-func (unobserved) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
-func (unobserved) Finished(int, Final)                                     {}
-func (unobserved) Lease(int, LeaseEvent)                                   {}
-
-// finished tells the observer of a message whose entry is at hand.
-func (r *run) finished(e *lane.Entry, stage weir.Stage, at time.Time) {
-	r.Observer.Finished(r.lane, Final{Stage: stage, Contract: e.Message.Contract, AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})
-}
+func (noObserver) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
+func (noObserver) Finished(int, Final)                                     {}
+func (noObserver) Lease(int, LeaseEvent)                                   {}

@@ -3,7 +3,6 @@ package lane
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,46 +10,16 @@ import (
 	"weir/internal/weir"
 )
 
-// KeyBlock is a key that waits, with the messages held behind its failed one.
+// KeyBlock is the stored row of a key that waits, with the messages held behind its failed one.
 type KeyBlock struct {
-	ID           string    // see Entry.Block
+	ID           string    // see Entry.BlockID
 	KeyHash      string    // of the ordering key
-	NextAt       time.Time // when the first of them is tried again
-	HeldCount    int64     // how many
-	From         int64     // in memory only: the first of them goes after what the log has of the key before this
-	Wait         int64     // in memory only: nothing of the line goes before the log was read up to here
-	LogWaitsFrom int64     // from this number on the log of the key waits for the first try of what was released; 0 = it does not
-	IsParked     bool      // where Ahead is set: it is the number of the message itself, which was put aside from the log
-	ReleasedAt   time.Time // where Ahead is set, and Shelved is not: the time in the message's place, which orders those before one number
-	Mixed        bool      // in memory only: what was scheduled may stand in the line, and earlier ones may come
-	First        *Entry    // in memory only: the first of them, where the holder has it in memory
-	Rest         []*Entry  // in memory only: those behind First that were released, where these are all the others
+	NextAt       time.Time // when the first held message is tried again
+	HeldCount    int64     // number of held messages
+	LogWaitsFrom int64     // from this number on the key's log waits for the first attempt of a moved message; 0 = it does not
+	IsParked     bool      // if LogWaitsFrom is set: it is the number of the message itself, which was parked from the log
+	ReleasedAt   time.Time // if LogWaitsFrom is set, and IsParked is not: the time in the message's position, which orders those before one number
 }
-
-// Whole reports whether the whole line is in the holder's memory.
-func (b *KeyBlock) Whole() bool { return b.First != nil && b.HeldCount == int64(1+len(b.Rest)) }
-
-// Last returns the last message of a line that is in memory as a whole.
-func (b *KeyBlock) Last() *Entry {
-	if n := len(b.Rest); n > 0 {
-		return b.Rest[n-1]
-	}
-	return b.First
-}
-
-// Advance takes in that messages leave the line: First becomes the next one if that is known,
-// else nil. Held still counts those that leave.
-func (b *KeyBlock) Advance(gone []HeldMessage) {
-	if len(b.Rest) > 0 && b.Whole() && len(gone) == 1 && gone[0].OrderPos == b.First.place() {
-		b.First, b.Rest = b.Rest[0], b.Rest[1:]
-		b.From = b.First.AfterLog()
-		return
-	}
-	b.First, b.Rest, b.From = nil, nil, 0
-}
-
-// Follow puts a released message behind the line, which is in memory as a whole.
-func (b *KeyBlock) Follow(e *Entry) { b.Rest = append(slices.Clip(b.Rest), e) }
 
 // Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
 // what was released goes before the message that Ahead names, and that one, where it was put
@@ -79,7 +48,7 @@ func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
 		}
 		for _, r := range page.Rows {
 			v := values{r.Values}
-			blocks = append(blocks, KeyBlock{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), NextAt: v.time("Next"), HeldCount: v.int("Held"), LogWaitsFrom: v.int("Ahead"), IsParked: v.bool("Shelved"), ReleasedAt: v.time("Placed"), Mixed: true})
+			blocks = append(blocks, KeyBlock{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), NextAt: v.time("Next"), HeldCount: v.int("Held"), LogWaitsFrom: v.int("Ahead"), IsParked: v.bool("Shelved"), ReleasedAt: v.time("Placed")})
 			q.After = r.Key
 		}
 		if !page.More {

@@ -6,15 +6,15 @@ import (
 	"weir/internal/weir"
 )
 
-// finals tells whoever waits for it that a message has become final here. The zero value is
+// completions tells whoever waits for it that a message has become final here. The zero value is
 // ready. Safe for concurrent use.
-type finals struct {
+type completions struct {
 	mu      sync.Mutex
-	waiting map[place]map[chan struct{}]bool
+	waiting map[messageRef]map[chan struct{}]bool
 }
 
-// place names a message of this epoch.
-type place struct {
+// messageRef names a message of this epoch.
+type messageRef struct {
 	lane int
 	seq  int64
 }
@@ -23,11 +23,11 @@ type place struct {
 // final, or the Drainer is closed, and a function that ends the waiting. What another
 // process commits, it does not see.
 func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
-	f, at, ch := &d.finals, place{id.Lane, id.Seq}, make(chan struct{})
+	f, at, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.waiting == nil {
-		f.waiting = map[place]map[chan struct{}]bool{}
+		f.waiting = map[messageRef]map[chan struct{}]bool{}
 	}
 	if f.waiting[at] == nil {
 		f.waiting[at] = map[chan struct{}]bool{}
@@ -42,8 +42,8 @@ func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	}
 }
 
-// end wakes all that wait: this process commits nothing more.
-func (f *finals) end() {
+// endAll wakes all that wait: this process commits nothing more.
+func (f *completions) endAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at, all := range f.waiting {
@@ -54,14 +54,14 @@ func (f *finals) end() {
 	}
 }
 
-func (f *finals) tell(lane int, seqs []int64) {
+func (f *completions) notifyFinal(lane int, seqs []int64) {
 	if len(seqs) == 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, seq := range seqs {
-		at := place{lane, seq}
+		at := messageRef{lane, seq}
 		for ch := range f.waiting[at] {
 			close(ch)
 		}

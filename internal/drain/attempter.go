@@ -1,0 +1,130 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// attemptHost is the session around an attempt.
+type attemptHost interface {
+	// canSend reports whether no pause keeps a message from being sent.
+	canSend(ctx context.Context, e *lane.Entry) (bool, error)
+	// moveDueUntil goes on with due messages of other keys until the request has its result.
+	moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result
+}
+
+// attempter sends one message at a time to the CMS.
+type attempter struct {
+	laneScope
+	drainer   *Drainer
+	guard     *crashGuard
+	history   *deliveryHistory
+	prefetch  *bodyPrefetch
+	isTrusted func() bool // reports whether the lease may be relied on now
+	host      attemptHost
+}
+
+// send makes an attempt, except if the message is poison, its body is gone, a pause has begun, or
+// the deadline has passed.
+func (a *attempter) send(ctx context.Context, c *candidate) (weir.Result, error) {
+	e := c.entry
+	if e.Seq() == a.guard.poisonSeq {
+		return a.reject(fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
+			"and no attempt came to its end; it need not be the cause", cautiousAfter)), nil
+	}
+	err := a.prefetch.loadBody(ctx, e)
+	if storage.Is(err, storage.NotFound) {
+		return a.reject("the message's body is gone from storage"), nil
+	}
+	if err != nil {
+		return weir.Result{}, err
+	}
+	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {
+		return weir.Result{}, err
+	}
+	if err := a.drainer.acquireSlot(ctx); err != nil {
+		return weir.Result{}, err
+	}
+	defer a.drainer.releaseSlot()
+	if may, err := a.host.canSend(ctx, e); err != nil || !may {
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()}, err
+	}
+	if !a.isTrusted() {
+		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
+	}
+	if a.drainer.isPastDeadline() {
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
+	}
+	sent := make(chan weir.Result, 1)
+	go func() {
+		sent <- a.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: a.fence,
+			Attempt: e.AttemptCount + 1, Since: waitingSince(e)})
+	}()
+	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
+}
+
+// reject returns the result of an attempt that cannot be made.
+func (a *attempter) reject(reason string) weir.Result {
+	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
+}
+
+// sendSafely turns a panic during a delivery into that message's rejection: it would come again
+// with each attempt.
+func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(),
+				"err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
+			result = a.reject("internal error while building the request")
+		}
+	}()
+	return a.drainer.Sender.Send(ctx, d)
+}
+
+// waitingSince returns when the coming attempt could have been made, if nothing had been in its
+// way.
+func waitingSince(e *lane.Entry) time.Time {
+	since := e.WaitingSince()
+	if n := len(e.Attempts); n > 0 {
+		if last := e.Attempts[n-1]; last.At.Add(last.Duration).After(since) {
+			since = last.At.Add(last.Duration)
+		}
+	}
+	return since
+}
+
+// acquireSlot waits until this process may make one more attempt.
+func (d *Drainer) acquireSlot(ctx context.Context) error {
+	if d.slots == nil {
+		return nil
+	}
+	select {
+	case d.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Drainer) releaseSlot() {
+	if d.slots != nil {
+		<-d.slots
+	}
+}
+
+// isPastDeadline reports whether no attempt may begin any more. The first attempt after the
+// deadline ends the Drainer for new work, so that its lanes are handed over.
+func (d *Drainer) isPastDeadline() bool {
+	if d.NotAfter.IsZero() || !d.Now().After(d.NotAfter) {
+		return false
+	}
+	d.stopNewWork()
+	return true
+}

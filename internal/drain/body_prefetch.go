@@ -1,0 +1,67 @@
+package drain
+
+import (
+	"context"
+
+	"weir/internal/lane"
+)
+
+const (
+	// maxPrefetches and maxPrefetchBytes bound the bodies that are fetched ahead at a time. A single
+	// body may be larger.
+	maxPrefetches    = 4
+	maxPrefetchBytes = 4 << 20
+)
+
+// bodyPrefetch fetches bodies of messages that probably come next, while another is sent: a large
+// body is a blob of its own, and a message that was read far ahead has none in memory.
+type bodyPrefetch struct {
+	store   *lane.Store
+	running map[*lane.Entry]*bodyFetch
+}
+
+// bodyFetch is one fetch.
+type bodyFetch struct {
+	loaded lane.Entry // a copy of the entry, with its body
+	done   chan struct{}
+	err    error
+}
+
+// loadBody fills in an entry's body, or waits until its prefetch has.
+func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
+	f := p.running[e]
+	if f == nil {
+		return p.store.LoadBody(ctx, e)
+	}
+	select {
+	case <-f.done:
+		delete(p.running, e)
+		e.Message.Body = f.loaded.Message.Body
+		return f.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// prefetchAll begins to fetch the bodies of messages, in order of their likelihood.
+func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
+	wanted, bytes := map[*lane.Entry]*bodyFetch{}, 0
+	for _, e := range next {
+		if bytes += e.Message.Size; len(wanted) > 0 && bytes > maxPrefetchBytes {
+			break
+		}
+		if wanted[e] = p.running[e]; wanted[e] == nil {
+			wanted[e] = p.startFetch(ctx, e)
+		}
+	}
+	p.running = wanted
+}
+
+func (p *bodyPrefetch) startFetch(ctx context.Context, e *lane.Entry) *bodyFetch {
+	f := &bodyFetch{loaded: *e, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		f.err = p.store.LoadBody(ctx, &f.loaded)
+	}()
+	return f
+}

@@ -1,0 +1,75 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+)
+
+const (
+	// controlInterval is how often a holder reads the control rows while it has work: for requests,
+	// pauses, claims, and messages that other instances have filed.
+	controlInterval = time.Second
+	// controlRetry is the pause after a read that failed and is waited for.
+	controlRetry = 200 * time.Millisecond
+)
+
+// controlRefresh reads the control rows beside the deliveries. A read that fails does no harm: the
+// next one comes in a second, and a commit fails by itself if the lane is another holder's.
+type controlRefresh struct {
+	laneScope
+	waiter     *waiter
+	answer     chan lane.Control // of the read under way; nil = none
+	askedAt    time.Time         // when that began
+	lastSeenAt time.Time         // when the control rows were last applied, or a read began
+}
+
+// poll returns the control rows if a read has ended, and reports whether it has; isRead is false
+// if that read failed. If no read is under way and the last one is older than every, it begins one.
+func (r *controlRefresh) poll(ctx context.Context, every time.Duration) (c lane.Control, isRead, hasEnded bool) {
+	if r.answer == nil {
+		if r.now().Sub(r.lastSeenAt) >= every {
+			r.startRead(ctx)
+		}
+		return lane.Control{}, false, false
+	}
+	select {
+	case c, isRead = <-r.answer:
+		r.answer = nil
+		return c, isRead, true
+	default:
+		return lane.Control{}, false, false
+	}
+}
+
+// await waits for a read of the control rows, and for a pause if that fails. isRead is false if it
+// failed, or the session ends.
+func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
+	if r.answer == nil {
+		r.startRead(ctx)
+	}
+	select {
+	case c, isRead = <-r.answer:
+		r.answer = nil
+		if !isRead {
+			r.waiter.sleepThroughNews(ctx, controlRetry)
+		}
+	case <-r.waiter.open.Done():
+	case <-ctx.Done():
+	}
+	return c, isRead
+}
+
+func (r *controlRefresh) startRead(ctx context.Context) {
+	now := r.now()
+	answer := make(chan lane.Control, 1)
+	r.answer, r.askedAt, r.lastSeenAt = answer, now, now
+	go func() {
+		defer r.waiter.notify()
+		defer close(answer)
+		if c, err := r.store.ReadControl(ctx, r.lane); err == nil {
+			answer <- c
+		}
+	}()
+}

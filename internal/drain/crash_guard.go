@@ -1,0 +1,80 @@
+package drain
+
+import (
+	"context"
+
+	"weir/internal/lane"
+)
+
+const (
+	// cautiousAfter is the number of crashes in a row from which the lane runs cautiously, and the
+	// number of crashes during which a message must have been in flight to be dead.
+	cautiousAfter = 3
+	// cautiousMessages is the number of messages after which cautious running ends.
+	cautiousMessages = 32
+)
+
+// crashGuard finds a message that ends the process. After some crashes in a row the holder runs
+// cautiously: it sends one message at a time, and writes its number into tail before.
+type crashGuard struct {
+	journal      *journal
+	cautiousLeft int   // messages still to be sent cautiously
+	inFlightSeq  int64 // as last written to tail
+	poisonSeq    int64 // the message that was in flight at too many crashes; 0 = none
+}
+
+// adoptTail takes over from the former holder, and reports whether to run cautiously.
+func (g *crashGuard) adoptTail(t lane.Tail) bool {
+	g.inFlightSeq = t.InFlightSeq
+	if t.InFlightCrashes >= cautiousAfter {
+		g.poisonSeq = t.InFlightSeq
+	}
+	if t.Crashes >= cautiousAfter {
+		g.cautiousLeft = cautiousMessages
+	}
+	return g.isCautious()
+}
+
+// isCautious reports whether one message is sent at a time.
+func (g *crashGuard) isCautious() bool { return g.cautiousLeft > 0 }
+
+// recordInFlight writes, in cautious running, which message is about to be sent: if the process
+// dies of it, the next holder knows.
+func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
+	if !g.isCautious() || seq == g.poisonSeq {
+		return nil
+	}
+	isSame := g.inFlightSeq == seq
+	g.inFlightSeq = seq
+	ch := &lane.Change{}
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.InFlightSeq = seq
+		if !isSame {
+			t.InFlightCrashes = 0
+		}
+	})
+	g.journal.addChange(ch, true)
+	return g.journal.waitBelow(ctx, 1)
+}
+
+// clearInFlight writes that the attempt has come to its end.
+func (g *crashGuard) clearInFlight(ch *lane.Change) {
+	ch.UpdateTail(func(t *lane.Tail) { t.InFlightSeq, t.InFlightCrashes = 0, 0 })
+	g.inFlightSeq = 0
+}
+
+// countMessage counts a message that was sent cautiously, and waits for its commit.
+func (g *crashGuard) countMessage(ctx context.Context) error {
+	if !g.isCautious() {
+		return nil
+	}
+	g.cautiousLeft--
+	return g.journal.waitBelow(ctx, 1)
+}
+
+// pardon gives a poison message another chance.
+func (g *crashGuard) pardon(seq int64) {
+	if g.poisonSeq == seq {
+		g.poisonSeq = 0
+	}
+}

@@ -1,0 +1,137 @@
+package drain
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+)
+
+// A due message goes behind the messages that were filed before its due time, and before those
+// filed later. At the due time itself that position is the end of the log. If no holder was at the
+// lane then (it was paused or closed, the CMS was away, no process was there), or the log was not
+// read up to the message, the position is found afterwards, by the time at which the log's messages
+// were accepted: otherwise a newer message of its key, filed meanwhile, would be sent before it.
+// But a position is never in front of a message that may have been sent already.
+
+const (
+	// acceptTimesPage is how much of the log is read at once for the times of acceptance.
+	acceptTimesPage = 250
+	// maxAcceptTimes bounds how many of them are remembered.
+	maxAcceptTimes = 20_000
+)
+
+// duePositions finds the positions of due messages in the log.
+type duePositions struct {
+	laneScope
+	accepted  acceptTimes
+	sentBelow int64 // no message from this number on was sent; 0 = not known; see lane.Tail
+	sentHere  int64 // no message from this number on was sent by this session
+}
+
+// acceptTimes remembers when messages of the log were accepted, so that storage is read once for
+// all messages that fall due late at about one time. It is safe for concurrent use.
+type acceptTimes struct {
+	mu   sync.Mutex
+	seqs []int64 // in order
+	at   map[int64]time.Time
+}
+
+// narrowRange brings low and end together around the first message that was accepted at a time or
+// later, as far as that is known.
+func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, _ := slices.BinarySearch(a.seqs, low)
+	j, _ := slices.BinarySearch(a.seqs, end)
+	known := a.seqs[i:max(i, j)]
+	n, _ := slices.BinarySearchFunc(known, acceptedAt,
+		func(seq int64, at time.Time) int { return a.at[seq].Compare(at) })
+	if n > 0 {
+		low = known[n-1] + 1
+	}
+	if n < len(known) {
+		end = known[n]
+	}
+	return low, end
+}
+
+// addPage remembers a part of the log that begins at a number. A message that is missing became
+// final long ago.
+func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == nil || len(a.at) > maxAcceptTimes {
+		a.at, a.seqs = map[int64]time.Time{}, nil
+	}
+	if len(found) == 0 {
+		a.at[seq], a.seqs = time.Time{}, append(a.seqs, seq)
+	}
+	for _, e := range found {
+		a.at[e.Seq()], a.seqs = e.Message.AcceptedAt, append(a.seqs, e.Seq())
+	}
+	slices.Sort(a.seqs)
+	a.seqs = slices.Compact(a.seqs)
+}
+
+// findPositions finds the positions before which messages go. No message from low on was sent; if
+// low is 0, that is not known, and the position is the end of the log.
+func (p *duePositions) findPositions(ctx context.Context, read *dueRead, low int64) error {
+	end, now := read.control.Head.Next, p.now()
+	for i := range read.entries {
+		e := &read.entries[i]
+		e.logPos = end
+		if low == 0 || !e.due.At.Before(now) {
+			continue
+		}
+		pos, err := p.findAcceptedAfter(ctx, e.due.At, low, end)
+		if err != nil {
+			return err
+		}
+		e.logPos = min(max(pos, e.due.Seq+1), max(end, low))
+	}
+	return nil
+}
+
+// findAcceptedAfter returns the first number between low and end of a message that was accepted at
+// a time or later. It is mostly near the end, so a page there is read first; then the rest is
+// halved until one page is left. A page with gaps that retention made is shorter.
+func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low, end int64) (int64, error) {
+	isNearEnd, hasGap := true, false
+	for {
+		if low, end = p.accepted.narrowRange(at, low, end); low >= end {
+			return end, nil
+		}
+		from, rows := low, end-low
+		switch {
+		case hasGap, rows > acceptTimesPage && !isNearEnd:
+			from, rows = (low+end)/2, 1
+		case rows > acceptTimesPage:
+			from, rows = end-acceptTimesPage, acceptTimesPage
+		}
+		found, err := p.store.ScanLog(ctx, p.lane, from, int(rows))
+		if err != nil {
+			return 0, err
+		}
+		p.accepted.addPage(from, found)
+		isNearEnd, hasGap = false, int64(len(found)) < rows
+	}
+}
+
+// limitSent bounds how far the log can have been sent, if that is not known. The control rows were
+// read under this session's fence.
+func (p *duePositions) limitSent(control lane.Control) {
+	if p.sentBelow == 0 {
+		p.sentBelow = max(control.Head.Next, p.sentHere)
+	}
+}
+
+// recordSending is called before a message is sent.
+func (p *duePositions) recordSending(e *lane.Entry) {
+	p.sentHere = max(p.sentHere, e.NextLogSeq())
+	if p.sentBelow != 0 {
+		p.sentBelow = max(p.sentBelow, e.NextLogSeq())
+	}
+}

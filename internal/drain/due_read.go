@@ -1,0 +1,75 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// maxPrefetchedBody is the size up to which bodies of due messages and retries are fetched ahead.
+const maxPrefetchedBody = 256 << 10
+
+// dueRead is the answer of a read of messages that fall due.
+type dueRead struct {
+	control lane.Control
+	askedAt time.Time
+	entries []readyMessage
+	gone    []lane.DueTime // cancelled or rescheduled
+	took    time.Duration
+	err     error
+}
+
+// readDue reads messages that fall due, and finds their positions. No message from low on was sent;
+// low 0 = that is not known.
+func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
+	low int64, room *memoryRoom,
+) dueRead {
+	p := dueRead{askedAt: scope.now()}
+	p.err = p.readMessages(ctx, scope, dues, room)
+	p.took = scope.now().Sub(p.askedAt)
+	if p.err == nil {
+		p.err = positions.findPositions(ctx, &p, low)
+	}
+	return p
+}
+
+// readMessages reads the lane's control rows and the messages, as far as they still have these due
+// times.
+func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
+	var found map[int64]*lane.Entry
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { p.control, err = scope.store.ReadControl(reading, scope.lane); return err })
+	group.Go(func() (err error) { found, err = scope.store.ReadDueMessages(reading, scope.lane, dues); return err })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	group, reading = errgroup.WithContext(ctx)
+	for _, d := range dues {
+		e := found[d.Seq]
+		if e == nil || e.Stage != weir.Scheduled || e.DueTime() != d {
+			p.gone = append(p.gone, d)
+			continue
+		}
+		p.entries = append(p.entries, readyMessage{due: d, entry: e})
+		if e.Message.Size > maxPrefetchedBody || !room.takeBody(e) {
+			e.DropBody()
+			continue
+		}
+		group.Go(func() error { return fetchBody(reading, scope.store, e) })
+	}
+	return group.Wait()
+}
+
+// fetchBody fetches a body ahead. If it is gone, the attempt finds that out.
+func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) error {
+	err := store.LoadBody(ctx, e)
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,316 @@
+package drain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+const (
+	// maxRetryBody and maxRetries bound the messages in memory that wait for a retry. A retry
+	// whose message is in memory begins at its time, not with a read.
+	maxRetryBody = 16 << 10
+	maxRetries   = 64
+	// maxHeldBytes bounds the bodies in memory of moved messages that wait. The others are
+	// fetched while messages are sent.
+	maxHeldBytes = 4 << 20
+	// maxHeldEntries bounds the messages in memory without their bodies: beyond it each is read
+	// again when it is sent.
+	maxHeldEntries = 4000
+)
+
+// keyState is the queue of a key that waits: the stored row, and the holder's memory of it.
+type keyState struct {
+	lane.KeyBlock
+	firstLogPos int64         // the first held message goes after the key's messages in the log before this number
+	waitLogPos  int64         // no held message goes before the log was read up to here
+	isMixed     bool          // a scheduled message may be held, and one may join in front
+	first       *lane.Entry   // the first held message, if it is in memory
+	rest        []*lane.Entry // the moved ones behind first, if these are all others
+}
+
+// isInMemory reports whether all held messages are in memory.
+func (k *keyState) isInMemory() bool { return k.first != nil && k.HeldCount == int64(1+len(k.rest)) }
+
+// last returns the last held message, if all are in memory.
+func (k *keyState) last() *lane.Entry {
+	if n := len(k.rest); n > 0 {
+		return k.rest[n-1]
+	}
+	return k.first
+}
+
+// dropFirst is called when held messages leave the queue: first becomes the next one if that is
+// in memory, else nil. HeldCount still counts the messages that leave.
+func (k *keyState) dropFirst(gone []lane.HeldMessage) {
+	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 && gone[0].OrderPos == k.first.AsHeld().OrderPos {
+		k.first, k.rest = k.rest[0], k.rest[1:]
+		k.firstLogPos = k.first.AfterLog()
+		return
+	}
+	k.first, k.rest, k.firstLogPos = nil, nil, 0
+}
+
+// join returns the state after a moved message has joined the queue. k may be nil.
+func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
+	if k == nil {
+		return &keyState{
+			KeyBlock:    lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt, HeldCount: 1},
+			firstLogPos: logPos, first: room.keep(e), isMixed: true,
+		}
+	}
+	joined := *k
+	switch {
+	case k.isBehind(e, logPos):
+		joined.first, joined.rest, joined.firstLogPos = nil, nil, 0
+	case k.isInMemory() && k.last().AsHeld().OrderPos < e.AsHeld().OrderPos:
+		if kept := room.keep(e); kept != nil {
+			joined.rest = append(slices.Clip(joined.rest), kept)
+		}
+	}
+	joined.isMixed = true
+	joined.HeldCount++
+	return &joined
+}
+
+// isBehind reports whether a moved message may stand in front of all held ones.
+func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
+	if k.first != nil {
+		return e.AsHeld().OrderPos < k.first.AsHeld().OrderPos
+	}
+	return logPos < k.firstLogPos
+}
+
+// keyStates are the keys that wait, by the id of their block.
+type keyStates struct {
+	now            func() time.Time
+	byID           map[string]*keyState
+	lastReleasedAt time.Time // see lane.Tail
+}
+
+func newKeyStates(now func() time.Time) *keyStates {
+	return &keyStates{now: now, byID: map[string]*keyState{}}
+}
+
+// loadBlocks takes over the stored blocks. A time far ahead was written by a wrong clock.
+func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
+	for _, b := range stored {
+		if isFarAhead(b.NextAt, ks.now()) {
+			b.NextAt = ks.now()
+		}
+		ks.byID[b.ID] = &keyState{KeyBlock: b, isMixed: true}
+	}
+}
+
+// findHolding returns the block in which a held message waits.
+func (ks *keyStates) findHolding(e *lane.Entry) *keyState {
+	if k := ks.byID[e.BlockID()]; k != nil {
+		return k
+	}
+	return ks.byID[e.KeyHash()] // it was parked behind others of its key
+}
+
+// openFor returns the block of a message, a new one if there is none.
+func (ks *keyStates) openFor(e *lane.Entry) *keyState {
+	k := ks.byID[e.BlockID()]
+	if k == nil {
+		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash()}}
+		ks.byID[k.ID] = k
+	}
+	return k
+}
+
+// holdFromLog returns the block of a message from the log that has to wait, and counts it.
+func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
+	k := ks.openFor(e)
+	k.HeldCount++
+	k.firstLogPos = 0 // the key's messages in the log are parked behind it
+	return k
+}
+
+// requeueDead returns the block of a replayed message, and counts it. The block is as it would be
+// read from storage, so the stored queue decides which message is next.
+func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
+	k := ks.openFor(e)
+	k.HeldCount++
+	k.NextAt, k.first, k.firstLogPos, k.isMixed = ks.now(), nil, 0, true
+	return k
+}
+
+// unpark takes held messages out of a block. The next one may go at once.
+func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessage) {
+	for _, h := range gone {
+		ch.Unhold(k.ID, h.OrderPos)
+	}
+	k.dropFirst(gone)
+	if k.HeldCount -= int64(len(gone)); k.HeldCount <= 0 {
+		delete(ks.byID, k.ID)
+		ch.RemoveBlock(k.ID)
+		return
+	}
+	k.NextAt = ks.now()
+	if k.first != nil {
+		k.NextAt = laterOf(k.NextAt, k.first.Message.DueAt)
+	}
+	ch.SaveBlock(k.KeyBlock)
+}
+
+// nextParkedAt returns a time behind those of all messages that joined a queue untried.
+func (ks *keyStates) nextParkedAt() time.Time {
+	if ks.lastReleasedAt.IsZero() {
+		ks.lastReleasedAt = storedTime(ks.now())
+	}
+	ks.lastReleasedAt = ks.lastReleasedAt.Add(time.Microsecond)
+	return ks.lastParkedAt()
+}
+
+// lastParkedAt returns when the message that joined a queue last may go: at the time in its
+// position, except if a former holder's clock wrote one that is far ahead.
+func (ks *keyStates) lastParkedAt() time.Time {
+	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
+}
+
+// firstAhead returns, by key, the first block of moved or parked messages that wait for their first
+// attempt, as the log behind them does; nil if there are none.
+func (ks *keyStates) firstAhead() map[string]*keyState {
+	var ahead map[string]*keyState
+	for _, k := range ks.byID {
+		if k.LogWaitsFrom == 0 {
+			continue
+		}
+		if ahead == nil {
+			ahead = map[string]*keyState{}
+		}
+		if first := ahead[k.KeyHash]; first == nil || k.GoesBefore(&first.KeyBlock) {
+			ahead[k.KeyHash] = k
+		}
+	}
+	return ahead
+}
+
+// eachFirst calls f with each block that waits for no other of its key.
+func (ks *keyStates) eachFirst(f func(*keyState)) {
+	ahead := ks.firstAhead()
+	for _, k := range ks.byID {
+		if k.LogWaitsFrom == 0 || ahead[k.KeyHash] == k {
+			f(k)
+		}
+	}
+}
+
+// listOverdue returns the blocks whose time has come, the one that has waited longest first.
+func (ks *keyStates) listOverdue() (due []*keyState) {
+	now := ks.now()
+	for _, k := range ks.byID {
+		if !k.NextAt.After(now) {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, compareStates)
+	return due
+}
+
+// findDue returns the usable block that has waited longest past its time.
+func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keyState {
+	var first *keyState
+	for _, k := range ks.byID {
+		if !k.NextAt.After(by) && (first == nil || compareStates(k, first) < 0) && isUsable(k) {
+			first = k
+		}
+	}
+	return first
+}
+
+func compareStates(a, b *keyState) int {
+	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
+}
+
+// firstWithoutBody returns the first messages of all blocks except one, if they are in memory
+// without their bodies: up to limit of them, the earliest first.
+func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lane.Entry) {
+	var found []*keyState
+	for _, k := range ks.byID {
+		if k == except || k.first == nil || k.first.HasBody() ||
+			len(found) == limit && compareStates(k, found[limit-1]) > 0 {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(found, k, compareStates)
+		found = slices.Insert(found, i, k)
+		found = found[:min(len(found), limit)]
+	}
+	for _, k := range found {
+		first = append(first, k.first)
+	}
+	return first
+}
+
+// keepRetry returns the message if it may stay in memory until its retry, else nil.
+func (ks *keyStates) keepRetry(e *lane.Entry) *lane.Entry {
+	if len(e.Message.Body) > maxRetryBody || ks.countRetries() >= maxRetries {
+		return nil
+	}
+	return e
+}
+
+// countRetries returns how many messages in memory wait for a retry.
+func (ks *keyStates) countRetries() (n int) {
+	for _, k := range ks.byID {
+		if k.first != nil && k.first.Stage == weir.Retrying {
+			n++
+		}
+	}
+	return n
+}
+
+// memoryRoom is the room in memory for held messages.
+type memoryRoom struct{ entries, bytes int }
+
+// leftRoom returns the room that is left.
+func (ks *keyStates) leftRoom() memoryRoom {
+	room := memoryRoom{maxHeldEntries, maxHeldBytes}
+	for _, k := range ks.byID {
+		if k.first != nil {
+			room.countEntry(k.first)
+		}
+		for _, e := range k.rest {
+			room.countEntry(e)
+		}
+	}
+	return room
+}
+
+// countEntry subtracts a message that is in memory already.
+func (room *memoryRoom) countEntry(e *lane.Entry) {
+	room.entries--
+	if e.HasBody() {
+		room.bytes -= e.Message.Size
+	}
+}
+
+// takeBody takes room for a body, and reports whether there was any.
+func (room *memoryRoom) takeBody(e *lane.Entry) bool {
+	if room.bytes < e.Message.Size {
+		return false
+	}
+	room.bytes -= e.Message.Size
+	return true
+}
+
+// keep returns the message as it may stay in memory: with its body, without, or nil.
+func (room *memoryRoom) keep(e *lane.Entry) *lane.Entry {
+	if room.entries <= 0 {
+		return nil
+	}
+	room.entries--
+	if e.HasBody() && !room.takeBody(e) {
+		e.DropBody()
+	}
+	return e
+}
+
+// storedTime returns a time with the precision of a stored row.
+func storedTime(at time.Time) time.Time { return at.UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,392 @@
+package drain
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/internal/clock"
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/storage"
+)
+
+const (
+	// watchInterval is how often a lane that another holds is looked at (a little under a second,
+	// so that a lane handed over in order is taken up within one), for one lease
+	// length; then the pauses grow, as long as the holder is seen to commit, up to a third
+	// of the lease.
+	watchInterval = 800 * time.Millisecond
+	// fresh is how long a look at a waiting or busy lane is good for: rings in between
+	// cost nothing.
+	fresh = time.Second
+	// lookRetry is the pause after storage could not be asked.
+	lookRetry = time.Second
+)
+
+// laneWorker looks after one lane in this process: it looks, takes the lease, drains,
+// watches, waits for due times, and rests when there is nothing to do. It lives as long
+// as the Drainer; at rest it costs a goroutine and nothing else.
+type laneWorker struct {
+	drainer       *Drainer
+	number        int
+	wake          chan struct{}
+	breaker       *breaker // of this process, over all its runs
+	appends       *recentAppends
+	hasHeld       bool          // this process has held the lane
+	hasHandedOver bool          // and has just handed it over
+	watch         foreignHolder // of the lane while another holds it
+	claims        claimTracker
+	done          chan struct{} // closed when the tender's goroutine has ended
+
+	tracked *trackedKeys // keys, as this process knew them when it held the lane last
+	nonce   string       // under which that was
+
+	mu            sync.Mutex
+	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
+	round         int           // looks begun
+	reportedRound int           // the look that report is of
+	report        Report        // of the last look
+	reportedAt    time.Time     // when it was made
+	reported      chan struct{} // closed and replaced at each report
+}
+
+func newLaneWorker(d *Drainer, number int) *laneWorker {
+	return &laneWorker{drainer: d, number: number, breaker: newBreaker(d.Backoff, d.Settle, d.Patience), appends: &recentAppends{},
+		wake: make(chan struct{}, 1), reported: make(chan struct{}), done: make(chan struct{}), claims: newClaimTracker()}
+}
+
+// foreignHolder is what is known of a lane that another process holds.
+type foreignHolder struct {
+	watchedSince time.Time    // zero = not watching
+	tail         storage.ETag // as last seen
+	isCommitting bool         // the holder has committed between the last two looks
+}
+
+func (t *laneWorker) wakeUp() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// joinDrain waits for the report of a look that begins after now, unless a fresh one says
+// that the lane is busy elsewhere or paused: then there is nothing a look could change. A
+// lane that only waits for a due time is looked at, for it may have got a message since.
+func (t *laneWorker) joinDrain(ctx context.Context) Report {
+	t.mu.Lock()
+	known := t.reportedRound == t.round && (t.report.Paused || t.report.State == Busy) && t.drainer.Now().Sub(t.reportedAt) < fresh
+	if known {
+		defer t.mu.Unlock()
+		return t.report
+	}
+	round := t.round
+	t.mu.Unlock()
+	return t.reportAfter(ctx, round, false)
+}
+
+// awaitStatus waits for a report of how the lane stands: of a look that begins after now, or without
+// one if this process drains the lane (and looks at it once more afterwards), watches it, or the
+// lane is paused.
+func (t *laneWorker) awaitStatus(ctx context.Context) Report {
+	t.mu.Lock()
+	round, report := t.round, t.report
+	known := t.reportedRound == t.round && (report.State == Busy || report.Paused && t.drainer.Now().Sub(t.reportedAt) < fresh)
+	t.mu.Unlock()
+	if known {
+		return report
+	}
+	return t.reportAfter(ctx, round, true)
+}
+
+// reportAfter waits for the report of a look after the given round. With working it also returns
+// as soon as this process drains the lane.
+func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
+	t.wakeUp() // the holder, too: another instance may just have filed a message
+	for {
+		t.mu.Lock()
+		report, shown, holding, settled := t.report, t.reportedRound, t.endTenure != nil, t.reported
+		t.mu.Unlock()
+		switch {
+		case working && holding:
+			return Report{State: Working}
+		case shown > round:
+			return report
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return Report{State: Working}
+		case <-t.done: // not before: an invocation that waits for the drain shows the host that it goes on
+			return Report{State: Idle}
+		}
+	}
+}
+
+func (t *laneWorker) publishReport(r Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.report, t.reportedAt, t.reportedRound = r, t.drainer.Now(), t.round
+	t.signalReport()
+}
+
+// setHolding notes that this process drains the lane, and how it hands it over; nil = it does not.
+func (t *laneWorker) setHolding(endTenure func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endTenure = endTenure
+	t.signalReport()
+}
+
+// signalReport wakes those who wait for news of the lane. The caller holds mu.
+func (t *laneWorker) signalReport() {
+	close(t.reported)
+	t.reported = make(chan struct{})
+}
+
+// runLoop is the tender's goroutine.
+func (t *laneWorker) runLoop() {
+	defer close(t.done)
+	for t.drainer.openCtx.Err() == nil {
+		t.mu.Lock()
+		t.round++
+		t.mu.Unlock()
+		report := t.lookOnce()
+		if report.State != Busy {
+			t.watch = foreignHolder{}
+		}
+		if report.State == Working {
+			continue // drained: look once more
+		}
+		t.publishReport(report)
+		t.waitForNextLook(report)
+	}
+	t.enqueueIfWorkLeft()
+}
+
+// enqueueIfWorkLeft rings for a lane that this process leaves with work, so that another instance
+// takes it up before the sweep would.
+func (t *laneWorker) enqueueIfWorkLeft() {
+	if !t.hasHeld {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.drainer.ctx), closeTimeout)
+	defer cancel()
+	control, err := t.drainer.Store.ReadControl(ctx, t.number)
+	if err == nil && control.HasWork(t.drainer.Now()) && !(t.drainer.openCtx.Err() == nil && t.drainer.yieldsTo(control)) {
+		err = t.drainer.Tickets.EnqueueNow(ctx, t.number)
+	}
+	if err != nil {
+		t.drainer.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)
+	}
+}
+
+// lookOnce is one round: is there work, may it be sent, is the lane free? When all are so it
+// drains, and says Working when it has.
+func (t *laneWorker) lookOnce() Report {
+	if t.hasHandedOver {
+		return t.stepAside()
+	}
+	ctx, asked := t.drainer.ctx, t.drainer.Now()
+	control, err := t.drainer.Store.ReadControl(ctx, t.number)
+	if err != nil {
+		return t.reportFailure(err)
+	}
+	now := t.drainer.Now()
+	at, work := control.NextWorkAt(now)
+	if work && !control.HasRequests() {
+		at = t.drainer.calendarOpensAt(at)
+	}
+	switch {
+	case !work:
+		return Report{State: Idle}
+	case at.After(now):
+		reason := t.drainer.explainPause(control, now)
+		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
+	}
+	t.claims.noteClaim(t.drainer.me, control, now)
+	if t.hasHolderCommitted(control.Tail) {
+		return Report{State: Busy}
+	}
+	if t.drainer.yieldsTo(control) {
+		t.startWatching(control, now)
+		return Report{State: Busy}
+	}
+	l, err := lease.Acquire(ctx, lease.Config{Leases: t.drainer.Leases, Length: t.drainer.Lease, Now: t.drainer.Now, Log: t.drainer.Log}, t.drainer.Store.LeaseName(t.number))
+	switch {
+	case errors.Is(err, lease.ErrBusy):
+		t.drainer.Observer.Lease(t.number, LeaseBusy)
+		t.startWatching(control, now)
+		return Report{State: Busy}
+	case err != nil:
+		return t.reportFailure(err)
+	}
+	t.hasHeld = true
+	open, endTenure := context.WithCancel(t.drainer.openCtx)
+	defer endTenure()
+	t.setHolding(endTenure)
+	defer t.setHolding(nil)
+	t.drainer.Observer.Lease(t.number, LeaseTaken)
+	err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
+	t.hasHandedOver = open.Err() != nil
+	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil
+	t.drainer.Observer.Lease(t.number, map[bool]LeaseEvent{true: LeaseLost, false: LeaseReleased}[lost])
+	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
+		t.drainer.Log.Warn("drain: lease not released", "lane", t.number, "err", releaseErr)
+	}
+	if err != nil && ctx.Err() == nil {
+		return t.reportFailure(err)
+	}
+	return Report{State: Working}
+}
+
+// predecessor is the former holder, as it left the lane.
+type predecessor struct {
+	hasCrashed bool
+	nonce      string
+}
+
+// holdLane raises the fence and runs a session until no message can be sent any more, under the
+// lease's context: when trust in the lease ends, so do all writes.
+func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Time, of *tenure) error {
+	ctx, cancel := context.WithCancelCause(l.Context())
+	defer cancel(nil)
+	d := t.drainer
+	writer, former, err := t.raiseFence(ctx, seen.Tail, seen.HasUntried(d.Now()))
+	if err != nil {
+		return err
+	}
+	d.callForInvocation(ctx, t.number)
+	tracked := t.tracked
+	if former.nonce != t.nonce {
+		tracked = nil // another process has held the lane since
+	}
+	t.tracked = nil
+	// The last commit outlives ctx, so the committer has a context of its own.
+	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCommits()
+	c := startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, t.onCommitted)
+	tail := writer.Tail()
+	scope := laneScope{store: d.Store, lane: t.number, fence: tail.Fence, now: d.Now,
+		log: d.Log.With("lane", t.number), observer: d.Observer}
+	s := newSession(t, scope, of, c, tail, l.Trusted)
+	history := s.attempter.history
+	history.tracked = tracked
+	err = s.load(ctx, tail, former.hasCrashed)
+	s.applyControl(seen, askedAt)
+	if err == nil {
+		t.tracked, t.nonce = history.tracked, tail.Nonce
+		err = s.run(ctx)
+	}
+	err = errors.Join(err, s.handOver(ctx, stopCommits))
+	t.breaker.noteDelivered(writer.Tail())
+	return err
+}
+
+// onCommitted passes on the results of a committed change.
+func (t *laneWorker) onCommitted(ch *lane.Change) {
+	t.drainer.completions.notifyFinal(t.number, ch.FinalSeqs())
+	if ch.HasEvents() && t.drainer.Store.Notifier != nil {
+		t.drainer.Store.Notifier.WakeOutbox(t.number)
+	}
+}
+
+// raiseFence raises the fence. A tail that is open was left by a holder that crashed: the crash is
+// counted, and the CMS gets time to settle the requests that the holder may have sent. hasUntried
+// ends a pause for refused messages.
+func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail, hasUntried bool) (w *lane.Writer, former predecessor, err error) {
+	d := t.drainer
+	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
+		if tail.IsOpen {
+			tail.Crashes++
+			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval), 0 // its last attempts may not be in tail
+			former.hasCrashed = true
+			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
+			if tail.InFlightSeq != 0 {
+				tail.InFlightCrashes++
+			}
+		}
+		if hasUntried && tail.ProbedBelow > 0 {
+			tail.PausedUntil = time.Time{}
+		}
+		if tail.HistoryFence == 0 {
+			tail.HistoryFence = tail.Fence
+		}
+		tail.IsOpen, tail.Holder, former.nonce = true, d.Name, tail.Nonce
+	})
+	return w, former, err
+}
+
+// startWatching begins to watch the lane, unless this process does already.
+func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
+	if t.watch.watchedSince.IsZero() {
+		t.watch = foreignHolder{watchedSince: now, tail: c.Tail.ETag}
+	}
+}
+
+// hasHolderCommitted says of a lane that is being watched whether its holder has committed since
+// the last look: then its lease need not be tried. So a holder that dies is noticed within
+// two pauses, and from then on the lease is tried each second until it runs out.
+func (t *laneWorker) hasHolderCommitted(tail lane.Tail) bool {
+	t.watch.isCommitting = !t.watch.watchedSince.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
+	t.watch.tail = tail.ETag
+	return t.watch.isCommitting
+}
+
+// reportFailure is storage that does not answer, or a lease that was lost: try again soon.
+func (t *laneWorker) reportFailure(err error) Report {
+	if t.drainer.ctx.Err() == nil {
+		t.drainer.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
+	}
+	return Report{State: Waiting, Until: t.drainer.Now().Add(lookRetry + t.drainer.drawJitter(lookRetry)), Err: err}
+}
+
+// waitForNextLook waits for the next reason to look.
+func (t *laneWorker) waitForNextLook(r Report) {
+	until := min(r.Until.Sub(t.drainer.Now()), forever)
+	switch {
+	case r.Err != nil:
+		clock.Sleep(t.drainer.openCtx, until)
+	case r.State == Busy:
+		t.waitWatching(nextWatchDelay(t.watch.isCommitting, t.drainer.Now().Sub(t.watch.watchedSince), t.drainer.Lease))
+	case r.State == Waiting && r.Paused:
+		// Rings of a paused lane must cost next to nothing: one look a second at most.
+		clock.Sleep(t.drainer.openCtx, min(fresh, until))
+		t.awaitWake(until - fresh)
+	case r.State == Waiting:
+		t.awaitWake(until)
+	default:
+		t.awaitWake(forever)
+	}
+}
+
+// forever is longer than anything waits; the sweep looks each minute.
+const forever = 24 * time.Hour
+
+// awaitWake waits for a wake, for at most d. A wake that is there already is used up.
+func (t *laneWorker) awaitWake(d time.Duration) {
+	select {
+	case <-t.wake:
+		return
+	default:
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-t.wake:
+	case <-timer.C:
+	case <-t.drainer.openCtx.Done():
+	}
+}
+
+// nextWatchDelay is the pause between two looks at a lane that another holds: a second while
+// its lease may run out any moment, then growing. Two of the longest are less than a lease,
+// so a crash is noticed before the crashed holder's lease has run out.
+func nextWatchDelay(alive bool, watched, length time.Duration) time.Duration {
+	if !alive || watched < length+watchInterval {
+		return watchInterval
+	}
+	return min(watchInterval+(watched-length)/4, length/3)
+}

@@ -1,0 +1,46 @@
+package drain
+
+import (
+	"time"
+
+	"weir/internal/lane"
+)
+
+// maxPausesAge is the age up to which a holder may act on the pauses that it has read. With a read
+// each second it always knows them that well, except after a long attempt.
+const maxPausesAge = controlInterval + 500*time.Millisecond
+
+// operatorPauses are the pauses that operators have set, as a session last read them.
+type operatorPauses struct {
+	askedAt   time.Time            // when that read began
+	laneUntil time.Time            // zero = the lane is not paused
+	keyUntil  map[string]time.Time // by key hash
+}
+
+// replaceWith takes over the pauses of control rows that were asked for at a time.
+func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
+	*p = operatorPauses{askedAt: askedAt}
+	for _, pause := range c.Pauses(askedAt) {
+		if pause.Key == "" {
+			p.laneUntil = pause.Ends()
+			continue
+		}
+		if p.keyUntil == nil {
+			p.keyUntil = map[string]time.Time{}
+		}
+		p.keyUntil[lane.KeyHash(pause.Key)] = pause.Ends()
+	}
+}
+
+// isOutdated reports whether the pauses have to be read again before a message is sent.
+func (p *operatorPauses) isOutdated(now time.Time) bool { return now.Sub(p.askedAt) > maxPausesAge }
+
+// isKeyPaused reports whether a key's pause is in force.
+func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
+	return p.keyUntil[keyHash].After(now)
+}
+
+// nextAttemptAt returns when the first message of a block may go: not before its key's pause ends.
+func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
+	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
+}

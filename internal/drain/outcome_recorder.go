@@ -1,0 +1,145 @@
+package drain
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// maxLastError bounds the text of an error in tail: each commit writes it again.
+const maxLastError = 300
+
+// outcomeRecorder turns the outcome of an attempt into a change: the message is final, or waits for
+// its retry.
+type outcomeRecorder struct {
+	laneScope
+	attempts  int // that count, until a message is dead
+	backoff   Backoff
+	journal   *journal
+	readAhead *readAhead
+	keys      *keyStates
+	breaker   *breaker
+	guard     *crashGuard
+	history   *deliveryHistory
+	versions  *latestVersions
+}
+
+// recordOutcome hands the change of an outcome to the committer.
+func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, result weir.Result, outcome weir.Outcome) error {
+	number := c.entry.AttemptCount + 1
+	o.observer.Attempted(o.lane, &c.entry.Message, result, outcome)
+	change, err := o.buildChange(c, result, outcome)
+	o.logAttempt(ctx, c.entry, number, result, outcome)
+	if err != nil {
+		return err
+	}
+	if c.entry.Stage.Final() {
+		c.entry.Message.Body = nil // it is not needed any more, and the commit may take a while
+	}
+	o.journal.record(change, outcome != weir.OutcomeDelivered || o.guard.isCautious())
+	return o.guard.countMessage(ctx)
+}
+
+// logAttempt logs an attempt: at the default level only the one that made the message final,
+// because on Azure log lines cost more than storage does.
+func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result, outcome weir.Outcome) {
+	level := slog.LevelDebug
+	if e.Stage.Final() {
+		level = slog.LevelInfo
+	}
+	reason := result.Reason
+	if result.Outcome == weir.OutcomeDelivered {
+		reason = ""
+	}
+	o.log.LogAttrs(ctx, level, "drain: attempt", slog.String("message_id", e.Message.Public().String()),
+		slog.Int64("seq", e.Seq()), slog.Int64("fence", o.fence), slog.Int("attempt", number),
+		slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)), slog.Int("status", result.Status),
+		slog.Duration("duration", result.Duration), slog.String("err", reason), slog.String("trace_id", e.Message.TraceID()))
+}
+
+// buildChange builds the change of an outcome.
+func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome weir.Outcome) (*lane.Change, error) {
+	ch := &lane.Change{}
+	var err error
+	switch outcome {
+	case weir.OutcomeDelivered, weir.OutcomeRejected:
+		err = o.finalize(c, ch, result, outcome)
+	case weir.OutcomeRetry:
+		if c.entry.AttemptsSinceReplay()+1 >= o.attempts {
+			err = o.finalize(c, ch, result, outcome)
+			break
+		}
+		c.entry.Record(result, o.fence, true)
+		ch.Key = c.entry.KeyHash()
+		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
+		err = o.scheduleRetry(c, ch, o.now().Add(delay))
+	case weir.OutcomeUnavailable:
+		c.entry.DropBody() // it stays in the read-ahead, perhaps with thousands of others
+		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
+			o.log.Warn("drain: cms unavailable, lane pauses", "delay", wait, "err", result.Reason)
+		}
+	}
+	o.guard.clearInFlight(ch)
+	o.saveError(ch, result, outcome)
+	return ch, err
+}
+
+// saveError writes the reason of a failure into tail, for people who look at the lane.
+func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome weir.Outcome) {
+	if outcome == weir.OutcomeDelivered || outcome == weir.OutcomeNone {
+		return
+	}
+	text, at := result.Reason, storedTime(o.now())
+	if len(text) > maxLastError {
+		text = strings.ToValidUTF8(text[:maxLastError], "")
+	}
+	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
+}
+
+// finalize makes the message final.
+func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
+	c.entry.Record(result, o.fence, true)
+	ch.Key = c.entry.KeyHash()
+	o.removeFinal(c, ch)
+	delete(o.breaker.suspects, c.entry.Seq())
+	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
+		o.versions.remember(c.entry.SupersedeKey(), ch.SaveLatestVersion(c.entry))
+	}
+	at, stage := storedTime(o.now()), weir.Dead
+	if outcome == weir.OutcomeDelivered {
+		stage = weir.Delivered
+	}
+	o.history.recordFinal(c, ch, stage)
+	o.reportFinal(c.entry, stage, at)
+	if stage == weir.Dead && o.store.Notifier != nil {
+		ch.NotifyFinal(c.entry, stage, at, o.store.Notifier.DeadReceivers(c.entry.Message.Contract))
+	}
+	return ch.Finish(c.entry, stage, at)
+}
+
+// removeFinal takes a message that became final out of the read-ahead or out of its block, whose
+// next one may go at once.
+func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
+	if c.block == nil {
+		o.readAhead.removeEntry(c.entry)
+		return
+	}
+	o.keys.unpark(c.block, ch, c.entry.AsHeld())
+}
+
+// scheduleRetry lets a message wait for its retry, and its key with it unless the contract lets the
+// others go ahead.
+func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt time.Time) error {
+	k := c.block
+	if k == nil {
+		k = o.keys.holdFromLog(c.entry)
+		o.readAhead.removeEntry(c.entry)
+	}
+	k.NextAt, k.LogWaitsFrom, k.IsParked, k.first = nextAt, 0, false, o.keys.keepRetry(c.entry)
+	ch.SaveBlock(k.KeyBlock)
+	return ch.Retry(c.entry, k.ID, nextAt)
+}

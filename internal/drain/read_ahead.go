@@ -1,0 +1,257 @@
+package drain
+
+import (
+	"context"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+const (
+	// A page of the log has pageMin to pageMax messages, as many as fit into pageBytes by
+	// what the last page held: with bodies of up to 60 KiB in the rows, pageMin of them are
+	// under 2 MiB.
+	pageMin   = 32
+	pageMax   = 256
+	pageBytes = 1 << 20
+	// rowBytes is what a message's row holds beside its body, about.
+	rowBytes = 512
+	// farRows is how far is looked ahead, without bodies, where messages supersede each
+	// other: one answer of storage.
+	farRows = 1000
+	// windowMax bounds the window while messages of refused keys stay in it and it reads on
+	// behind them: without bodies, about 1.3 KiB each.
+	readAheadMax = 10_000
+)
+
+// readAhead is the part of the log that was read and is not settled, in order. The next page
+// is read while the last one is delivered.
+type readAhead struct {
+	store       *lane.Store
+	lane        int
+	appends     *recentAppends
+	entries     []*lane.Entry
+	nextRead    int64 // first sequence number not read
+	hasCaughtUp bool  // the log was read to its end since the fence was taken
+	isAtEnd     bool  // the log was read to its end, as far as we know
+	isCautious  bool  // one message at a time, nothing ahead
+	isFar       bool  // far, without bodies: some of what was read supersedes
+	pageRows    int   // of the next page; 0 = pageMin
+
+	dues    *dueCache      // is told what the log says is scheduled
+	skipped map[int64]bool // not read yet, and not to be taken in: withdrawn
+
+	reading chan logPage // a read that is under way; nil = none
+	isStale bool         // there may be more than that read finds
+}
+
+// logPage is the answer of one read.
+type logPage struct {
+	entries []*lane.Entry
+	asked   int  // asked for
+	isThin  bool // without bodies
+	err     error
+}
+
+// cursorSeq is the sequence number below which everything is settled.
+func (w *readAhead) cursorSeq() int64 {
+	if len(w.entries) > 0 {
+		return w.entries[0].Seq()
+	}
+	return w.nextRead
+}
+
+// fillUp takes in what has come and starts to read on when little is left.
+func (w *readAhead) fillUp(ctx context.Context) error {
+	w.takeAppends()
+	if w.reading != nil {
+		select {
+		case p := <-w.reading:
+			if err := w.mergePage(p); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+	if w.reading == nil && !w.isAtEnd && len(w.entries) < w.lowWater() {
+		w.startRead(ctx)
+	}
+	return nil
+}
+
+// awaitRead waits for a read that is under way; false when there is none.
+func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
+	if w.reading == nil {
+		return false, nil
+	}
+	select {
+	case p := <-w.reading:
+		return true, w.mergePage(p)
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// readFar reads as far as superseding looks, in careful running too: the newest version
+// may have been delivered and not committed, and nothing older may follow it.
+func (w *readAhead) readFar(ctx context.Context) error {
+	for len(w.entries) < farRows && (!w.isAtEnd || w.reading != nil) {
+		w.isFar = true
+		if w.reading == nil {
+			w.startRead(ctx)
+		}
+		if _, err := w.awaitRead(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startFarRead begins to read on though many messages are left: those to be put aside stay in the
+// window until the committer has caught up, and other keys come behind.
+func (w *readAhead) startFarRead(ctx context.Context) {
+	if w.reading == nil && !w.isComplete() {
+		w.isFar = true
+		w.startRead(ctx)
+	}
+}
+
+// isComplete reports whether the window has all that can be read now.
+func (w *readAhead) isComplete() bool {
+	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
+}
+
+// dropBodies drops the bodies of all messages in the window.
+func (w *readAhead) dropBodies() {
+	for _, e := range w.entries {
+		e.DropBody()
+	}
+}
+
+// lowWater is the number of messages left at which the next page is read.
+func (w *readAhead) lowWater() int {
+	if w.isCautious {
+		return 1
+	}
+	return max(w.pageRows, pageMin) / 2
+}
+
+func (w *readAhead) startRead(ctx context.Context) {
+	rows, read := max(w.pageRows, pageMin), w.store.ReadLog
+	switch {
+	case w.isFar:
+		rows, read = farRows, w.store.ScanLog
+	case w.isCautious:
+		rows = 1
+	}
+	from, thin, answer := w.nextRead, w.isFar, make(chan logPage, 1)
+	w.reading, w.isStale = answer, false
+	go func() {
+		entries, err := read(ctx, w.lane, from, rows)
+		answer <- logPage{entries, rows, thin, err}
+	}()
+}
+
+// mergePage takes a page in. What an earlier holder settled above its cursor is passed over:
+// final ones, and those that stand among the held.
+func (w *readAhead) mergePage(p logPage) error {
+	w.reading = nil
+	if p.err != nil {
+		return p.err
+	}
+	bytes, supersede := 0, false
+	for _, e := range p.entries {
+		bytes += e.Message.Size + rowBytes
+		supersede = supersede || e.Message.Supersede
+		if e.Seq() < w.nextRead {
+			continue // offered meanwhile
+		}
+		if p.isThin {
+			e.DropBody() // of the row as read, too: there may be thousands
+		}
+		w.addEntry(e)
+	}
+	if len(p.entries) > 0 {
+		w.pageRows, w.isFar = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
+	}
+	w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked
+	w.isAtEnd = len(p.entries) < p.asked && !w.isStale
+	return nil
+}
+
+// addEntry takes in the next entry of the log, where it is still to be sent. What is scheduled
+// waits elsewhere.
+func (w *readAhead) addEntry(e *lane.Entry) {
+	w.nextRead = e.Seq() + 1
+	switch {
+	case w.skipped[e.Seq()]:
+		delete(w.skipped, e.Seq())
+	case e.Stage == weir.Scheduled:
+		w.dues.addDue(e.DueTime())
+	case !e.Stage.Final() && !e.IsHeld:
+		w.entries = append(w.entries, e)
+	}
+}
+
+// firstPendingSeq is the sequence number below which nothing of a key is left to be settled.
+func (w *readAhead) firstPendingSeq(keyHash string) int64 {
+	for _, e := range w.entries {
+		if e.KeyHash() == keyHash {
+			return e.Seq()
+		}
+	}
+	return w.nextRead
+}
+
+// skipSeq keeps out a message that was not read yet.
+func (w *readAhead) skipSeq(seq int64) {
+	if w.skipped == nil {
+		w.skipped = map[int64]bool{}
+	}
+	w.skipped[seq] = true
+}
+
+// removeSeq takes out a message, and says whether it was there.
+func (w *readAhead) removeSeq(seq int64) bool {
+	for _, e := range w.entries {
+		if e.Seq() == seq {
+			w.removeEntry(e)
+			return true
+		}
+	}
+	return false
+}
+
+// takeAppends takes in what this process filed just behind what was read, and says whether
+// there was any. Not before the log was read to its end: what was filed before this holder
+// took the fence may have been delivered or cancelled by an earlier one, above its cursor.
+func (w *readAhead) takeAppends() bool {
+	if w.isCautious || !w.hasCaughtUp {
+		return false
+	}
+	offered := w.appends.takeFrom(w.nextRead)
+	for _, e := range offered {
+		w.addEntry(e)
+	}
+	return len(offered) > 0
+}
+
+// onWake takes in what a wake was for: what was offered, or something in the log.
+func (w *readAhead) onWake() {
+	if !w.takeAppends() {
+		w.markMore()
+	}
+}
+
+// markMore tells the window that the log goes on.
+func (w *readAhead) markMore() { w.isAtEnd, w.isStale = false, true }
+
+// removeEntry takes out a settled entry.
+func (w *readAhead) removeEntry(e *lane.Entry) {
+	for i, other := range w.entries {
+		if other == e {
+			w.entries = append(w.entries[:i], w.entries[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/lane"
+)
+
+// candidate is the message chosen next: from the log, or from a block.
+type candidate struct {
+	entry   *lane.Entry
+	block   *keyState // nil if from the log
+	lastPos string    // position of the key's last delivery, if it may be behind this one; see readLastPos
+}
+
+// dueQueue is what the choice of a message needs to know of due messages.
+type dueQueue interface {
+	isShut(keyHash string) bool
+	awaitsMove(e *lane.Entry) bool
+	waitForMove(keyHash string)
+}
+
+// selector chooses the next message: from the messages that were read ahead and the blocked keys,
+// in turns. It parks messages that have to wait for others of their key.
+type selector struct {
+	laneScope
+	journal   *journal
+	readAhead *readAhead
+	keys      *keyStates
+	pauses    *operatorPauses
+	breaker   *breaker
+	due       dueQueue
+	versions  *latestVersions
+
+	isLogNext bool // it is the log's turn, not the blocks'
+	isFromEnd bool // the next one from the log is taken from its end, while attempts fail
+}
+
+// pickNext returns the next message that may be sent; nil if there is none now. Log and blocks take
+// turns. The turn follows the last choice, not the number of calls: so the first of many that fall
+// due waits for the one request under way, and not for another from the log.
+func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
+	first, second := s.pickHeld, s.pickFromLog
+	if s.isLogNext {
+		first, second = second, first
+	}
+	if c, err = first(ctx); c == nil && err == nil {
+		c, err = second(ctx)
+	}
+	if c != nil {
+		s.isLogNext = c.block != nil
+	}
+	return c, err
+}
+
+// pickFromLog returns the log's next message whose key may be sent, or the one that supersedes it.
+// While attempts fail one after the other it is the last such key every other time: however many
+// are refused in front, others have their turn.
+func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
+	alternates := s.breaker.alternateFor > 0
+	atEnd := alternates && s.isFromEnd
+	waits := map[string]bool{} // keys whose newest version has to wait
+	for {
+		i := s.findSendable(atEnd, waits)
+		if i < 0 {
+			return nil, nil
+		}
+		e := s.readAhead.entries[i]
+		if e.Message.Supersede {
+			var err error
+			if e, err = s.newestFrom(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+		if e != nil && s.due.awaitsMove(e) {
+			waits[e.KeyHash()] = true
+			continue
+		}
+		if e != nil {
+			s.isFromEnd = alternates && !atEnd
+			return &candidate{entry: e}, nil
+		}
+	}
+}
+
+// findSendable returns the index in the read-ahead of the first message, or of the last one, that
+// may be sent; -1 if there is none now. It parks messages of blocked and paused keys, except while
+// the committer has to catch up.
+func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
+	passed, ahead := map[string]bool{}, s.keys.firstAhead() // keys with an earlier message still in the read-ahead, or in a block
+	now := s.now()                                          // one time for all: if a pause ends meanwhile, no message overtakes a parked one
+	last := -1
+	for i := 0; i < len(s.readAhead.entries); {
+		e := s.readAhead.entries[i]
+		key := e.KeyHash()
+		block := s.keys.byID[key]
+		switch {
+		case passed[key]:
+			i++
+		case waits[key] || s.due.isShut(key) || s.due.awaitsMove(e):
+			passed[key] = true
+			i++
+		case (block != nil || e.Message.Supersede || s.pauses.isKeyPaused(key, now)) && s.journal.isFull():
+			passed[key] = true
+			i++
+		case s.pauses.isKeyPaused(key, now):
+			s.parkPaused(e)
+		case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():
+			passed[key] = true
+			i++
+		case block != nil && e.Seq() >= block.firstLogPos:
+			s.parkBehindBlock(e, block)
+		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key):
+			passed[key] = true
+			i++
+		case atEnd:
+			passed[key], last = true, i
+			i++
+		default:
+			return i
+		}
+	}
+	return last
+}
+
+// parkBehindBlock moves a message of a blocked key from the log to the block.
+func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
+	s.readAhead.removeEntry(e)
+	k.HeldCount++
+	ch := &lane.Change{}
+	ch.Hold(k.ID, e)
+	ch.SaveBlock(k.KeyBlock)
+	if k.isMixed {
+		// It may stand before the first one known, so the queue is not read until this is written.
+		k.first, ch.Key = nil, k.KeyHash
+	}
+	s.journal.record(ch, false)
+}
+
+// parkPaused moves a message of a paused key from the log to the key's block, or to one of its own
+// if its contract lets the others go ahead: so it does not hold up the log.
+func (s *selector) parkPaused(e *lane.Entry) {
+	k := s.keys.byID[e.KeyHash()]
+	if k == nil {
+		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt()}}
+		if e.Message.Skip {
+			// It holds back no other; but later messages of its key wait until it was tried.
+			k.LogWaitsFrom, k.IsParked = e.Seq(), true
+		}
+		s.keys.byID[k.ID] = k
+	}
+	// The queue is read from storage once this is written: it is in the order of the log.
+	k.firstLogPos, k.isMixed = 0, true
+	s.parkBehindBlock(e, k)
+}
+
+// pickHeld returns the first held message of a key whose time has come, or the one that supersedes
+// it.
+func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
+	for {
+		now, ahead := s.now(), s.keys.firstAhead()
+		k := s.keys.findDue(now, func(k *keyState) bool {
+			return !s.breaker.probedKeys[k.KeyHash] && !s.journal.isKeyPending(k.KeyHash) &&
+				!s.due.isShut(k.KeyHash) && !s.pauses.isKeyPaused(k.KeyHash, now) &&
+				(k.LogWaitsFrom == 0 || ahead[k.KeyHash] == k) && s.isLogDone(k)
+		})
+		if k == nil {
+			return nil, nil
+		}
+		e, err := s.readFirstHeld(ctx, k)
+		if err != nil {
+			return nil, fmt.Errorf("read held message: %w", err)
+		}
+		if e != nil && s.isSendableNow(k, e) {
+			return &candidate{entry: e, block: k}, nil
+		}
+	}
+}
+
+// isSendableNow reports whether a block's first message may go: not before its due time, if it was
+// moved ahead of it, nor before its retry, if one that was replayed in front of it is done, nor
+// before the messages that the log has of its key up to its position.
+func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
+	if next := e.NextAttempt(); next.After(s.now()) && !isFarAhead(next, s.now()) {
+		s.deferToRetry(k, e)
+		return false
+	}
+	if e.Message.DueAt.After(s.now()) {
+		k.NextAt = e.Message.DueAt
+		return false
+	}
+	if s.due.awaitsMove(e) {
+		s.due.waitForMove(k.KeyHash)
+		return false
+	}
+	return s.isLogDone(k)
+}
+
+// deferToRetry lets a block wait for the retry of its first message.
+func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
+	k.NextAt = e.NextAttempt()
+	ch := &lane.Change{}
+	ch.SaveBlock(k.KeyBlock)
+	s.journal.record(ch, false)
+}
+
+// isLogDone reports whether all messages before a block's first one have gone: the log was read up
+// to its position, and no earlier message of its key is left there.
+func (s *selector) isLogDone(k *keyState) bool {
+	return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)
+}
+
+// readFirstHeld returns the first held message of a block; nil if it turned out to be superseded,
+// and the block waits for the commit of that.
+func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry, error) {
+	if k.first != nil && !k.first.Message.Supersede {
+		k.firstLogPos = k.first.AfterLog()
+		return k.first, nil
+	}
+	held, err := s.store.ReadHeld(ctx, s.lane, k.ID, 1)
+	if err != nil {
+		return nil, err
+	}
+	k.firstLogPos = held[0].AfterLog()
+	e, err := s.store.ReadMessage(ctx, s.lane, held[0].Seq)
+	if err != nil || !e.Message.Supersede {
+		return e, err
+	}
+	return s.newestHeld(ctx, k, e)
+}
+
+// nextHeldAt returns when the next held message is due; zero = none is held.
+func (s *selector) nextHeldAt() (at time.Time) {
+	s.keys.eachFirst(func(k *keyState) { at = earlierOf(at, s.pauses.nextAttemptAt(k)) })
+	return at
+}
+
+// nextHeldWakeAt returns when the clock alone makes a held message sendable: a block that waits for
+// the log, for a write, or for the turns of others needs no timer.
+func (s *selector) nextHeldWakeAt() (at time.Time) {
+	s.keys.eachFirst(func(k *keyState) {
+		if s.isLogDone(k) && !s.due.isShut(k.KeyHash) && !s.breaker.probedKeys[k.KeyHash] {
+			at = earlierOf(at, s.pauses.nextAttemptAt(k))
+		}
+	})
+	return at
+}
+
+// prefetchRetry fetches the message and body of the next retry, one at a time, the earliest first.
+// Among versions that supersede, the choice needs the whole queue, when its time has come.
+func (s *selector) prefetchRetry(ctx context.Context) error {
+	now := s.now()
+	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {
+		return k.first == nil && k.NextAt.After(now) && !s.pauses.isKeyPaused(k.KeyHash, k.NextAt) && !s.due.isShut(k.KeyHash)
+	})
+	if k == nil || s.keys.countRetries() >= maxRetries {
+		return nil
+	}
+	held, err := s.store.ReadHeld(ctx, s.lane, k.ID, 1)
+	if err != nil {
+		return err
+	}
+	e, err := s.store.ReadMessage(ctx, s.lane, held[0].Seq)
+	if err != nil {
+		return err
+	}
+	k.first = e
+	if e.Message.Size > maxPrefetchedBody {
+		return nil
+	}
+	return fetchBody(ctx, s.store, e)
+}
+
+// guessNext guesses which of the next messages need their bodies fetched: the log's first one of
+// another sendable key, and the held ones that fall due first.
+func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
+	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
+		next = append(next, e)
+	}
+	return append(next, s.keys.firstWithoutBody(c.block, maxPrefetches-len(next))...)
+}
+
+func (s *selector) guessNextOfLog(c *candidate) *lane.Entry {
+	for i, e := range s.readAhead.entries {
+		key := e.KeyHash()
+		if key == c.entry.KeyHash() || s.keys.byID[key] != nil || s.pauses.isKeyPaused(key, s.now()) ||
+			s.breaker.probedKeys[key] || s.journal.isKeyPending(key) {
+			continue
+		}
+		if e.Message.Supersede {
+			return s.newestOf(i)
+		}
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package drain
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// fakeDue is a dueQueue with fixed answers.
+type fakeDue struct {
+	shut     map[string]bool // by key hash
+	awaiting map[int64]bool  // by sequence number
+	waits    []string        // key hashes that were shut by waitForMove
+}
+
+func (f *fakeDue) isShut(keyHash string) bool    { return f.shut[keyHash] }
+func (f *fakeDue) awaitsMove(e *lane.Entry) bool { return f.awaiting[e.Seq()] }
+
+func (f *fakeDue) waitForMove(keyHash string) {
+	f.waits = append(f.waits, keyHash)
+	f.shut[keyHash] = true
+}
+
+// newTestJournal returns a journal whose changes stay uncommitted.
+func newTestJournal() *journal {
+	c := &committer{now: func() time.Time { return noon }, pendingKeys: map[string]int{}, wake: make(chan struct{}, 1)}
+	return &journal{committer: c, saveProgress: func(*lane.Change) {}}
+}
+
+// logged returns the entry of a message of the log.
+func logged(seq int64, key string) *lane.Entry {
+	return lane.NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon})
+}
+
+// newTestSelector returns a selector whose read-ahead has messages of these keys, from number 1 on.
+func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
+	now := func() time.Time { return noon }
+	due := &fakeDue{shut: map[string]bool{}, awaiting: map[int64]bool{}}
+	scope := laneScope{now: now, log: slog.New(slog.NewTextHandler(io.Discard, nil)), observer: noObserver{}}
+	ahead := &readAhead{nextRead: int64(len(logKeys) + 1)}
+	for i, key := range logKeys {
+		ahead.entries = append(ahead.entries, logged(int64(i+1), key))
+	}
+	return &selector{laneScope: scope, journal: newTestJournal(), readAhead: ahead, keys: newKeyStates(now),
+		pauses: &operatorPauses{keyUntil: map[string]time.Time{}}, breaker: newTestBreaker(), due: due,
+		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
+}
+
+// hold adds a block with one message in memory that waits until at.
+func (s *selector) hold(e *lane.Entry, at time.Time) *keyState {
+	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: at, HeldCount: 1}, first: e}
+	s.keys.byID[k.ID] = k
+	return k
+}
+
+func TestSelector_PickNext(t *testing.T) {
+	t.Parallel()
+	hash := lane.KeyHash
+	for name, c := range map[string]struct {
+		log     []string
+		prepare func(*selector, *fakeDue)
+		want    int64 // 0 = none
+		parked  []int64
+	}{
+		"TheFirstOfTheLog":            {[]string{"a", "b"}, func(*selector, *fakeDue) {}, 1, nil},
+		"NoneOfAnEmptyLog":            {nil, func(*selector, *fakeDue) {}, 0, nil},
+		"NoneOfAKeyThatIsPending":     {[]string{"a", "a", "b"}, func(s *selector, _ *fakeDue) { s.journal.pendingKeys[hash("a")] = 1 }, 3, nil},
+		"NoneOfAKeyThatIsShut":        {[]string{"a", "b"}, func(_ *selector, d *fakeDue) { d.shut[hash("a")] = true }, 2, nil},
+		"NoneThatAwaitsAMove":         {[]string{"a", "b"}, func(_ *selector, d *fakeDue) { d.awaiting[1] = true }, 2, nil},
+		"NoneOfAKeyThatHadItsTurn":    {[]string{"a", "b"}, func(s *selector, _ *fakeDue) { s.breaker.probedKeys[hash("a")] = true }, 2, nil},
+		"ABlockedKeyIsParked":         {[]string{"a", "b", "a"}, func(s *selector, _ *fakeDue) { s.hold(logged(0, "a"), noon.Add(time.Hour)) }, 2, []int64{1}},
+		"APausedKeyIsParked":          {[]string{"a", "b"}, func(s *selector, _ *fakeDue) { s.pauses.keyUntil[hash("a")] = noon.Add(time.Hour) }, 2, []int64{1}},
+		"AHeldOneGoesInItsTurn":       {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon) }, 7, nil},
+		"TheLogGoesInItsTurn":         {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon); s.isLogNext = true }, 1, nil},
+		"AHeldOneWaitsForItsTime":     {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon.Add(1)) }, 0, nil},
+		"AHeldOneWaitsForTheLog":      {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon).waitLogPos = 9 }, 0, nil},
+		"FromTheEndWhileAttemptsFail": {[]string{"a", "b", "c"}, func(s *selector, _ *fakeDue) { s.breaker.alternateFor, s.isFromEnd = 1, true }, 3, nil},
+		"NoneParkedIfCommitsLag": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
+			s.hold(logged(0, "a"), noon.Add(time.Hour))
+			s.journal.uncommitted = maxParked
+		}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, due := newTestSelector(c.log...)
+			c.prepare(s, due)
+			before := seqsOf(s.readAhead.entries)
+			got, err := s.pickNext(t.Context())
+			if err != nil {
+				t.Fatalf("got error %v, want none", err)
+			}
+			seq := int64(0)
+			if got != nil {
+				seq = got.entry.Seq()
+			}
+			if seq != c.want {
+				t.Errorf("got message %d, want %d", seq, c.want)
+			}
+			left := seqsOf(s.readAhead.entries)
+			parked := slices.DeleteFunc(before, func(seq int64) bool { return slices.Contains(left, seq) })
+			if fmt.Sprint(parked) != fmt.Sprint(c.parked) {
+				t.Errorf("parked %v, want %v", parked, c.parked)
+			}
+		})
+	}
+}
+
+func seqsOf(entries []*lane.Entry) []int64 {
+	var seqs []int64
+	for _, e := range entries {
+		seqs = append(seqs, e.Seq())
+	}
+	return seqs
+}
+
+// Log and held messages take turns, so neither waits for all of the other.
+func TestSelector_TakesTurns(t *testing.T) {
+	t.Parallel()
+	s, _ := newTestSelector("b", "c")
+	s.hold(logged(7, "a"), noon)
+	s.hold(logged(8, "d"), noon)
+	var got []int64
+	for range 4 {
+		c, err := s.pickNext(t.Context())
+		if err != nil || c == nil {
+			t.Fatalf("got %v and error %v, want a message", c, err)
+		}
+		got = append(got, c.entry.Seq())
+		if c.block == nil {
+			s.readAhead.removeEntry(c.entry)
+		} else {
+			delete(s.keys.byID, c.block.ID)
+		}
+	}
+	isHeld := func(seq int64) bool { return seq >= 7 }
+	for i, seq := range got {
+		if isHeld(seq) != (i%2 == 0) {
+			t.Fatalf("got %v, want held messages (7, 8) and those of the log (1, 2) in turns", got)
+		}
+	}
+}
+
+// A held message that may be behind one without a position shuts its key until that is known.
+func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
+	t.Parallel()
+	s, due := newTestSelector()
+	e := logged(7, "a")
+	s.hold(e, noon)
+	due.awaiting[7] = true
+	c, err := s.pickNext(t.Context())
+	if err != nil || c != nil {
+		t.Errorf("got candidate %v and error %v, want neither", c, err)
+	}
+	if want := []string{e.KeyHash()}; !slices.Equal(due.waits, want) {
+		t.Errorf("keys that wait: got %v, want %v", due.waits, want)
+	}
+}

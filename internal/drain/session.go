@@ -1,0 +1,302 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// closeTimeout bounds the last commit and the release, which outlive the lease's context.
+const closeTimeout = 5 * time.Second
+
+// session is one holder's time with a lane, from the raised fence to the hand-over. It owns the
+// parts, and passes between them. Its methods are for one goroutine; only the committer works
+// beside it.
+type session struct {
+	laneScope
+	drainer *Drainer
+	tenure  *tenure
+	waiter  *waiter
+	journal *journal
+
+	readAhead *readAhead
+	keys      *keyStates
+	pauses    *operatorPauses
+	breaker   *breaker
+
+	control   *controlRefresh
+	requests  *requestHandler
+	due       *dueMover
+	selector  *selector
+	prober    *prober
+	attempter *attempter
+	outcomes  *outcomeRecorder
+
+	isLoaded bool // the blocked keys are known, so progress can be saved
+}
+
+// newSession connects the parts of a session, before anything is read.
+func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail lane.Tail, isTrusted func() bool) *session {
+	d := t.drainer
+	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker, pauses: &operatorPauses{}, keys: newKeyStates(scope.now)}
+	s.waiter = &waiter{now: scope.now, wake: t.wake, news: make(chan struct{}, 1), open: of.open}
+	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
+	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}
+	s.due = &dueMover{laneScope: scope, journal: s.journal, keys: s.keys, lead: &d.leadTime,
+		positions: &duePositions{laneScope: scope}, applyControl: s.applyControl, notify: s.waiter.notify}
+	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends, nextRead: tail.Cursor, dues: &s.due.cache}
+	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
+	guard, history := &crashGuard{journal: s.journal}, &deliveryHistory{laneScope: scope, sinceFence: tail.HistoryFence}
+	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
+		breaker: s.breaker, guard: guard, history: history, due: s.due}
+	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
+		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions}
+	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
+		breaker: s.breaker, due: s.due, deferred: map[string]time.Time{}}
+	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
+		prefetch: &bodyPrefetch{store: scope.store}, isTrusted: isTrusted, host: s}
+	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, backoff: d.Backoff, journal: s.journal,
+		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions}
+	return s
+}
+
+// load takes over the state of the former holder from tail, and reads the blocked keys.
+func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error {
+	s.breaker.adoptTail(t, s.now())
+	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the former holder began in front
+	if hasCrashed {
+		s.breaker.beginSettling(s.now())
+	}
+	s.due.cache.nextAt, s.due.positions.sentBelow, s.keys.lastReleasedAt = t.NextDueAt, t.SentBelow, t.LastReleasedAt
+	s.requests.seen, s.requests.handled = t.RequestsSeen, t.RequestsSeen
+	if s.attempter.guard.adoptTail(t) {
+		s.log.Warn("drain: running carefully after crashes", "fence", t.Fence)
+	}
+	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
+		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
+	}
+	if !t.NextDueAt.IsZero() { // else no message is held
+		blocks, err := s.store.ReadBlocks(ctx, s.lane)
+		if err != nil {
+			return err
+		}
+		s.keys.loadBlocks(blocks)
+	}
+	if err := s.attempter.history.loadTracked(ctx, t); err != nil {
+		return err
+	}
+	s.isLoaded = true
+	return nil
+}
+
+// run is the loop: serve requests, move due messages, choose a message, send it, record its
+// outcome. It ends when no message can be sent, when the lane pauses for long, or when ctx or the
+// tenure ends.
+func (s *session) run(ctx context.Context) error {
+	for ctx.Err() == nil && s.tenure.open.Err() == nil {
+		if err := s.serveRequests(ctx); err != nil {
+			return err
+		}
+		if wait, isLong := s.untilOpen(); isLong {
+			return nil
+		} else if wait > 0 {
+			s.sleep(ctx, wait)
+			continue
+		}
+		c, err := s.chooseNext(ctx)
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			if hasWork, err := s.waitForWork(ctx); err != nil || !hasWork {
+				return err
+			}
+			continue
+		}
+		if !s.drainer.spacer.reserveNext(s.now()) {
+			continue // another lane of this process was faster
+		}
+		if err := s.attempt(ctx, c); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// serveRequests does the work that does not wait for the CMS: requests, and due messages.
+func (s *session) serveRequests(ctx context.Context) error {
+	s.pollControl(ctx, controlInterval)
+	if err := s.requests.handleNew(ctx); err != nil {
+		return err
+	}
+	return s.due.advance(ctx)
+}
+
+// untilOpen returns how long no message may be sent. isLong means that the lane pauses for so long
+// that the holder does not stay.
+func (s *session) untilOpen() (wait time.Duration, isLong bool) {
+	if s.due.hasToReadFirst() {
+		return controlInterval, false
+	}
+	now := s.now()
+	if wait := s.opensAt(now).Sub(now); wait > 0 {
+		return wait, wait > lingerMax
+	}
+	return s.drainer.spacer.untilNext(s.now()), false
+}
+
+// opensAt returns the time before which no message is sent.
+func (s *session) opensAt(now time.Time) time.Time {
+	return s.drainer.calendarOpensAt(laterOf(s.breaker.closedUntil(), laterOf(s.pauses.laneUntil, now)))
+}
+
+// sleep waits while no message may be sent, until a move is to begin or there is news.
+func (s *session) sleep(ctx context.Context, wait time.Duration) {
+	s.journal.flushAll()
+	if at := s.due.nextReadAt(); !at.IsZero() {
+		wait = min(wait, at.Sub(s.now()))
+	}
+	s.waiter.sleepOrNews(ctx, wait)
+}
+
+// attempt sends one message, and records its outcome.
+func (s *session) attempt(ctx context.Context, c *candidate) error {
+	if err := s.journal.waitBelow(ctx, maxUncommitted); err != nil {
+		return err
+	}
+	guard := s.attempter.guard
+	if err := guard.recordInFlight(ctx, c.entry.Seq()); err != nil {
+		return err
+	}
+	var next []*lane.Entry
+	if !guard.isCautious() {
+		next = s.selector.guessNext(c)
+	}
+	s.attempter.prefetch.prefetchAll(ctx, next)
+	s.due.positions.recordSending(c.entry)
+	result, err := s.attempter.send(ctx, c)
+	if err != nil {
+		return err
+	}
+	return s.outcomes.recordOutcome(ctx, c, result, s.prober.classifyResult(c, result))
+}
+
+// canSend reports whether no pause has begun that keeps a message from being sent. It waits until
+// it has read pauses that are new enough.
+func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
+	for s.pauses.isOutdated(s.now()) {
+		if c, isRead := s.control.await(ctx); isRead {
+			s.due.positions.limitSent(c)
+			s.applyControl(c, s.control.askedAt)
+		}
+		if err := context.Cause(ctx); err != nil || s.tenure.open.Err() != nil {
+			return false, err
+		}
+	}
+	now := s.now()
+	return !s.opensAt(now).After(now) && !s.pauses.isKeyPaused(e.KeyHash(), now), nil
+}
+
+// moveDueUntil goes on with due messages of other keys until the request has its result.
+func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result {
+	s.due.sendingKey = keyHash
+	defer func() { s.due.sendingKey = "" }()
+	for {
+		s.due.advance(ctx) // its error comes up again once the CMS has answered
+		next, stop := s.waiter.startTimer(s.due.nextReadAt())
+		select {
+		case result := <-sent:
+			stop()
+			s.due.advance(ctx)
+			return result
+		case <-s.waiter.news:
+		case <-next:
+		}
+		stop()
+	}
+}
+
+// pollControl applies the control rows if a read has ended, and reports whether they show work. It
+// begins the next read if the last one is older than every.
+func (s *session) pollControl(ctx context.Context, every time.Duration) (hasWork bool) {
+	c, isRead, hasEnded := s.control.poll(ctx, every)
+	if isRead {
+		s.due.positions.limitSent(c)
+		s.applyControl(c, s.control.askedAt)
+	}
+	return hasEnded && (isRead && c.Head.Next > s.readAhead.nextRead || s.requests.hasNew())
+}
+
+// applyControl passes on the control rows: claims, pauses, requests, messages not yet read ahead.
+// They were asked for at askedAt.
+func (s *session) applyControl(c lane.Control, askedAt time.Time) {
+	switch {
+	case !s.drainer.yieldsTo(c):
+		s.tenure.claimedAt = time.Time{}
+	case s.canMoveLane():
+		s.tenure.end()
+	}
+	if askedAt.Before(s.pauses.askedAt) || c.Head.RequestSeq < s.requests.handled {
+		// A later read has overtaken this one: ours, or that of a former holder, which has saved it in
+		// tail. With these older pauses tail would say that the lane has no work until a time at
+		// which no process looks at the lane.
+		return
+	}
+	s.pauses.replaceWith(c, askedAt)
+	s.control.lastSeenAt = s.now()
+	if c.Head.Next > s.readAhead.nextRead {
+		s.readAhead.markMore()
+	}
+	s.requests.seen = max(s.requests.seen, c.Head.RequestSeq)
+	s.due.isSealed = c.Head.IsSealed
+}
+
+// nextDueAt returns when the next held or scheduled message is due; zero = there is none.
+func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
+
+// nextWakeAt returns the next time at which the clock alone has work for this holder.
+func (s *session) nextWakeAt() time.Time {
+	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
+}
+
+// handOver ends the session in order: all decisions are committed, and tail is left as the next
+// holder should find it. It runs on a context of its own, because the lease's may have ended.
+func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	s.journal.addChange(s.buildHandOver(), true)
+	err := s.journal.closeInOrder(limited)
+	stopCommits()
+	<-s.journal.done
+	return err
+}
+
+// buildHandOver builds the last change of a session.
+func (s *session) buildHandOver() *lane.Change {
+	ch := &lane.Change{}
+	if s.isLoaded {
+		s.saveProgress(ch)
+	}
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.IsOpen, t.Crashes, t.InFlightSeq, t.InFlightCrashes = false, 0, 0, 0
+	})
+	return ch
+}
+
+// saveProgress adds to a change how far delivery has come and when it goes on.
+func (s *session) saveProgress(ch *lane.Change) {
+	cursor, due, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.requests.handled
+	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
+	breaker := *s.breaker
+	allowedAt := time.Time{}
+	if s.store.Lanes == 1 {
+		allowedAt = s.drainer.spacer.nextAllowedAt()
+	}
+	ch.UpdateTail(func(t *lane.Tail) {
+		t.Cursor, t.NextDueAt, t.NextAllowedAt, t.RequestsSeen = cursor, due, allowedAt, handled
+		t.LastReleasedAt, t.SentBelow = releasedAt, sentBelow
+		breaker.saveTo(t)
+	})
+}

@@ -1,0 +1,184 @@
+package drain
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+)
+
+const (
+	// lingerMin and lingerMax bound how long a holder stays at an empty lane: another instance may
+	// append, and cannot wake it.
+	lingerMin = 2 * time.Second
+	lingerMax = 3 * time.Second
+	// lingerLook is how often it reads the control rows meanwhile.
+	lingerLook = 500 * time.Millisecond
+)
+
+// chooseNext returns the next message that may be sent; nil if there is none now. It waits for a
+// read of the log that is under way.
+func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
+	for {
+		if s.waiter.takeWake() {
+			s.readAhead.onWake()
+		}
+		s.readAhead.isCautious = s.attempter.guard.isCautious()
+		if err := s.readOn(ctx); err != nil {
+			return nil, err
+		}
+		if c, err := s.selector.pickNext(ctx); c != nil || err != nil {
+			return c, err
+		}
+		if s.journal.isFull() {
+			s.readAhead.startFarRead(ctx)
+			return nil, nil
+		}
+		if s.readAhead.reading != nil {
+			s.journal.flushAll() // idle meanwhile
+		}
+		if waited, err := s.awaitPage(ctx); waited && err == nil {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if again, err := s.beginRound(ctx); !again || err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readOn reads on in the log: to its end if the CMS refuses one message after the other.
+func (s *session) readOn(ctx context.Context) error {
+	if err := s.readAhead.fillUp(ctx); err != nil || !s.breaker.wantsWholeLog() {
+		return err
+	}
+	return s.readToEnd(ctx)
+}
+
+// readToEnd reads on to the end of the log, as far as memory allows, without bodies: refused
+// messages stay in the read-ahead, and the CMS may take one behind them.
+func (s *session) readToEnd(ctx context.Context) error {
+	for !s.readAhead.isComplete() {
+		s.readAhead.dropBodies()
+		s.readAhead.startFarRead(ctx)
+		if _, err := s.awaitPage(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginRound gives all keys another turn once each key in reach had one, and reports whether there
+// is a message to choose again. Messages further behind in the log go first.
+func (s *session) beginRound(ctx context.Context) (bool, error) {
+	if len(s.breaker.probedKeys) == 0 || s.journal.countPending() > 0 || s.due.isUnderWay() {
+		return false, nil
+	}
+	if !s.readAhead.isComplete() {
+		return true, s.readToEnd(ctx)
+	}
+	return s.prober.beginRound(), nil
+}
+
+// waitForWork waits if no message can be chosen, and reports whether to go on.
+func (s *session) waitForWork(ctx context.Context) (bool, error) {
+	if s.opensAt(s.now()).After(s.now()) {
+		return true, nil // each key had its turn
+	}
+	if n := s.journal.countPending(); n > 0 {
+		// Keys may be pending, and an idle holder commits at once.
+		return true, s.awaitCommit(ctx, n)
+	}
+	return s.linger(ctx)
+}
+
+// awaitCommit waits until fewer than n changes are uncommitted, a message falls due, or there is
+// news.
+func (s *session) awaitCommit(ctx context.Context, n int) error {
+	progress, err := s.journal.flushDown(n)
+	if progress == nil {
+		return err
+	}
+	due, stop := s.waiter.startTimer(s.nextWakeAt())
+	defer stop()
+	select {
+	case <-progress:
+	case <-s.waiter.news:
+	case <-due:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// awaitPage waits for a read of the log that is under way, until a message falls due, or there is
+// news. It returns false if no read is under way.
+func (s *session) awaitPage(ctx context.Context) (bool, error) {
+	if s.readAhead.reading == nil {
+		return false, nil
+	}
+	due, stop := s.waiter.startTimer(s.nextWakeAt())
+	defer stop()
+	select {
+	case p := <-s.readAhead.reading:
+		return true, s.readAhead.mergePage(p)
+	case <-s.waiter.news:
+	case <-due:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	return true, s.due.advance(ctx)
+}
+
+// linger waits a while at an empty lane, and reports whether there is something to do.
+func (s *session) linger(ctx context.Context) (bool, error) {
+	until := s.now().Add(lingerMin + s.drainer.drawJitter(lingerMax-lingerMin))
+	if s.due.isSealed {
+		until = s.now() // no more messages are filed
+	}
+	for s.now().Before(until) || s.isDueSoon() {
+		if err := s.prefetchRetry(ctx); err != nil {
+			return false, err
+		}
+		if hasWork := s.pollControl(ctx, lingerLook); hasWork {
+			return true, nil
+		}
+		answers := s.due.moves.answers
+		if err := s.due.advance(ctx); err != nil {
+			return false, err
+		}
+		if s.due.moves.answers != answers {
+			return true, nil // a message may wait for it
+		}
+		step := lingerLook
+		if at := s.nextWakeAt(); !at.IsZero() {
+			step = min(step, at.Sub(s.now()))
+		}
+		if woken := step > 0 && s.waiter.sleepOrWake(ctx, step); woken {
+			s.readAhead.onWake()
+			return true, nil
+		}
+		if ctx.Err() != nil || s.tenure.open.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if at := s.nextWakeAt(); !at.IsZero() && !at.After(s.now()) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// prefetchRetry fetches the message of the next retry, if there is time: nothing is sent meanwhile.
+func (s *session) prefetchRetry(ctx context.Context) error {
+	if at := s.nextWakeAt(); !at.IsZero() && at.Before(s.now().Add(s.drainer.leadTime.current())) {
+		return nil
+	}
+	return s.selector.prefetchRetry(ctx)
+}
+
+// isDueSoon reports whether a message is due so soon that to leave the lane for it does not pay.
+func (s *session) isDueSoon() bool {
+	at := s.nextDueAt()
+	return !at.IsZero() && at.Sub(s.now()) <= lane.DueLead
+}
