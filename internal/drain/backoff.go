@@ -2,23 +2,23 @@ package drain
 
 import "time"
 
-// maxDelay is the longest a message or a lane waits, whatever the CMS asks for.
+// maxDelay is the longest wait of a message or a lane, even if the CMS asks for more.
 const maxDelay = time.Hour
 
-// Backoff says how long to wait after the n-th failure in a row. With 1s and 5m:
+// Backoff computes the wait after the n-th failure in a row. With 1s and 5m:
 //
 //	n        1   2   3   4   5    6    7     8     9     10
 //	ceiling  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
 //
-// Steps, where given, are the waits themselves, without jitter: whoever names them wants
-// them. The last one repeats.
+// Steps, if given, are the waits themselves, without jitter, because the operator has chosen them.
+// The last one repeats.
 type Backoff struct {
 	Min, Max time.Duration
 	Steps    []time.Duration
 	Rand     func() float64 // 0 to 1; set by New
 }
 
-// longestDelay is the longest wait after the n-th failure, n from 1.
+// longestDelay returns the longest wait after the n-th failure, n from 1.
 func (b Backoff) longestDelay(n int) time.Duration {
 	if len(b.Steps) > 0 {
 		return b.Steps[min(n, len(b.Steps))-1]
@@ -32,8 +32,8 @@ func (b Backoff) longestDelay(n int) time.Duration {
 	return min(d, b.Max)
 }
 
-// retryDelay draws a message's wait: full jitter, so that messages that failed together
-// do not come back together; the CMS's own wish when that is longer.
+// retryDelay draws a message's wait: with full jitter, so that messages that failed together do not
+// come back together; longer if the CMS asks for it.
 func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
 	if len(b.Steps) > 0 {
 		return max(b.longestDelay(n), min(asked, maxDelay))
@@ -41,8 +41,7 @@ func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
 	return limitDelay(time.Duration(b.Rand()*float64(b.longestDelay(n))), asked)
 }
 
-// pauseDelay draws a lane's pause: never under half the ceiling, for it is there to leave
-// the CMS alone.
+// pauseDelay draws a lane's pause: at least half the longest one, because the CMS needs rest.
 func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
 	c := float64(b.longestDelay(n))
 	return limitDelay(time.Duration(c/2+b.Rand()*c/2), asked)

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// After this many retries in a row, over this many keys, with no verdict between, it
-	// is the CMS that fails and not the messages.
+	// After suspectRetries retries in a row, over suspectKeys keys, with no verdict between, the
+	// CMS is the cause, and not the messages.
 	suspectRetries = 5
 	suspectKeys    = 3
 	// firstProbes messages that the CMS refuses in a row are sent without a pause; from then on
@@ -19,29 +19,30 @@ const (
 	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder
 	// stays for that time.
 	refusedPause = lingerMax
-	// After unevenAfter failures in a row the attempts from the log take turns between its two
-	// ends, until evenAfter verdicts have come in a row.
+	// After alternateAfter failures in a row the attempts from the log take turns between its two
+	// ends, until alternateVerdicts verdicts have come in a row.
 	alternateAfter    = 3
 	alternateVerdicts = 5
-	// After farAfter failures in a row the log is read to its end for that, as far as memory allows.
+	// After wholeLogAfter failures in a row the log is read to its end for that, as far as memory
+	// allows.
 	wholeLogAfter = 8
-	// silence is longer than any pause of the gate's own. If nothing was sent for so long,
-	// because the lane was paused or closed, the CMS's patience begins anew.
+	// patienceResetAfter is longer than any pause of the breaker's own. If no message was sent for
+	// so long, because the lane was paused or closed, the patience begins anew.
 	patienceResetAfter = 2 * maxDelay
-	// patienceDefault is how long the CMS may answer and take nothing until that counts.
+	// patienceDefault is how long the CMS may refuse all messages until refusals count.
 	patienceDefault = 24 * time.Hour
 )
 
-// breaker knows whether the CMS may be sent something now, and whether a failure is the
-// message's or the CMS's. It is a state machine without clock or I/O.
+// breaker is the circuit breaker of a lane: it knows whether the CMS may be sent a message now, and
+// whether a failure is the message's or the CMS's. It is a state machine without clock or I/O.
 //
 // A CMS that is away (no connection, 401, 429, 503 …) pauses the lane. One that answers, and
-// refuses (403, or 500 to message after message), may mean these messages or all of them: the
-// lane goes on with other keys until one is taken, and pauses only for what had its turn.
+// refuses (403, or 500 to message after message), may mean these messages or all of them: the lane
+// goes on with other keys until one is taken, and pauses only for keys that had their turn.
 type breaker struct {
 	backoff  Backoff
-	settle   time.Duration // how long something unanswered may be at work in the CMS
-	patience time.Duration // how long the CMS may answer and take nothing, until each refusal counts
+	settle   time.Duration // how long the CMS may work on a request that it did not answer
+	patience time.Duration // how long the CMS may refuse all messages, until each refusal counts
 
 	settleUntil time.Time
 	settleTail  time.Time // the same for others, whose clocks may differ
@@ -54,28 +55,33 @@ type breaker struct {
 	verdicts        int                 // answers that judged a message
 	suspects        map[int64]suspicion // by message: of those that found the CMS away, or were refused
 	probedKeys      map[string]bool     // key hashes probed since the last verdict: others have their turn
-	deliveredBefore int64               // of the lane, when this process left it
+	deliveredBefore int64               // deliveries of the lane, when this process left it
 
+	refusals
+}
+
+// refusals are what a breaker knows of the failures since the last verdict.
+type refusals struct {
 	failures      int       // attempts in a row without a verdict
-	alternateFor  int       // verdicts in a row until the log is worked off from its beginning alone
+	alternateFor  int       // verdicts in a row until messages are taken from the beginning of the log alone
 	probes        int       // refusals since the last pause
-	nextRoundAt   time.Time // when refused messages have their next turn, once all had one
-	refusingSince time.Time // since when the CMS has answered and taken nothing
+	nextRoundAt   time.Time // when refused messages have their next turn, after all had one
+	refusingSince time.Time // since when the CMS has refused all messages
 	refusedAt     time.Time // the last refusal
 	probedBelow   int64     // see lane.Tail
 }
 
-// suspicion is what a gate remembers of a message whose failure it did not count.
+// suspicion is what a breaker remembers of a message whose failure it did not count.
 type suspicion struct {
-	verdicts int  // as many had come then
+	verdicts int  // the number of verdicts at that time
 	isProven bool // the CMS took another message between two refusals of this one
 }
 
-// maxBlamed bounds what a gate remembers of messages; past it, it begins to learn anew.
+// maxSuspects bounds the messages that a breaker remembers; beyond it, it begins anew.
 const maxSuspects = 2 * readAheadMax
 
-// newBreaker makes the gate of one lane in one process. It outlives the process's runs: which
-// keys had their turn, and which message failed where another passed, is learnt over pauses.
+// newBreaker returns the breaker of one lane in one process. It outlives the process's sessions: it
+// remembers over pauses which keys had their turn, and which message failed while another passed.
 func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
@@ -84,32 +90,34 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}}
 }
 
-// adoptTail takes over what the last holder, here or elsewhere, wrote into tail. What this process
-// sent without an answer stays: where it had lost the lane, tail does not have it. The gate
-// ignores a moment in tail that is further ahead than settings and the allowed difference of
-// clocks permit. If the CMS refused messages of another holder, it is as if it had refused this
-// one's: a lane that moves often would otherwise have only its first messages tried, again and again.
+// adoptTail takes over the state that the last holder, in this process or another, wrote into tail.
+// Requests of this process without an answer still count: if it had lost the lane, tail does not
+// have them. A time in tail that is further ahead than settings and the allowed difference of
+// clocks permit is ignored. Refusals of another holder's messages count as refusals of this one's:
+// otherwise a lane that moves often would have only its first messages tried, again and again.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
-	g.pausedUntil, g.pauseReason, g.pauseCount = limitTime(t.PausedUntil, now.Add(maxDelay)), t.PauseReason, int(t.PauseCount)
+	g.pausedUntil = limitTime(t.PausedUntil, now.Add(maxDelay))
+	g.pauseReason, g.pauseCount = t.PauseReason, int(t.PauseCount)
 	if t.Counts.Delivered > g.deliveredBefore {
-		g.resetStreaks() // while another had the lane: what failed here before is old
+		g.resetStreaks() // while another process had the lane: failures here are older
 	}
 	if !t.RefusingSince.IsZero() && g.refusingSince.IsZero() {
 		g.failures, g.alternateFor = max(g.failures, wholeLogAfter), alternateVerdicts
 	}
-	g.refusingSince, g.refusedAt, g.probedBelow = t.RefusingSince, laterOf(g.refusedAt, t.LastErrorAt), t.ProbedBelow
+	g.refusingSince, g.probedBelow = t.RefusingSince, t.ProbedBelow
+	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
 }
 
-// noteDelivered notes how the process leaves the lane.
-func (g *breaker) noteDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
+// recordDelivered is called when the process leaves the lane.
+func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage notes that a message is not tried any more: it may have been all that failed of
-// its key, and speaks for the CMS's failing no longer.
+// forgetMessage is called for a message that is not tried any more: if its key has no other
+// failure, the key no longer counts against the CMS.
 func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
-// closedUntil is the moment before which nothing is sent.
+// closedUntil returns the time before which no message is sent.
 func (g *breaker) closedUntil() time.Time {
 	if g.settleUntil.After(g.pausedUntil) {
 		return g.settleUntil
@@ -117,13 +125,14 @@ func (g *breaker) closedUntil() time.Time {
 	return g.pausedUntil
 }
 
-// classifyResult takes in a result and says what it is to the message.
+// classifyResult records a result, and returns its outcome for the message.
 func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if r.Unanswered {
 		g.beginSettling(now)
 	}
 	switch {
-	case r.Outcome == weir.OutcomeDelivered, r.Outcome == weir.OutcomeRejected && r.Status != 0: // without a status Weir could not send it
+	case r.Outcome == weir.OutcomeDelivered,
+		r.Outcome == weir.OutcomeRejected && r.Status != 0: // without a status Weir could not send it
 		g.recordVerdict(e)
 	case r.Outcome == weir.OutcomeRetry:
 		return g.classifyRetry(e, r, now)
@@ -137,7 +146,8 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	return r.Outcome
 }
 
-// classifyRetry counts a failure, unless so many attempts in a row failed that the CMS is the cause.
+// classifyRetry counts a failure, unless so many attempts in a row failed that the CMS is the
+// cause.
 func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.countFailure()
 	g.retryStreak++
@@ -151,7 +161,7 @@ func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) wei
 	return g.classifyUnavailable(e, r, now)
 }
 
-// countFailure notes an attempt without a verdict.
+// countFailure counts an attempt without a verdict.
 func (g *breaker) countFailure() {
 	g.failures++
 	if g.failures >= alternateAfter || g.alternateFor > 0 {
@@ -166,7 +176,7 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// limitTime returns a moment, or the latest one if it is later than that.
+// limitTime returns the earlier of two times.
 func limitTime(at, latest time.Time) time.Time {
 	if at.After(latest) {
 		return latest
@@ -174,24 +184,24 @@ func limitTime(at, latest time.Time) time.Time {
 	return at
 }
 
-// isFarAhead reports whether a retry's moment is further ahead than any setting allows: then the
+// isFarAhead reports whether a retry's time is further ahead than any setting allows: then the
 // clock of the holder that wrote it was wrong.
 func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
-// beginSettling notes that something may be at work in the CMS from now on.
+// beginSettling is called when the CMS may still be at work on a request.
 func (g *breaker) beginSettling(now time.Time) {
 	g.settleUntil = now.Add(g.settle)
 	g.settleTail = g.settleUntil.Add(maxSkew)
 }
 
-// recordVerdict notes that the CMS works: it has judged a message.
+// recordVerdict records that the CMS works: it has judged a message.
 func (g *breaker) recordVerdict(e *lane.Entry) {
 	g.resetStreaks()
 	g.pauseCount, g.pausedUntil, g.pauseReason = 0, time.Time{}, ""
 	delete(g.suspects, e.Seq())
 }
 
-// resetStreaks begins to learn anew which failures belong together.
+// resetStreaks forgets the failures in a row.
 func (g *breaker) resetStreaks() {
 	g.verdicts++
 	g.retryStreak, g.failures, g.probes, g.alternateFor = 0, 0, 0, max(0, g.alternateFor-1)
@@ -200,14 +210,14 @@ func (g *breaker) resetStreaks() {
 	clear(g.probedKeys)
 }
 
-// liftPause lets the lane probe at once: somebody says that the CMS is there again.
+// liftPause lets the lane probe at once: an operator knows that the CMS is back.
 func (g *breaker) liftPause() {
 	g.pausedUntil, g.nextRoundAt, g.pauseReason, g.pauseCount = time.Time{}, time.Time{}, "", 0
 	clear(g.probedKeys)
 }
 
 // classifyUnavailable pauses the lane, unless the CMS has judged another message between two
-// tries of this one: then it is the message after all.
+// attempts of this one: then the message is the cause.
 func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
@@ -218,10 +228,10 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	return weir.OutcomeUnavailable
 }
 
-// classifyRefusal takes in a refusal. It counts the attempt if the CMS has taken another message between
-// two refusals of this one, or none for longer than its patience: a message that stands alone
-// must come to its end, too. Else the lane goes on with the other keys, and pauses after some
-// refusals.
+// classifyRefusal records a refusal. It counts the attempt if the CMS has taken another message
+// between two refusals of this one, or has refused all messages for longer than its patience: a
+// message that stands alone must come to its end, too. Else the lane goes on with the other keys,
+// and pauses after some refusals.
 func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
 		g.refusingSince = now
@@ -259,15 +269,16 @@ func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	return since
 }
 
-// beginPause pauses the lane, for no longer than most unless the CMS asks for it.
-func (g *breaker) beginPause(asked time.Duration, now time.Time, most time.Duration) {
+// beginPause pauses the lane, for no longer than longest unless the CMS asks for it.
+func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Duration) {
 	g.pauseCount++
 	g.probes = 0
-	g.pausedUntil = laterOf(g.pausedUntil, now.Add(max(min(g.backoff.pauseDelay(g.pauseCount, 0), most), limitDelay(0, asked))))
+	delay := max(min(g.backoff.pauseDelay(g.pauseCount, 0), longest), limitDelay(0, asked))
+	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
 }
 
-// endRound begins a new round of probing once every key had its turn, and reports whether it
-// begins now: if messages were refused since the last pause, another pause comes first.
+// endRound begins a new round of probing after each key had its turn, and reports whether it begins
+// now: if messages were refused since the last pause, another pause comes first.
 func (g *breaker) endRound(now time.Time) bool {
 	if g.probes > 0 {
 		g.beginPause(0, now, maxDelay)
@@ -286,11 +297,11 @@ func (g *breaker) wantsWholeLog() bool {
 	return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter
 }
 
-// maxSkew is how far the clocks of two processes may differ; health warns from there on.
+// maxSkew is how far the clocks of two processes may differ; the health report warns from there on.
 const maxSkew = 2 * time.Second
 
-// saveTo puts what must outlive this holder into tail. The next one may have another clock,
-// and must not take up the lane too early for it.
+// saveTo writes the state that must outlive this holder into tail. The next holder may have another
+// clock, which must not make it begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
 	t.PausedUntil, t.PauseReason, t.PauseCount = g.pausedUntil, g.pauseReason, int64(g.pauseCount)
 	t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow

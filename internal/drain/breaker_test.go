@@ -88,12 +88,12 @@ func TestBreaker_ClassifyResult(t *testing.T) {
 		for i := range 4 {
 			g.classifyResult(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 		}
-		g.noteDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 		g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
 		if got := g.classifyResult(entry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
 			t.Fatalf("the fifth in a row, nobody having had the lane between: %s", got)
 		}
-		g.noteDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
+		g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 		g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 9}}, time.Now())
 		for range 2 {
 			if got := g.classifyResult(entry(9, "z"), flaky, noon); got != weir.OutcomeRetry {

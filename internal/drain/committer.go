@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// While messages flow, a commit starts after this time or this many outcomes.
+	// While messages flow, a commit begins after this time or this many outcomes.
 	commitInterval = 100 * time.Millisecond
 	commitOutcomes = 32
-	// maxUncommitted bounds what a crash can repeat.
+	// maxUncommitted bounds the deliveries that a crash can repeat.
 	maxUncommitted = 64
-	// maxAside bounds the messages that were put aside without an attempt and are not committed.
-	// A transaction takes 49 of them: one is being written, and the next one is full.
+	// maxParked bounds the messages that were parked without an attempt and are not committed. A
+	// transaction takes 49 of them: one is being written, and the next one is full.
 	maxParked = 128
 )
 
-// committer writes changes in the order in which they were decided, in batches, beside
-// the deliveries. While a change of a key is not committed, the key is closed.
+// committer writes changes in the order in which they were decided, in batches, beside the
+// deliveries. While a change of a key is not committed, the key is pending.
 type committer struct {
 	writer      *lane.Writer
 	now         func() time.Time
-	onFailed    func(error)        // called once, when nothing more can be committed
+	onFailed    func(error)        // called once, when no more changes can be committed
 	onCommitted func(*lane.Change) // called with each change that was written; must return at once
 
 	mu          sync.Mutex
@@ -44,15 +44,17 @@ type committer struct {
 
 // commitRequest is a change to be committed.
 type commitRequest struct {
-	change *lane.Change
-	answer func(error) // not nil: the change releases messages, and may be refused for one of them
+	change   *lane.Change
+	onResult func(error) // not nil: the change moves due messages, and may be refused for one of them
 }
 
-// startCommitter begins to commit; ctx ends it hard, close ends it in order.
-func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error), wrote func(*lane.Change)) *committer {
+// startCommitter begins to commit. The end of ctx cuts commits off; closeInOrder ends them.
+func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error),
+	wrote func(*lane.Change),
+) *committer {
 	c := &committer{
-		writer: w, now: now, onFailed: failed, onCommitted: wrote, pendingKeys: map[string]int{}, progress: make(chan struct{}),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		writer: w, now: now, onFailed: failed, onCommitted: wrote, pendingKeys: map[string]int{},
+		progress: make(chan struct{}), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go c.runLoop(ctx)
 	return c
@@ -63,11 +65,11 @@ func (c *committer) addChange(ch *lane.Change, urgent bool) {
 	c.enqueueRequest(commitRequest{change: ch}, urgent)
 }
 
-// addMove hands over a change that releases messages, which is written at once, with all changes
-// before it. answer is called with the result, and must return at once. An error that lane.NotDue
-// reports means that the change was not written, and all others were.
-func (c *committer) addMove(ch *lane.Change, answer func(error)) {
-	c.enqueueRequest(commitRequest{ch, answer}, true)
+// addMove hands over a change that moves due messages, which is written at once, with all changes
+// before it. onResult is called with the result, and must return at once. An error that
+// lane.NoLongerDue reports means that the change was not written, and all others were.
+func (c *committer) addMove(ch *lane.Change, onResult func(error)) {
+	c.enqueueRequest(commitRequest{ch, onResult}, true)
 }
 
 func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
@@ -82,7 +84,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 		c.pendingKeys[ch.Key]++
 	}
 	c.isUrgent = c.isUrgent || urgent
-	// One that joins others changes nothing, as long as they may wait for more.
+	// One that joins others needs no wake, as long as they may wait for more.
 	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {
@@ -90,7 +92,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 	}
 }
 
-// flushAll asks for everything to be committed now.
+// flushAll asks for all changes to be committed now.
 func (c *committer) flushAll() {
 	c.mu.Lock()
 	c.isUrgent = true
@@ -105,22 +107,22 @@ func (c *committer) wakeLoop() {
 	}
 }
 
-// isKeyPending says whether a key has a change that is not committed.
+// isKeyPending reports whether a key has a change that is not committed.
 func (c *committer) isKeyPending(keyHash string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pendingKeys[keyHash] > 0
 }
 
-// countPending is the number of changes not committed.
+// countPending returns the number of changes that are not committed.
 func (c *committer) countPending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.uncommitted
 }
 
-// waitBelow flushes and waits until fewer than n changes are uncommitted. It returns the
-// error that ended committing, or ctx's.
+// waitBelow flushes, and waits until fewer than n changes are uncommitted. It returns the error
+// that ended committing, or that of ctx.
 func (c *committer) waitBelow(ctx context.Context, n int) error {
 	for {
 		progress, err := c.flushDown(n)
@@ -135,8 +137,8 @@ func (c *committer) waitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// flushDown flushes when n or more changes are uncommitted, and returns a channel that is
-// closed at the next commit; nil when fewer are uncommitted, or when committing has ended.
+// flushDown flushes if n or more changes are uncommitted, and returns a channel that is closed at
+// the next commit; nil if fewer are uncommitted, or committing has ended.
 func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +150,8 @@ func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	return c.progress, nil
 }
 
-// closeInOrder commits what is left and ends the goroutine. Call it once, with a limit on ctx.
+// closeInOrder commits the changes that are left, and ends the goroutine. It is called once, with a
+// limit on ctx.
 func (c *committer) closeInOrder(ctx context.Context) error {
 	err := c.waitBelow(ctx, 1)
 	close(c.stop)
@@ -181,8 +184,8 @@ func (c *committer) runLoop(ctx context.Context) {
 	}
 }
 
-// takeBatch takes the requests of one transaction if it is time for one; else it returns how long to
-// wait.
+// takeBatch takes the requests of one transaction if it is time for one; else it returns how long
+// to wait.
 func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +206,7 @@ func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	return requests, 0
 }
 
-// commitRequests writes requests in one transaction. If one releases a message that is no longer
+// commitRequests writes requests in one transaction. If one moves a message that is no longer
 // scheduled, it is refused, and the others are written without it.
 func (c *committer) commitRequests(ctx context.Context, requests []commitRequest) error {
 	for len(requests) > 0 {
@@ -217,7 +220,7 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 			return nil
 		}
 		due, ok := lane.NoLongerDue(err)
-		i := slices.IndexFunc(requests, func(q commitRequest) bool { return q.answer != nil && q.change.Releases(due) })
+		i := slices.IndexFunc(requests, func(q commitRequest) bool { return q.onResult != nil && q.change.Releases(due) })
 		if !ok || i < 0 {
 			return err
 		}
@@ -227,7 +230,8 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 	return nil
 }
 
-// finishRequests opens the keys of requests that were written, or refused if err is not nil.
+// finishRequests ends the pending state of the keys of requests that were written, or refused if
+// err is not nil.
 func (c *committer) finishRequests(requests []commitRequest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,8 +240,8 @@ func (c *committer) finishRequests(requests []commitRequest, err error) {
 		if err == nil {
 			c.onCommitted(q.change)
 		}
-		if q.answer != nil {
-			q.answer(err)
+		if q.onResult != nil {
+			q.onResult(err)
 		}
 		key := q.change.Key
 		if key == "" {

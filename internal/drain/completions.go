@@ -6,8 +6,8 @@ import (
 	"weir/internal/weir"
 )
 
-// completions tells whoever waits for it that a message has become final here. The zero value is
-// ready. Safe for concurrent use.
+// completions notifies callers that wait for a message to become final in this process. The zero
+// value is ready. It is safe for concurrent use.
 type completions struct {
 	mu      sync.Mutex
 	waiting map[messageRef]map[chan struct{}]bool
@@ -19,41 +19,42 @@ type messageRef struct {
 	seq  int64
 }
 
-// AwaitFinal gives a channel that is closed once this process has committed that the message is
-// final, or the Drainer is closed, and a function that ends the waiting. What another
-// process commits, it does not see.
+// AwaitFinal returns a channel that is closed when this process has committed that the message is
+// final, or the Drainer is closed, and a function that ends the waiting. It does not notice the
+// commits of other processes.
 func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
-	f, at, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
+	f, ref, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.waiting == nil {
 		f.waiting = map[messageRef]map[chan struct{}]bool{}
 	}
-	if f.waiting[at] == nil {
-		f.waiting[at] = map[chan struct{}]bool{}
+	if f.waiting[ref] == nil {
+		f.waiting[ref] = map[chan struct{}]bool{}
 	}
-	f.waiting[at][ch] = true
+	f.waiting[ref][ch] = true
 	return ch, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if delete(f.waiting[at], ch); len(f.waiting[at]) == 0 {
-			delete(f.waiting, at)
+		if delete(f.waiting[ref], ch); len(f.waiting[ref]) == 0 {
+			delete(f.waiting, ref)
 		}
 	}
 }
 
-// endAll wakes all that wait: this process commits nothing more.
+// endAll ends all waiting: this process commits no more.
 func (f *completions) endAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for at, all := range f.waiting {
+	for ref, all := range f.waiting {
 		for ch := range all {
 			close(ch)
 		}
-		delete(f.waiting, at)
+		delete(f.waiting, ref)
 	}
 }
 
+// notifyFinal ends the waiting for messages of a lane.
 func (f *completions) notifyFinal(lane int, seqs []int64) {
 	if len(seqs) == 0 {
 		return
@@ -61,10 +62,10 @@ func (f *completions) notifyFinal(lane int, seqs []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, seq := range seqs {
-		at := messageRef{lane, seq}
-		for ch := range f.waiting[at] {
+		ref := messageRef{lane, seq}
+		for ch := range f.waiting[ref] {
 			close(ch)
 		}
-		delete(f.waiting, at)
+		delete(f.waiting, ref)
 	}
 }

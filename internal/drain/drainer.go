@@ -20,58 +20,58 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Tickets puts tickets.
+// Tickets enqueues tickets.
 type Tickets interface {
 	// EnqueueNow puts a ticket that is visible at once.
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
-// Config is what a Drainer works with. All fields are needed, but
-// for Patience, Rate, AtOnce, Rand, NotAfter, Observer, Name, Calendar and Hosted.
+// Config configures a Drainer. All fields are required, except Patience, Rate, AtOnce, Rand,
+// NotAfter, Observer, Name, Calendar and Hosted.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
 	Sender   Sender
 	Tickets  Tickets
 	Lease    time.Duration // 15 to 60 s
-	Settle   time.Duration // how long the CMS may still work on what it did not answer
-	Attempts int           // that count, until a message is dead
+	Settle   time.Duration // how long the CMS may still work on a request that it did not answer
+	Attempts int           // that count, before a message is dead
 	Backoff  Backoff
-	Patience time.Duration // how long the CMS may answer and take nothing, until each refusal counts; 0 = a day
+	Patience time.Duration // how long the CMS may refuse all messages, before refusals count; 0 = a day
 	Now      func() time.Time
 	Rate     time.Duration  // between two attempts of this process, over all its lanes; 0 = none
 	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
 	NotAfter time.Time // no attempt begins after it; zero = no bound
-	Observer Observer  // nil = nobody looks on
-	Name     string    // of this process, for people
+	Observer Observer  // nil = none
+	Name     string    // of this process, for operators
 	Calendar Calendar  // nil = always open
-	Hosted   bool      // by a Functions host, which may end the process while it has no invocation; see handover.go
+	Hosted   bool      // the host may end the process while it has no invocation; see handover.go
 }
 
-// State is what a look at a lane found.
+// State is the state of a lane at a look.
 type State string
 
 // The states of a lane, as this process sees it.
 const (
-	Idle    State = "idle"    // there is nothing to do
-	Waiting State = "waiting" // there is, but not before Report.Until
-	Busy    State = "busy"    // there is, and another process holds the lane
+	Idle    State = "idle"    // there is no work
+	Waiting State = "waiting" // there is work, but not before Report.Until
+	Busy    State = "busy"    // there is work, and another process holds the lane
 	Working State = "working" // this process holds the lane
 )
 
-// Report is a State with its moment.
+// Report is the result of a look at a lane.
 type Report struct {
 	State  State
 	Until  time.Time // for Waiting
-	Paused bool      // Waiting although there is something to send
-	Reason string    // why, where Paused
-	Err    error     // storage could not be asked, or the lane was lost; tried again soon
+	Paused bool      // Waiting although there are messages to send
+	Reason string    // if Paused
+	Err    error     // storage failed, or the lane was lost; the next look comes soon
 }
 
-// Drainer drains the lanes of one process: at most one goroutine per lane, whatever the
-// number of wakes, tickets and sweeps. Safe for concurrent use.
+// Drainer drains the lanes of one process: one goroutine for each lane, whatever the number of
+// wakes, tickets and sweeps. It is safe for concurrent use.
 type Drainer struct {
 	Config
 	spacer      spacer
@@ -79,9 +79,9 @@ type Drainer struct {
 	completions completions
 	invocationTracker
 	slots       chan struct{}   // one taken for each attempt under way; nil = no bound
-	ctx         context.Context // of all that is sent
+	ctx         context.Context // of all requests to the CMS
 	cancel      context.CancelFunc
-	openCtx     context.Context // ends first: nothing new is begun
+	openCtx     context.Context // ends first: no new work is begun
 	stopNewWork context.CancelFunc
 
 	mu       sync.Mutex
@@ -90,7 +90,7 @@ type Drainer struct {
 	wg       sync.WaitGroup
 }
 
-// New makes a Drainer. Close it.
+// New returns a Drainer. The caller closes it.
 func New(cfg Config) *Drainer {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
@@ -101,7 +101,8 @@ func New(cfg Config) *Drainer {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
-	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut, invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{}}
+	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
+		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{}}
 	d.spacer.interval = cfg.Rate
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
@@ -109,32 +110,32 @@ func New(cfg Config) *Drainer {
 	return d
 }
 
-// Wake says that the lane may have work. It returns at once.
+// Wake is called when the lane may have work. It returns at once.
 func (d *Drainer) Wake(number int) {
 	if t := d.workerOf(number); t != nil {
 		t.wakeUp()
 	}
 }
 
-// OfferAppended hands over messages that were filed in this lane just now, in the log's order and
-// with their bodies. They are used if nothing is missing before them; everything else is
-// read from the log. The caller calls WakeOffered afterwards. It returns at once.
+// OfferAppended hands over messages that were just filed in a lane, in the log's order and with
+// their bodies. They are used if no message before them is missing; else they are read from the
+// log. The caller calls WakeOffered afterwards. It returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.workerOf(number); t != nil {
 		t.appends.addMessages(messages)
 	}
 }
 
-// WakeOffered wakes the lane if messages were offered since it was woken for offers last, so
-// that each receiver of a group may call it once it has answered. It returns at once.
+// WakeOffered wakes the lane if messages were offered since it was last woken for offers, so that
+// each receiver of a group may call it after it has answered. It returns at once.
 func (d *Drainer) WakeOffered(number int) {
 	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
 		t.wakeUp()
 	}
 }
 
-// Join starts the lane's drain or joins it, and returns when the drain has ended, when
-// the lane turns out to be idle, waiting or busy, or when ctx ends (Working).
+// Join starts the lane's drain or joins it. It returns when the drain has ended, when the lane
+// turns out to be idle, waiting or busy, or when ctx ends (Working).
 func (d *Drainer) Join(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -146,8 +147,8 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 // ErrClosed is the error of a look at a lane after Close.
 var ErrClosed = errors.New("this process takes no lane any more")
 
-// Look calls for a look at the lane, and returns as soon as it is known how the lane stands.
-// Working means that this process drains it, and goes on.
+// Look calls for a look at the lane, and returns as soon as its state is known. Working means that
+// this process drains it, and goes on.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -156,13 +157,12 @@ func (d *Drainer) Look(ctx context.Context, number int) Report {
 	return t.awaitStatus(ctx)
 }
 
-// flushTime is what Close keeps of its time for the last commit and the release.
+// flushTime is the part of its time that Close keeps for the last commit and the release.
 const flushTime = 3 * time.Second
 
-// Close ends all drains: nothing new is begun, attempts under way may come to their end,
-// what was decided is committed, leases are released. Attempts that would take up the last
-// three seconds of ctx's time, or more than half of it, are cut off. When ctx ends first,
-// the leases run out by themselves.
+// Close ends all drains: no new work is begun, attempts under way may end, outcomes are committed,
+// leases are released. Attempts that would take up the last three seconds of ctx's time, or more
+// than half of it, are cut off. If ctx ends first, the leases run out by themselves.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.isClosed = true
@@ -184,7 +184,7 @@ func (d *Drainer) Close(ctx context.Context) error {
 	}
 }
 
-// workerOf gives the lane's tender, starting one if there is none; nil after Close.
+// workerOf returns the lane's worker, starting one if there is none; nil after Close.
 func (d *Drainer) workerOf(number int) *laneWorker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,7 +217,7 @@ func (d *Drainer) Report(number int) Report {
 	return t.report
 }
 
-// drawJitter draws from 0 to d.
+// drawJitter draws from 0 to span.
 func (d *Drainer) drawJitter(span time.Duration) time.Duration {
 	return time.Duration(d.Rand() * float64(span))
 }

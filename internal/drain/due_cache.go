@@ -7,33 +7,33 @@ import (
 	"weir/internal/lane"
 )
 
-// agendaMax bounds the scheduled messages that a holder knows: one answer of storage. It reads
-// later ones when their turn comes nearer.
+// dueCacheMax bounds the due times that a holder knows: one answer of storage. It reads later ones
+// when their turn comes nearer.
 const dueCacheMax = 1000
 
-// dueCache is what a holder knows of the lane's scheduled messages: the earliest of them, or
-// only a moment before which none falls due. It is a copy of the s_ rows, and may be behind
-// them: what it lists may have been cancelled or moved, and then its release is refused.
+// dueCache has the earliest due times of the lane, or only a time before which no message falls due.
+// It is a copy of the s_ rows, and may be behind them: a message in it may have been cancelled or
+// rescheduled, and then its move is refused.
 type dueCache struct {
 	times    []lane.DueTime // in order
-	isLoaded bool           // dues are the earliest ones; else they have to be read
-	hasMore  bool           // storage has later ones than the last of dues
-	nextAt   time.Time      // where not known: nothing falls due before; zero = nothing at all
+	isLoaded bool           // times are the earliest ones; else they have to be read
+	hasMore  bool           // storage has later ones than the last of times
+	nextAt   time.Time      // if not loaded: no message falls due before; zero = none is scheduled
 
-	progress map[lane.DueTime]moveProgress // of those whose release has begun
+	progress map[lane.DueTime]moveProgress // of those whose move has begun
 
 	reading chan duePage   // a read that is under way; nil = none
-	added   []lane.DueTime // noted since it was begun
-	dropped []lane.DueTime // dropped since it was begun
+	added   []lane.DueTime // since that began
+	removed []lane.DueTime // since that began
 }
 
-// moveProgress is how far the release of a message has come.
+// moveProgress is how far the move of a message has come.
 type moveProgress int
 
 const (
 	moveNotBegun moveProgress = iota
 	moveBegun                 // the message is read, or will be written next
-	moveDecided               // its place is given, and its key is shut until that is written
+	moveDecided               // its position is decided, and its key is shut until that is written
 )
 
 // duePage is the answer of one read.
@@ -43,120 +43,120 @@ type duePage struct {
 	err  error
 }
 
-// nextDueAt is the moment before which nothing falls due; zero = nothing is scheduled.
-func (a *dueCache) nextDueAt() time.Time {
-	if a.isLoaded && len(a.times) > 0 {
-		return a.times[0].At
+// nextDueAt returns the time before which no message falls due; zero = none is scheduled.
+func (c *dueCache) nextDueAt() time.Time {
+	if c.isLoaded && len(c.times) > 0 {
+		return c.times[0].At
 	}
-	return a.nextAt
+	return c.nextAt
 }
 
-// firstUndecidedAt returns the earliest due moment of the messages without a place; false if there are
-// none.
-func (a *dueCache) firstUndecidedAt() (time.Time, bool) {
-	if a.isLoaded {
-		for _, d := range a.times {
-			if a.progress[d] != moveDecided {
+// firstUndecidedAt returns the earliest due time of the messages without a position; false if there
+// are none.
+func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
+	if c.isLoaded {
+		for _, d := range c.times {
+			if c.progress[d] != moveDecided {
 				return d.At, true
 			}
 		}
 	}
-	return a.nextAt, !a.nextAt.IsZero()
+	return c.nextAt, !c.nextAt.IsZero()
 }
 
-// notBegun returns the scheduled messages, without those at the front whose release has begun.
-func (a *dueCache) notBegun() []lane.DueTime {
-	for i, d := range a.times {
-		if a.progress[d] == moveNotBegun {
-			return a.times[i:]
+// notBegun returns the due times, without those at the front whose move has begun.
+func (c *dueCache) notBegun() []lane.DueTime {
+	for i, d := range c.times {
+		if c.progress[d] == moveNotBegun {
+			return c.times[i:]
 		}
 	}
 	return nil
 }
 
-// markProgress notes how far the release of messages has come.
-func (a *dueCache) markProgress(p moveProgress, dues ...lane.DueTime) {
-	if a.progress == nil {
-		a.progress = map[lane.DueTime]moveProgress{}
+// markProgress records how far the move of messages has come.
+func (c *dueCache) markProgress(p moveProgress, dues ...lane.DueTime) {
+	if c.progress == nil {
+		c.progress = map[lane.DueTime]moveProgress{}
 	}
 	for _, d := range dues {
-		a.progress[d] = p
+		c.progress[d] = p
 	}
 }
 
-// addDue takes in what the log says is scheduled.
-func (a *dueCache) addDue(d lane.DueTime) {
-	if a.reading != nil {
-		a.added = append(a.added, d)
+// addDue adds the due time of a scheduled message in the log.
+func (c *dueCache) addDue(d lane.DueTime) {
+	if c.reading != nil {
+		c.added = append(c.added, d)
 	}
-	if !a.isLoaded {
-		if a.nextAt.IsZero() || d.At.Before(a.nextAt) {
-			a.nextAt = d.At
+	if !c.isLoaded {
+		if c.nextAt.IsZero() || d.At.Before(c.nextAt) {
+			c.nextAt = d.At
 		}
 		return
 	}
-	i, found := slices.BinarySearchFunc(a.times, d, compareDues)
-	if found || (i == len(a.times) && a.hasMore) {
+	i, found := slices.BinarySearchFunc(c.times, d, compareDueTimes)
+	if found || (i == len(c.times) && c.hasMore) {
 		return
 	}
-	a.times = slices.Insert(a.times, i, d)
-	if len(a.times) > dueCacheMax {
-		a.times, a.hasMore = a.times[:dueCacheMax], true
+	c.times = slices.Insert(c.times, i, d)
+	if len(c.times) > dueCacheMax {
+		c.times, c.hasMore = c.times[:dueCacheMax], true
 	}
-	a.updateHorizon()
+	c.updateHorizon()
 }
 
-// beginLoad notes that a read of the earliest ones is under way.
-func (a *dueCache) beginLoad(answer chan duePage) { a.reading, a.added, a.dropped = answer, nil, nil }
+// beginLoad is called when a read of the earliest due times begins.
+func (c *dueCache) beginLoad(answer chan duePage) { c.reading, c.added, c.removed = answer, nil, nil }
 
-// replaceWith takes in the earliest ones as read from storage. Messages may have been released or filed
-// since the read began.
-func (a *dueCache) replaceWith(p duePage) {
-	noted, dropped := a.added, a.dropped
-	a.reading, a.added, a.dropped = nil, nil, nil
-	a.times = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(dropped, d) })
-	a.isLoaded, a.hasMore = true, p.more
-	a.updateHorizon()
-	if len(a.times) == 0 && a.hasMore {
-		a.isLoaded, a.hasMore, a.nextAt = false, false, p.dues[len(p.dues)-1].At
+// replaceWith takes over the earliest due times as read from storage. Messages may have been moved
+// or filed since the read began.
+func (c *dueCache) replaceWith(p duePage) {
+	added, removed := c.added, c.removed
+	c.reading, c.added, c.removed = nil, nil, nil
+	c.times = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(removed, d) })
+	c.isLoaded, c.hasMore = true, p.more
+	c.updateHorizon()
+	if len(c.times) == 0 && c.hasMore {
+		c.isLoaded, c.hasMore, c.nextAt = false, false, p.dues[len(p.dues)-1].At
 	}
-	for _, d := range noted {
-		if !slices.Contains(dropped, d) {
-			a.addDue(d)
+	for _, d := range added {
+		if !slices.Contains(removed, d) {
+			c.addDue(d)
 		}
 	}
 }
 
-// updateHorizon keeps next for the time when all that is known has been released.
-func (a *dueCache) updateHorizon() {
-	a.nextAt = time.Time{}
-	if a.hasMore && len(a.times) > 0 {
-		a.nextAt = a.times[len(a.times)-1].At
+// updateHorizon keeps nextAt for the time after all known messages were moved.
+func (c *dueCache) updateHorizon() {
+	c.nextAt = time.Time{}
+	if c.hasMore && len(c.times) > 0 {
+		c.nextAt = c.times[len(c.times)-1].At
 	}
 }
 
-// invalidateAt calls for another read, because a message was cancelled or moved. A read that is under
-// way may not have seen that.
-func (a *dueCache) invalidateAt(now time.Time) {
-	a.times, a.isLoaded, a.hasMore, a.nextAt = nil, false, false, now
-	a.reading, a.added, a.dropped = nil, nil, nil
+// invalidateAt calls for another read, because a message was cancelled or rescheduled. A read that
+// is under way may not have seen that.
+func (c *dueCache) invalidateAt(now time.Time) {
+	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
+	c.reading, c.added, c.removed = nil, nil, nil
 }
 
-// removeDues takes out what was released, or is not scheduled for that moment any more.
-func (a *dueCache) removeDues(gone ...lane.DueTime) {
+// removeDues removes messages that were moved, or no longer have these due times.
+func (c *dueCache) removeDues(gone ...lane.DueTime) {
 	for _, d := range gone {
-		delete(a.progress, d)
+		delete(c.progress, d)
 	}
-	if a.reading != nil {
-		a.dropped = append(a.dropped, gone...)
+	if c.reading != nil {
+		c.removed = append(c.removed, gone...)
 	}
-	a.times = slices.DeleteFunc(a.times, func(d lane.DueTime) bool { return slices.Contains(gone, d) })
-	if len(a.times) == 0 && a.hasMore {
-		a.isLoaded, a.hasMore = false, false
+	c.times = slices.DeleteFunc(c.times, func(d lane.DueTime) bool { return slices.Contains(gone, d) })
+	if len(c.times) == 0 && c.hasMore {
+		c.isLoaded, c.hasMore = false, false
 	}
 }
 
-func compareDues(a, b lane.DueTime) int {
+func compareDueTimes(a, b lane.DueTime) int {
 	if c := a.At.Compare(b.At); c != 0 {
 		return c
 	}

@@ -10,27 +10,29 @@ import (
 	"weir/internal/lane"
 )
 
-// A Functions host may end a process, without a word, as soon as none of its invocations is in
+// A Functions host may end a process, without notice, as soon as none of its invocations is in
 // flight. So a lane moves before that, to a process that has one:
 //
 //   - As long as an invocation stays with the lanes of a process (Attend), it keeps them.
-//   - Without one, the holder rings, so that an invocation comes, and hands the lane over to the
-//     first process that gets the ticket and claims the lane (Claim).
+//   - Without one, the holder enqueues a ticket, so that an invocation comes, and hands the lane over
+//     to the first process that gets the ticket and claims the lane (Claim).
 //   - When the time of the last invocation is over, the lanes that it stayed with are handed over
 //     (HandOver), whether or not they are claimed.
 //
-// To hand over is to end a run as a stop does: the write in hand comes to its end, all outcomes are
-// committed, the lease is released. The former holder rings if the lane has work and no other
-// process claims it. Then it leaves the lane alone for the length of a lease, or until a message, a
-// ticket or a sweep wakes it: otherwise it would take the lane back before another process could.
+// To hand over is to end a session as a stop does: the write in hand comes to its end, all outcomes
+// are committed, the lease is released. The former holder enqueues a ticket if the lane has work and
+// no other process claims it. Then it leaves the lane alone for the length of a lease, or until a
+// message, a ticket or a sweep wakes it: otherwise it would take the lane back before another
+// process could.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most writes, because the holder
-	// finishes the one in hand first. It is short, because as long as a claim counts, other processes
-	// without an invocation do not take the lane, even if the one that claimed it has died.
+	// finishes the one in hand first. It is short, because as long as a claim counts, other
+	// processes without an invocation do not take the lane, even if the one that claimed it has
+	// died.
 	claimLength = 15 * time.Second
-	// callAfter is how long a run without an invocation lasts until the holder rings for one.
-	// callEvery is the time between two rings.
+	// callAfter is how long a session without an invocation lasts until the holder enqueues a
+	// ticket for one. callEvery is the time between two tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
 	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages fall due.
 	maxMoveDelay = 30 * time.Second
@@ -49,10 +51,10 @@ type tenure struct {
 	claimedAt time.Time // since when this session has seen a claim of another process; zero = it has not
 }
 
-// Attend notes that an invocation stays with the lanes of this process.
+// Attend is called when an invocation stays with the lanes of this process.
 func (d *Drainer) Attend() { d.isAttended.Store(true) }
 
-// Yield notes that no invocation stays, or that the last one ends soon: from now on a lane is handed
+// Yield is called when no invocation stays, or the last one ends soon: from now on a lane is handed
 // over to a process that claims it.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
@@ -158,8 +160,8 @@ func newClaimTracker() claimTracker {
 	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// noteClaim notes the claim in force, if there is one.
-func (c claimTracker) noteClaim(me string, control lane.Control, now time.Time) {
+// recordClaim records the claim in force, if there is one.
+func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch claim, claimed := control.Claim(now); {
@@ -170,7 +172,8 @@ func (c claimTracker) noteClaim(me string, control lane.Control, now time.Time) 
 	}
 }
 
-// beginClaim notes a claim of this process and returns true, or returns false if that of another is in force.
+// beginClaim records a claim of this process and returns true, or returns false if that of another
+// is in force.
 func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,21 +220,21 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 	}
 }
 
-// stepAside rings for a lane that this process has handed over, and leaves it to others until it is
-// woken, for the length of a lease at most.
+// stepAside enqueues a ticket for a lane that this process has handed over, and leaves it to others
+// until it is woken, for the length of a lease at most.
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // from a message filed before the hand-over, which the ring is for
+	case <-t.wake: // from a message filed before the hand-over, which the ticket is for
 	default:
 	}
 	t.enqueueIfWorkLeft()
 	return Report{State: Waiting, Until: t.drainer.Now().Add(t.drainer.Lease)}
 }
 
-// callForInvocation rings for a lane that this process drains without an invocation, until ctx
-// ends. It returns at once. Each ring puts a ticket, because another instance may have taken the
-// earlier ones before the lane had to move.
+// callForInvocation enqueues tickets for a lane that this process drains without an invocation,
+// until ctx ends. It returns at once. Each ticket is a new one, because another instance may have
+// taken the earlier ones before the lane had to move.
 func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 	if !d.Hosted {
 		return

@@ -14,51 +14,51 @@ import (
 )
 
 const (
-	// watchInterval is how often a lane that another holds is looked at (a little under a second,
-	// so that a lane handed over in order is taken up within one), for one lease
-	// length; then the pauses grow, as long as the holder is seen to commit, up to a third
-	// of the lease.
+	// watchInterval is the time between two looks at a lane that another process holds (under a
+	// second, so that a lane that was handed over in order is taken within one), for one lease
+	// length; then the time grows, as long as the holder commits, up to a third of the lease.
 	watchInterval = 800 * time.Millisecond
-	// fresh is how long a look at a waiting or busy lane is good for: rings in between
-	// cost nothing.
-	fresh = time.Second
-	// lookRetry is the pause after storage could not be asked.
+	// reportFreshFor is how long the report of a waiting or busy lane counts: wakes in between cost
+	// nothing.
+	reportFreshFor = time.Second
+	// lookRetry is the pause after storage failed.
 	lookRetry = time.Second
 )
 
-// laneWorker looks after one lane in this process: it looks, takes the lease, drains,
-// watches, waits for due times, and rests when there is nothing to do. It lives as long
-// as the Drainer; at rest it costs a goroutine and nothing else.
+// laneWorker looks after one lane in this process: it looks, holds the lane, or watches another
+// holder. Its goroutine is runLoop; a Drainer starts one for each lane that it hears of.
 type laneWorker struct {
 	drainer       *Drainer
 	number        int
 	wake          chan struct{}
-	breaker       *breaker // of this process, over all its runs
+	breaker       *breaker // of this process, over all its sessions
 	appends       *recentAppends
 	hasHeld       bool          // this process has held the lane
 	hasHandedOver bool          // and has just handed it over
 	watch         foreignHolder // of the lane while another holds it
 	claims        claimTracker
-	done          chan struct{} // closed when the tender's goroutine has ended
+	done          chan struct{} // closed when the worker's goroutine has ended
 
-	tracked *trackedKeys // keys, as this process knew them when it held the lane last
-	nonce   string       // under which that was
+	tracked *trackedKeys // as this process knew them when it held the lane last
+	nonce   string       // of that session
 
 	mu            sync.Mutex
 	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
 	round         int           // looks begun
-	reportedRound int           // the look that report is of
+	reportedRound int           // the look of report
 	report        Report        // of the last look
-	reportedAt    time.Time     // when it was made
+	reportedAt    time.Time     // the time of report
 	reported      chan struct{} // closed and replaced at each report
 }
 
 func newLaneWorker(d *Drainer, number int) *laneWorker {
-	return &laneWorker{drainer: d, number: number, breaker: newBreaker(d.Backoff, d.Settle, d.Patience), appends: &recentAppends{},
-		wake: make(chan struct{}, 1), reported: make(chan struct{}), done: make(chan struct{}), claims: newClaimTracker()}
+	return &laneWorker{drainer: d, number: number, appends: &recentAppends{},
+		breaker: newBreaker(d.Backoff, d.Settle, d.Patience),
+		wake:    make(chan struct{}, 1), reported: make(chan struct{}), done: make(chan struct{}),
+		claims: newClaimTracker()}
 }
 
-// foreignHolder is what is known of a lane that another process holds.
+// foreignHolder is what this process knows of another holder of the lane.
 type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
 	tail         storage.ETag // as last seen
@@ -72,12 +72,13 @@ func (t *laneWorker) wakeUp() {
 	}
 }
 
-// joinDrain waits for the report of a look that begins after now, unless a fresh one says
-// that the lane is busy elsewhere or paused: then there is nothing a look could change. A
-// lane that only waits for a due time is looked at, for it may have got a message since.
+// joinDrain waits for the report of a look that begins after now, unless a new one says that the
+// lane is busy elsewhere or paused: then a look could change nothing. A lane that only waits for a
+// due time is looked at, because it may have got a message since.
 func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	t.mu.Lock()
-	known := t.reportedRound == t.round && (t.report.Paused || t.report.State == Busy) && t.drainer.Now().Sub(t.reportedAt) < fresh
+	isBlocked := t.report.Paused || t.report.State == Busy
+	known := t.reportedRound == t.round && isBlocked && t.isReportFresh()
 	if known {
 		defer t.mu.Unlock()
 		return t.report
@@ -87,13 +88,13 @@ func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// awaitStatus waits for a report of how the lane stands: of a look that begins after now, or without
+// awaitStatus waits for a report of the lane's state: of a look that begins after now, or without
 // one if this process drains the lane (and looks at it once more afterwards), watches it, or the
 // lane is paused.
 func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
-	known := t.reportedRound == t.round && (report.State == Busy || report.Paused && t.drainer.Now().Sub(t.reportedAt) < fresh)
+	known := t.reportedRound == t.round && (report.State == Busy || report.Paused && t.isReportFresh())
 	t.mu.Unlock()
 	if known {
 		return report
@@ -101,8 +102,11 @@ func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// reportAfter waits for the report of a look after the given round. With working it also returns
-// as soon as this process drains the lane.
+// isReportFresh reports whether the report is younger than reportFreshFor. The caller holds mu.
+func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reportedAt) < reportFreshFor }
+
+// reportAfter waits for the report of a look after the given round. With working it also returns as
+// soon as this process drains the lane.
 func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
 	t.wakeUp() // the holder, too: another instance may just have filed a message
 	for {
@@ -132,7 +136,8 @@ func (t *laneWorker) publishReport(r Report) {
 	t.signalReport()
 }
 
-// setHolding notes that this process drains the lane, and how it hands it over; nil = it does not.
+// setHolding records that this process drains the lane, and how it hands it over; nil = it does
+// not.
 func (t *laneWorker) setHolding(endTenure func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,13 +145,13 @@ func (t *laneWorker) setHolding(endTenure func()) {
 	t.signalReport()
 }
 
-// signalReport wakes those who wait for news of the lane. The caller holds mu.
+// signalReport wakes the callers that wait for a report. The caller holds mu.
 func (t *laneWorker) signalReport() {
 	close(t.reported)
 	t.reported = make(chan struct{})
 }
 
-// runLoop is the tender's goroutine.
+// runLoop is the worker's goroutine.
 func (t *laneWorker) runLoop() {
 	defer close(t.done)
 	for t.drainer.openCtx.Err() == nil {
@@ -166,8 +171,8 @@ func (t *laneWorker) runLoop() {
 	t.enqueueIfWorkLeft()
 }
 
-// enqueueIfWorkLeft rings for a lane that this process leaves with work, so that another instance
-// takes it up before the sweep would.
+// enqueueIfWorkLeft enqueues a ticket for a lane that this process leaves with work, so that
+// another instance takes it before the sweep would.
 func (t *laneWorker) enqueueIfWorkLeft() {
 	if !t.hasHeld {
 		return
@@ -175,7 +180,8 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.drainer.ctx), closeTimeout)
 	defer cancel()
 	control, err := t.drainer.Store.ReadControl(ctx, t.number)
-	if err == nil && control.HasWork(t.drainer.Now()) && !(t.drainer.openCtx.Err() == nil && t.drainer.yieldsTo(control)) {
+	isClaimed := t.drainer.openCtx.Err() == nil && t.drainer.yieldsTo(control)
+	if err == nil && control.HasWork(t.drainer.Now()) && !isClaimed {
 		err = t.drainer.Tickets.EnqueueNow(ctx, t.number)
 	}
 	if err != nil {
@@ -183,8 +189,8 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	}
 }
 
-// lookOnce is one round: is there work, may it be sent, is the lane free? When all are so it
-// drains, and says Working when it has.
+// lookOnce is one round: is there work, may it be sent, is the lane free? If so, it holds the lane,
+// and returns Working afterwards.
 func (t *laneWorker) lookOnce() Report {
 	if t.hasHandedOver {
 		return t.stepAside()
@@ -206,7 +212,7 @@ func (t *laneWorker) lookOnce() Report {
 		reason := t.drainer.explainPause(control, now)
 		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
 	}
-	t.claims.noteClaim(t.drainer.me, control, now)
+	t.claims.recordClaim(t.drainer.me, control, now)
 	if t.hasHolderCommitted(control.Tail) {
 		return Report{State: Busy}
 	}
@@ -214,7 +220,8 @@ func (t *laneWorker) lookOnce() Report {
 		t.startWatching(control, now)
 		return Report{State: Busy}
 	}
-	l, err := lease.Acquire(ctx, lease.Config{Leases: t.drainer.Leases, Length: t.drainer.Lease, Now: t.drainer.Now, Log: t.drainer.Log}, t.drainer.Store.LeaseName(t.number))
+	cfg := lease.Config{Leases: t.drainer.Leases, Length: t.drainer.Lease, Now: t.drainer.Now, Log: t.drainer.Log}
+	l, err := lease.Acquire(ctx, cfg, t.drainer.Store.LeaseName(t.number))
 	switch {
 	case errors.Is(err, lease.ErrBusy):
 		t.drainer.Observer.Lease(t.number, LeaseBusy)
@@ -281,7 +288,7 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 		err = s.run(ctx)
 	}
 	err = errors.Join(err, s.handOver(ctx, stopCommits))
-	t.breaker.noteDelivered(writer.Tail())
+	t.breaker.recordDelivered(writer.Tail())
 	return err
 }
 
@@ -296,7 +303,8 @@ func (t *laneWorker) onCommitted(ch *lane.Change) {
 // raiseFence raises the fence. A tail that is open was left by a holder that crashed: the crash is
 // counted, and the CMS gets time to settle the requests that the holder may have sent. hasUntried
 // ends a pause for refused messages.
-func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail, hasUntried bool) (w *lane.Writer, former predecessor, err error) {
+func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail, hasUntried bool,
+) (w *lane.Writer, former predecessor, err error) {
 	d := t.drainer
 	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
 		if tail.IsOpen {
@@ -326,16 +334,17 @@ func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 	}
 }
 
-// hasHolderCommitted says of a lane that is being watched whether its holder has committed since
-// the last look: then its lease need not be tried. So a holder that dies is noticed within
-// two pauses, and from then on the lease is tried each second until it runs out.
+// hasHolderCommitted reports, of a lane that is being watched, whether its holder has committed
+// since the last look: then its lease need not be tried. So a holder that dies is noticed within
+// two looks, and from then on the lease is tried each second until it runs out.
 func (t *laneWorker) hasHolderCommitted(tail lane.Tail) bool {
 	t.watch.isCommitting = !t.watch.watchedSince.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
 	t.watch.tail = tail.ETag
 	return t.watch.isCommitting
 }
 
-// reportFailure is storage that does not answer, or a lease that was lost: try again soon.
+// reportFailure returns the report after an error of storage, or a lost lease: the next look comes
+// soon.
 func (t *laneWorker) reportFailure(err error) Report {
 	if t.drainer.ctx.Err() == nil {
 		t.drainer.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
@@ -352,9 +361,9 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	case r.State == Busy:
 		t.waitWatching(nextWatchDelay(t.watch.isCommitting, t.drainer.Now().Sub(t.watch.watchedSince), t.drainer.Lease))
 	case r.State == Waiting && r.Paused:
-		// Rings of a paused lane must cost next to nothing: one look a second at most.
-		clock.Sleep(t.drainer.openCtx, min(fresh, until))
-		t.awaitWake(until - fresh)
+		// Wakes of a paused lane must be cheap: one look a second at most.
+		clock.Sleep(t.drainer.openCtx, min(reportFreshFor, until))
+		t.awaitWake(until - reportFreshFor)
 	case r.State == Waiting:
 		t.awaitWake(until)
 	default:
@@ -362,10 +371,10 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	}
 }
 
-// forever is longer than anything waits; the sweep looks each minute.
+// forever is longer than any wait; the sweep looks each minute.
 const forever = 24 * time.Hour
 
-// awaitWake waits for a wake, for at most d. A wake that is there already is used up.
+// awaitWake waits for a wake, for at most d. It consumes a wake that is there already.
 func (t *laneWorker) awaitWake(d time.Duration) {
 	select {
 	case <-t.wake:
@@ -381,9 +390,9 @@ func (t *laneWorker) awaitWake(d time.Duration) {
 	}
 }
 
-// nextWatchDelay is the pause between two looks at a lane that another holds: a second while
-// its lease may run out any moment, then growing. Two of the longest are less than a lease,
-// so a crash is noticed before the crashed holder's lease has run out.
+// nextWatchDelay returns the time between two looks at a lane that another process holds: a second
+// while its lease may run out soon, then growing. Two of the longest are less than a lease, so a
+// crash is noticed before the lease of the holder that crashed has run out.
 func nextWatchDelay(alive bool, watched, length time.Duration) time.Duration {
 	if !alive || watched < length+watchInterval {
 		return watchInterval

@@ -6,28 +6,27 @@ import (
 )
 
 const (
-	// leadMin and leadMax bound how long before its moment a message is released. If storage
-	// takes longer than leadMax, messages are late, because an upstream can no longer move a
-	// released one.
+	// leadMin and leadMax bound how long before its due time a message is moved. If storage takes
+	// longer than leadMax, messages are late, because an upstream can no longer reschedule a moved
+	// one.
 	leadMin, leadMax = 50 * time.Millisecond, time.Second
 	// firstLatency is the latency of storage that a process assumes until it has measured it:
 	// about that of a request that storage refuses once.
 	firstLatency = 125 * time.Millisecond
 	// latencySpan and latencyAge are after how many measurements, and how long, the oldest ones
-	// are forgotten: few enough requests are refused (some in a thousand) that fewer would often
-	// show none.
+	// are forgotten: some requests in a thousand are refused, so fewer would often show none.
 	latencySpan = 256
 	latencyAge  = 10 * time.Minute
 )
 
-// leadTime follows how long storage takes for the two steps of a release, and so how long before
-// its moment a message must be released to be ready by then. Safe for concurrent use.
+// leadTime follows how long storage takes for the two steps of a move, and so how long before its
+// due time a message must be moved to be ready by then. It is safe for concurrent use.
 type leadTime struct {
 	mu          sync.Mutex
 	read, write maxLatency
 }
 
-// addMeasurement takes in how long the steps of a release took; zero = there was no such step.
+// addMeasurement records how long the steps of a move took; zero = there was no such step.
 func (l *leadTime) addMeasurement(now time.Time, read, write time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +34,7 @@ func (l *leadTime) addMeasurement(now time.Time, read, write time.Duration) {
 	l.write.addLatency(now, write)
 }
 
-// current returns the lead of a message that waits for no other release.
+// current returns the lead time of a message that waits for no other move.
 func (l *leadTime) current() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,28 +44,28 @@ func (l *leadTime) current() time.Duration {
 // maxLatency keeps the longest of the last measurements, between latencySpan and twice as many. A
 // high percentile of so few is their maximum.
 type maxLatency struct {
-	current, previous time.Duration
-	count             int
-	since             time.Time
+	current, previous time.Duration // of the span that is under way, and the one before
+	count             int           // in the current span
+	since             time.Time     // of the current span
 	hasBegun          bool
 }
 
-func (s *maxLatency) addLatency(now time.Time, took time.Duration) {
+func (m *maxLatency) addLatency(now time.Time, took time.Duration) {
 	if took <= 0 {
 		return
 	}
-	if !s.hasBegun {
-		s.hasBegun, s.since, s.previous = true, now, firstLatency
+	if !m.hasBegun {
+		m.hasBegun, m.since, m.previous = true, now, firstLatency
 	}
-	if s.count >= latencySpan || now.Sub(s.since) > latencyAge {
-		s.previous, s.current, s.count, s.since = s.current, 0, 0, now
+	if m.count >= latencySpan || now.Sub(m.since) > latencyAge {
+		m.previous, m.current, m.count, m.since = m.current, 0, 0, now
 	}
-	s.current, s.count = max(s.current, took), s.count+1
+	m.current, m.count = max(m.current, took), m.count+1
 }
 
-func (s *maxLatency) longest() time.Duration {
-	if !s.hasBegun {
+func (m *maxLatency) longest() time.Duration {
+	if !m.hasBegun {
 		return firstLatency
 	}
-	return max(s.current, s.previous)
+	return max(m.current, m.previous)
 }

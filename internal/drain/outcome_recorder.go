@@ -29,7 +29,9 @@ type outcomeRecorder struct {
 }
 
 // recordOutcome hands the change of an outcome to the committer.
-func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, result weir.Result, outcome weir.Outcome) error {
+func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, result weir.Result,
+	outcome weir.Outcome,
+) error {
 	number := c.entry.AttemptCount + 1
 	o.observer.Attempted(o.lane, &c.entry.Message, result, outcome)
 	change, err := o.buildChange(c, result, outcome)
@@ -46,7 +48,9 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 
 // logAttempt logs an attempt: at the default level only the one that made the message final,
 // because on Azure log lines cost more than storage does.
-func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result, outcome weir.Outcome) {
+func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
+	outcome weir.Outcome,
+) {
 	level := slog.LevelDebug
 	if e.Stage.Final() {
 		level = slog.LevelInfo
@@ -57,12 +61,14 @@ func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number 
 	}
 	o.log.LogAttrs(ctx, level, "drain: attempt", slog.String("message_id", e.Message.Public().String()),
 		slog.Int64("seq", e.Seq()), slog.Int64("fence", o.fence), slog.Int("attempt", number),
-		slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)), slog.Int("status", result.Status),
-		slog.Duration("duration", result.Duration), slog.String("err", reason), slog.String("trace_id", e.Message.TraceID()))
+		slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)),
+		slog.Int("status", result.Status), slog.Duration("duration", result.Duration), slog.String("err", reason),
+		slog.String("trace_id", e.Message.TraceID()))
 }
 
 // buildChange builds the change of an outcome.
-func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome weir.Outcome) (*lane.Change, error) {
+func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome weir.Outcome,
+) (*lane.Change, error) {
 	ch := &lane.Change{}
 	var err error
 	switch outcome {

@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// A page of the log has pageMin to pageMax messages, as many as fit into pageBytes by
-	// what the last page held: with bodies of up to 60 KiB in the rows, pageMin of them are
-	// under 2 MiB.
+	// A page of the log has pageMin to pageMax messages, as many as fit into pageBytes by the size
+	// of the last page: with bodies of up to 60 KiB in the rows, pageMin of them are under 2 MiB.
 	pageMin   = 32
 	pageMax   = 256
 	pageBytes = 1 << 20
-	// rowBytes is what a message's row holds beside its body, about.
+	// rowBytes is about the size of a message's row without its body.
 	rowBytes = 512
-	// farRows is how far is looked ahead, without bodies, where messages supersede each
-	// other: one answer of storage.
+	// farRows is how far is read ahead, without bodies, if messages supersede each other: one
+	// answer of storage.
 	farRows = 1000
-	// windowMax bounds the window while messages of refused keys stay in it and it reads on
+	// readAheadMax bounds the read-ahead while messages of refused keys stay in it and it goes on
 	// behind them: without bodies, about 1.3 KiB each.
 	readAheadMax = 10_000
 )
 
-// readAhead is the part of the log that was read and is not settled, in order. The next page
-// is read while the last one is delivered.
+// readAhead has the messages of the log that were read and are not settled, in order. The next page
+// is read while the messages of the last one are sent.
 type readAhead struct {
 	store       *lane.Store
 	lane        int
@@ -33,27 +32,27 @@ type readAhead struct {
 	entries     []*lane.Entry
 	nextRead    int64 // first sequence number not read
 	hasCaughtUp bool  // the log was read to its end since the fence was taken
-	isAtEnd     bool  // the log was read to its end, as far as we know
-	isCautious  bool  // one message at a time, nothing ahead
-	isFar       bool  // far, without bodies: some of what was read supersedes
+	isAtEnd     bool  // the log was read to its end, as far as is known
+	isCautious  bool  // one message at a time, none ahead
+	isFar       bool  // farRows at a time, without bodies: some messages supersede
 	pageRows    int   // of the next page; 0 = pageMin
 
-	dues    *dueCache      // is told what the log says is scheduled
-	skipped map[int64]bool // not read yet, and not to be taken in: withdrawn
+	dues    *dueCache      // gets the scheduled messages of the log
+	skipped map[int64]bool // cancelled before they were read
 
 	reading chan logPage // a read that is under way; nil = none
-	isStale bool         // there may be more than that read finds
+	isStale bool         // the log goes on behind that read
 }
 
 // logPage is the answer of one read.
 type logPage struct {
 	entries []*lane.Entry
-	asked   int  // asked for
+	asked   int  // rows asked for
 	isThin  bool // without bodies
 	err     error
 }
 
-// cursorSeq is the sequence number below which everything is settled.
+// cursorSeq returns the sequence number below which all messages are settled.
 func (w *readAhead) cursorSeq() int64 {
 	if len(w.entries) > 0 {
 		return w.entries[0].Seq()
@@ -61,7 +60,7 @@ func (w *readAhead) cursorSeq() int64 {
 	return w.nextRead
 }
 
-// fillUp takes in what has come and starts to read on when little is left.
+// fillUp merges a page that has come, and begins to read on if few messages are left.
 func (w *readAhead) fillUp(ctx context.Context) error {
 	w.takeAppends()
 	if w.reading != nil {
@@ -79,7 +78,7 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitRead waits for a read that is under way; false when there is none.
+// awaitRead waits for a read that is under way, and reports whether there was one.
 func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
@@ -92,8 +91,8 @@ func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	}
 }
 
-// readFar reads as far as superseding looks, in careful running too: the newest version
-// may have been delivered and not committed, and nothing older may follow it.
+// readFar reads as far ahead as versions supersede, in cautious running too: the newest version may
+// have been delivered and not committed, and no older one may follow it.
 func (w *readAhead) readFar(ctx context.Context) error {
 	for len(w.entries) < farRows && (!w.isAtEnd || w.reading != nil) {
 		w.isFar = true
@@ -107,8 +106,8 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead begins to read on though many messages are left: those to be put aside stay in the
-// window until the committer has caught up, and other keys come behind.
+// startFarRead begins to read on though many messages are left: those to be parked stay in the
+// read-ahead until the committer has caught up, and other keys come behind.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -116,19 +115,19 @@ func (w *readAhead) startFarRead(ctx context.Context) {
 	}
 }
 
-// isComplete reports whether the window has all that can be read now.
+// isComplete reports whether all messages that can be read now are here.
 func (w *readAhead) isComplete() bool {
 	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
 }
 
-// dropBodies drops the bodies of all messages in the window.
+// dropBodies drops the bodies of all messages.
 func (w *readAhead) dropBodies() {
 	for _, e := range w.entries {
 		e.DropBody()
 	}
 }
 
-// lowWater is the number of messages left at which the next page is read.
+// lowWater returns the number of messages left at which the next page is read.
 func (w *readAhead) lowWater() int {
 	if w.isCautious {
 		return 1
@@ -152,8 +151,8 @@ func (w *readAhead) startRead(ctx context.Context) {
 	}()
 }
 
-// mergePage takes a page in. What an earlier holder settled above its cursor is passed over:
-// final ones, and those that stand among the held.
+// mergePage adds the messages of a page, except those that an earlier holder settled above its
+// cursor: final and held ones.
 func (w *readAhead) mergePage(p logPage) error {
 	w.reading = nil
 	if p.err != nil {
@@ -164,7 +163,7 @@ func (w *readAhead) mergePage(p logPage) error {
 		bytes += e.Message.Size + rowBytes
 		supersede = supersede || e.Message.Supersede
 		if e.Seq() < w.nextRead {
-			continue // offered meanwhile
+			continue // filed here, and added meanwhile
 		}
 		if p.isThin {
 			e.DropBody() // of the row as read, too: there may be thousands
@@ -179,8 +178,8 @@ func (w *readAhead) mergePage(p logPage) error {
 	return nil
 }
 
-// addEntry takes in the next entry of the log, where it is still to be sent. What is scheduled
-// waits elsewhere.
+// addEntry adds the next message of the log, if it is still to be sent. A scheduled one goes into
+// the due cache.
 func (w *readAhead) addEntry(e *lane.Entry) {
 	w.nextRead = e.Seq() + 1
 	switch {
@@ -193,7 +192,8 @@ func (w *readAhead) addEntry(e *lane.Entry) {
 	}
 }
 
-// firstPendingSeq is the sequence number below which nothing of a key is left to be settled.
+// firstPendingSeq returns the sequence number below which no message of a key is left to be
+// settled.
 func (w *readAhead) firstPendingSeq(keyHash string) int64 {
 	for _, e := range w.entries {
 		if e.KeyHash() == keyHash {
@@ -211,7 +211,7 @@ func (w *readAhead) skipSeq(seq int64) {
 	w.skipped[seq] = true
 }
 
-// removeSeq takes out a message, and says whether it was there.
+// removeSeq removes a message, and reports whether it was there.
 func (w *readAhead) removeSeq(seq int64) bool {
 	for _, e := range w.entries {
 		if e.Seq() == seq {
@@ -222,9 +222,10 @@ func (w *readAhead) removeSeq(seq int64) bool {
 	return false
 }
 
-// takeAppends takes in what this process filed just behind what was read, and says whether
-// there was any. Not before the log was read to its end: what was filed before this holder
-// took the fence may have been delivered or cancelled by an earlier one, above its cursor.
+// takeAppends adds the messages that this process filed just behind the read ones, and reports
+// whether there were any. It adds none before the log was read to its end: messages filed before
+// this holder raised the fence may have been delivered or cancelled by an earlier one, above its
+// cursor.
 func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false
@@ -236,17 +237,17 @@ func (w *readAhead) takeAppends() bool {
 	return len(offered) > 0
 }
 
-// onWake takes in what a wake was for: what was offered, or something in the log.
+// onWake adds the messages that a wake was for, or has the log read on.
 func (w *readAhead) onWake() {
 	if !w.takeAppends() {
 		w.markMore()
 	}
 }
 
-// markMore tells the window that the log goes on.
+// markMore is called when the log has messages that were not read.
 func (w *readAhead) markMore() { w.isAtEnd, w.isStale = false, true }
 
-// removeEntry takes out a settled entry.
+// removeEntry removes a settled message.
 func (w *readAhead) removeEntry(e *lane.Entry) {
 	for i, other := range w.entries {
 		if other == e {

@@ -8,69 +8,69 @@ import (
 )
 
 const (
-	// offersMax and offersBytes bound what a process keeps of what it has just filed. A
-	// drain that keeps up takes it within milliseconds; one that is behind reads pages.
+	// recentAppendsMax and recentAppendsBytes bound the messages that a process keeps after it has
+	// filed them. A drain that keeps up takes them within milliseconds; one that is behind reads
+	// pages.
 	recentAppendsMax   = 64
 	recentAppendsBytes = 1 << 20
 )
 
-// recentAppends are messages of a lane that this process has just filed, so that its own drain
-// need not read them back: at a trickle that saves a query and its time for each. They are
-// a copy of the log and never more: what is missing here is read there.
+// recentAppends are messages of a lane that this process has just filed, so that its own drain need
+// not read them back: at a trickle that saves a query and its time for each. They are a copy of the
+// log and never more: a message that is missing here is read there. It is safe for concurrent use.
 type recentAppends struct {
 	mu      sync.Mutex
 	bySeq   map[int64]weir.Message
 	bytes   int
-	isFresh bool // some were put since the lane was woken for them
+	isFresh bool // some were added since the lane was woken for them
 }
 
-// addMessages keeps messages for a while. What does not fit makes room for the newer.
-func (o *recentAppends) addMessages(messages []weir.Message) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.isFresh = true
+// addMessages keeps messages for a while. Older ones make room for newer ones.
+func (r *recentAppends) addMessages(messages []weir.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isFresh = true
 	for _, m := range messages {
-		if o.bySeq == nil || len(o.bySeq) >= recentAppendsMax || o.bytes+m.Size > recentAppendsBytes {
-			o.bySeq, o.bytes = map[int64]weir.Message{}, 0
+		if r.bySeq == nil || len(r.bySeq) >= recentAppendsMax || r.bytes+m.Size > recentAppendsBytes {
+			r.bySeq, r.bytes = map[int64]weir.Message{}, 0
 		}
 		if m.Size <= recentAppendsBytes {
-			o.bySeq[m.ID.Seq] = m
-			o.bytes += m.Size
+			r.bySeq[m.ID.Seq] = m
+			r.bytes += m.Size
 		}
 	}
 }
 
-// takeFresh reports, once, whether messages were put for which the lane was not woken yet.
-func (o *recentAppends) takeFresh() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	fresh := o.isFresh
-	o.isFresh = false
-	return fresh
+// takeFresh reports, once, whether messages were added for which the lane was not woken yet.
+func (r *recentAppends) takeFresh() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	isFresh := r.isFresh
+	r.isFresh = false
+	return isFresh
 }
 
-// takeFrom takes out the messages that follow each other from seq on, and lets go of all
-// before them.
-func (o *recentAppends) takeFrom(seq int64) []*lane.Entry {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for s := range o.bySeq {
+// takeFrom takes out the messages that follow each other from seq on, and drops all before them.
+func (r *recentAppends) takeFrom(seq int64) []*lane.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.bySeq {
 		if s < seq {
-			o.dropSeq(s)
+			r.dropSeq(s)
 		}
 	}
 	var entries []*lane.Entry
 	for ; ; seq++ {
-		m, ok := o.bySeq[seq]
+		m, ok := r.bySeq[seq]
 		if !ok {
 			return entries
 		}
 		entries = append(entries, lane.NewEntry(m))
-		o.dropSeq(seq)
+		r.dropSeq(seq)
 	}
 }
 
-func (o *recentAppends) dropSeq(seq int64) {
-	o.bytes -= o.bySeq[seq].Size
-	delete(o.bySeq, seq)
+func (r *recentAppends) dropSeq(seq int64) {
+	r.bytes -= r.bySeq[seq].Size
+	delete(r.bySeq, seq)
 }

@@ -89,8 +89,9 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 // may be sent; -1 if there is none now. It parks messages of blocked and paused keys, except while
 // the committer has to catch up.
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
-	passed, ahead := map[string]bool{}, s.keys.firstAhead() // keys with an earlier message still in the read-ahead, or in a block
-	now := s.now()                                          // one time for all: if a pause ends meanwhile, no message overtakes a parked one
+	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
+	ahead := s.keys.firstAhead()
+	now := s.now() // one time for all: if a pause ends meanwhile, no message overtakes a parked one
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
 		e := s.readAhead.entries[i]
@@ -253,7 +254,8 @@ func (s *selector) nextHeldWakeAt() (at time.Time) {
 func (s *selector) prefetchRetry(ctx context.Context) error {
 	now := s.now()
 	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {
-		return k.first == nil && k.NextAt.After(now) && !s.pauses.isKeyPaused(k.KeyHash, k.NextAt) && !s.due.isShut(k.KeyHash)
+		return k.first == nil && k.NextAt.After(now) &&
+			!s.pauses.isKeyPaused(k.KeyHash, k.NextAt) && !s.due.isShut(k.KeyHash)
 	})
 	if k == nil || s.keys.countRetries() >= maxRetries {
 		return nil

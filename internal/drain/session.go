@@ -38,17 +38,22 @@ type session struct {
 }
 
 // newSession connects the parts of a session, before anything is read.
-func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail lane.Tail, isTrusted func() bool) *session {
+func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail lane.Tail,
+	isTrusted func() bool,
+) *session {
 	d := t.drainer
-	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker, pauses: &operatorPauses{}, keys: newKeyStates(scope.now)}
+	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker,
+		pauses: &operatorPauses{}, keys: newKeyStates(scope.now)}
 	s.waiter = &waiter{now: scope.now, wake: t.wake, news: make(chan struct{}, 1), open: of.open}
 	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
 	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}
 	s.due = &dueMover{laneScope: scope, journal: s.journal, keys: s.keys, lead: &d.leadTime,
 		positions: &duePositions{laneScope: scope}, applyControl: s.applyControl, notify: s.waiter.notify}
-	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends, nextRead: tail.Cursor, dues: &s.due.cache}
+	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends,
+		nextRead: tail.Cursor, dues: &s.due.cache}
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
-	guard, history := &crashGuard{journal: s.journal}, &deliveryHistory{laneScope: scope, sinceFence: tail.HistoryFence}
+	guard := &crashGuard{journal: s.journal}
+	history := &deliveryHistory{laneScope: scope, sinceFence: tail.HistoryFence}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, guard: guard, history: history, due: s.due}
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,

@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// spacer spaces the attempts of one process over all its lanes (delivery.rate): one each
-// interval and no bursts, so that no second has more of them than were asked for. The zero
-// value lets all pass. Safe for concurrent use.
+// spacer spaces the attempts of one process over all its lanes (delivery.rate): one each interval
+// and no bursts, so that no second has more of them than configured. The zero value lets all pass.
+// It is safe for concurrent use.
 type spacer struct {
 	interval time.Duration
 
 	mu     sync.Mutex
-	nextAt time.Time // nothing goes before
+	nextAt time.Time // no attempt begins before
 }
 
-// untilNext is the time until something may go; it takes nothing.
-func (p *spacer) untilNext(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.nextAt.Sub(now)
+// untilNext returns the time until an attempt may begin. It reserves nothing.
+func (s *spacer) untilNext(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nextAt.Sub(now)
 }
 
-// reserveNext takes the turn, false when another lane was faster. The next one is an interval from
-// now, not from when this one might have gone: the rate is never exceeded.
-func (p *spacer) reserveNext(now time.Time) bool {
-	if p.interval == 0 {
+// reserveNext reserves the next attempt, and reports false if another lane was faster. The one after
+// is an interval from now, not from when this one might have begun: the rate is never exceeded.
+func (s *spacer) reserveNext(now time.Time) bool {
+	if s.interval == 0 {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.nextAt.After(now) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nextAt.After(now) {
 		return false
 	}
-	p.nextAt = now.Add(p.interval)
+	s.nextAt = now.Add(s.interval)
 	return true
 }
 
-// adoptNext takes over from a former holder what it left; a later moment of our own stays.
-func (p *spacer) adoptNext(next time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.interval > 0 && next.After(p.nextAt) {
-		p.nextAt = next
+// adoptNext takes over the time of a former holder, unless that of this process is later.
+func (s *spacer) adoptNext(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interval > 0 && at.After(s.nextAt) {
+		s.nextAt = at
 	}
 }
 
-// nextAllowedAt is the moment before which nothing goes.
-func (p *spacer) nextAllowedAt() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.nextAt
+// nextAllowedAt returns the time before which no attempt begins.
+func (s *spacer) nextAllowedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nextAt
 }
