@@ -17,7 +17,7 @@ const age = 8 * 24 * time.Hour
 
 // fillAged files messages and delivers them in this process, by a clock that is age behind, so
 // that they are past their retention when the handler starts.
-func (r *rig) fillAged(ctx context.Context, all []message) error {
+func fillAged(ctx context.Context, r *rig, all []message) error {
 	then := func() time.Time { return time.Now().Add(-age) }
 	store := &lane.Store{Table: r.account.Table(), Bodies: r.account.Bodies(), Lanes: r.lanes, Now: then}
 	if err := store.Open(ctx); err != nil {
@@ -29,8 +29,10 @@ func (r *rig) fillAged(ctx context.Context, all []message) error {
 	}
 	sender := &countingSender{done: make(chan struct{}), now: then}
 	sender.left.Store(int64(len(all)))
-	d := drain.New(drain.Config{Store: store, Leases: r.account.Leases(), Sender: sender, Tickets: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
-		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: then, Log: slog.New(slog.DiscardHandler)})
+	d := drain.New(drain.Config{Store: store, Leases: r.account.Leases(), Sender: sender, Tickets: noTickets{},
+		Lease: 30 * time.Second, Settle: 3 * time.Second,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: then,
+		Log: slog.New(slog.DiscardHandler)})
 	for n := range r.lanes {
 		d.Wake(n)
 	}
@@ -39,7 +41,7 @@ func (r *rig) fillAged(ctx context.Context, all []message) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return closing(d, err)
+	return closeDrainer(d, err)
 }
 
 // countingSender takes everything at once, and closes a channel after the last message. Lanes

@@ -24,32 +24,32 @@ const (
 	asidePause = 3 * time.Second
 )
 
-// aside measures the handler's memory where much is put aside: behind a blocked key, and when
-// large bodies fall due at one moment.
-func aside(ctx context.Context, b *bench) ([]result, error) {
-	behind, err := b.behindBlocked(ctx)
+// runAside measures the handler's memory if it has put many messages aside: behind a blocked key, and
+// when large bodies fall due at one time.
+func runAside(ctx context.Context, b *bench) ([]result, error) {
+	behind, err := measureBehindBlocked(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("behind a blocked key: %w", err)
 	}
-	large, err := b.largeDue(ctx)
+	large, err := measureLargeDue(ctx, b)
 	if err != nil {
 		return []result{behind}, fmt.Errorf("large bodies: %w", err)
 	}
 	return []result{behind, large}, nil
 }
 
-// behindBlocked fills a lane with messages of one key, of which the first fails and comes again
+// measureBehindBlocked fills a lane with messages of one key, of which the first fails and comes again
 // only when all is over, and lets the holder put them aside.
-func (b *bench) behindBlocked(ctx context.Context) (result, error) {
-	n := b.sizes.crowds.behind
-	r, err := b.newRig(ctx, setup{wait: 2 * asideLimit, filled: func(ctx context.Context, r *rig) error {
+func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
+	n := b.sizes.crowds.aside.behind
+	r, err := b.newRig(ctx, rigOptions{retryWait: 2 * asideLimit, beforeHost: func(ctx context.Context, r *rig) error {
 		r.cms.SetFaults(server.Faults{FailUnder: "/blocked/"})
-		return fillAtOnce(ctx, r.store, messages("blocked", n, 1), 200, nil)
+		return fillAtOnce(ctx, r.store, makeMessages("blocked", n, 1), 200, nil)
 	}})
 	if err != nil {
 		return result{}, err
 	}
-	defer r.close()
+	defer r.shutDown()
 	began, passed := time.Now(), int64(0)
 	_ = waitUntil(ctx, asideSpan, asidePause, "the holder has passed over all", func() bool {
 		c, err := r.store.ReadControl(ctx, 0)
@@ -58,18 +58,20 @@ func (b *bench) behindBlocked(ctx context.Context) (result, error) {
 	})
 	took := time.Since(began)
 	if passed < min(asideLeast, int64(n)) {
-		return result{}, errors.Join(ctx.Err(), fmt.Errorf("the holder put %d of %d messages aside in %s", passed, n, took))
+		return result{}, errors.Join(ctx.Err(), fmt.Errorf("the holder put %d of %d messages aside in %s", passed, n,
+			took))
 	}
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
-	return measured(fmt.Sprintf("memory, %d messages behind a blocked key: peak resident set", n), "MiB", peak).atMost(residentLimit).
-		noted("%d put aside in %.1f s", passed, took.Seconds()), err
+	return newRow(fmt.Sprintf("memory, %d messages behind a blocked key: peak resident set", n), "MiB",
+		peak).limitValue(residentLimit).
+		withNote("%d put aside in %.1f s", passed, took.Seconds()), err
 }
 
-// largeDue files large bodies, which do not compress, for one moment.
-func (b *bench) largeDue(ctx context.Context) (result, error) {
-	n, moment := b.sizes.crowds.large, time.Now().Add(b.sizes.crowds.largeLead)
-	r, err := b.newRig(ctx, setup{latency: dueLatency, filled: func(ctx context.Context, r *rig) error {
-		return fillAtOnce(ctx, r.store, messages("large", n, n), 16, func(_ int, m *weir.Message) string {
+// measureLargeDue files large bodies, which do not compress, with one due time.
+func measureLargeDue(ctx context.Context, b *bench) (result, error) {
+	n, moment := b.sizes.crowds.aside.large, time.Now().Add(b.sizes.crowds.aside.lead)
+	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
+		return fillAtOnce(ctx, r.store, makeMessages("large", n, n), 16, func(_ int, m *weir.Message) string {
 			m.DueAt, m.Body = moment, []byte(largeArticle(m.Key, largeBody))
 			return ""
 		})
@@ -77,20 +79,22 @@ func (b *bench) largeDue(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer r.close()
+	defer r.shutDown()
 	if late := time.Since(moment); late > 0 {
 		return result{}, fmt.Errorf("the handler was ready %s after they were due", late)
 	}
-	if err := r.until(ctx, asideLimit, "all are written", func() bool { return r.cms.Stats().Writes >= n }); err != nil {
+	if err := r.awaitCondition(ctx, asideLimit, "all are written",
+		func() bool { return r.cms.Stats().Writes >= n }); err != nil {
 		return result{}, err
 	}
 	took := time.Since(moment)
-	if err := errors.Join(r.atRest(ctx, burstLimit), r.clean(n)); err != nil {
+	if err := errors.Join(r.awaitRest(ctx), r.checkRecord(n)); err != nil {
 		return result{}, err
 	}
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
-	return measured(fmt.Sprintf("memory, %d messages of %d KiB due at one moment: peak resident set", n, largeBody>>10), "MiB", peak).atMost(residentLimit).
-		noted("all written %.1f s after the moment", took.Seconds()), err
+	return newRow(fmt.Sprintf("memory, %d messages of %d KiB due at one moment: peak resident set", n, largeBody>>10),
+		"MiB", peak).limitValue(residentLimit).
+		withNote("all written %.1f s after the moment", took.Seconds()), err
 }
 
 // largeArticle is a message of a size whose text is random, so that it stays as large in storage.

@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// drained is what emptying a full lane took.
-type drained struct {
+// drainCost is the cost of emptying a full lane.
+type drainCost struct {
 	messages     int
 	filling      float64 // s
 	draining     float64 // s, from the first request at the CMS to rest
@@ -26,82 +26,87 @@ type drained struct {
 	peak         float64 // MiB, the handler's largest resident set
 }
 
-func (d drained) perMessage(v float64) float64 { return v / float64(d.messages) }
+func (d drainCost) perMessage(v float64) float64 { return v / float64(d.messages) }
 
-// backlog compares a long backlog with a short one: what a message costs must not grow.
-func backlog(ctx context.Context, b *bench) ([]result, error) {
-	none, err := b.drainFull(ctx, 0)
+// runBacklog compares a long backlog with a short one: the cost of a message must not grow.
+func runBacklog(ctx context.Context, b *bench) ([]result, error) {
+	none, err := measureBacklog(ctx, b, 0)
 	if err != nil {
 		return nil, err
 	}
-	short, err := b.drainFull(ctx, b.sizes.short)
+	short, err := measureBacklog(ctx, b, b.sizes.backlog.short)
 	if err != nil {
 		return nil, err
 	}
-	long, err := b.drainFull(ctx, b.sizes.long)
+	long, err := measureBacklog(ctx, b, b.sizes.backlog.long)
 	if err != nil {
 		return nil, err
 	}
-	allocated := func(d drained) float64 { return d.perMessage(d.allocated-none.allocated) / 1024 }
-	took := fmt.Sprintf("%d messages: filled in %.1f s, drained in %.1f s; %d: %.1f and %.1f s (Azurite looks through the whole partition at each insert and each read, so that filling takes the square of the size: 100,000 take 10 minutes, see docs/performance.md)",
+	allocated := func(d drainCost) float64 { return d.perMessage(d.allocated-none.allocated) / 1024 }
+	took := fmt.Sprintf("%d messages: filled in %.1f s, drained in %.1f s; %d: %.1f and %.1f s (Azurite looks "+
+		"through the whole partition at each insert and each read, so that filling takes the square of the size: "+
+		"100,000 take 10 minutes, see docs/performance.md)",
 		long.messages, long.filling, long.draining, short.messages, short.filling, short.draining)
 	rows := []result{
-		measured("backlog, transactions per message", "", long.perMessage(long.transactions)).
-			against(short.perMessage(short.transactions)).ratioAtMost(1.2).noted("%s", took),
-		measured("backlog, memory allocated per message", "KiB", allocated(long)).against(allocated(short)).ratioAtMost(1.2).
-			noted("by the handler while it drains, less what it allocates to start"),
-		measured("backlog, peak resident set", "MiB", long.peak).against(short.peak).atMost(150).noted("%.1f MiB with no backlog", none.peak),
+		newRow("backlog, transactions per message", "", long.perMessage(long.transactions)).
+			withBaseline(short.perMessage(short.transactions)).limitRatio(1.2).withNote("%s", took),
+		newRow("backlog, memory allocated per message", "KiB",
+			allocated(long)).withBaseline(allocated(short)).limitRatio(1.2).
+			withNote("by the handler while it drains, less what it allocates to start"),
+		newRow("backlog, peak resident set", "MiB",
+			long.peak).withBaseline(short.peak).limitValue(150).withNote("%.1f MiB with no backlog", none.peak),
 	}
 	if b.delay > 0 {
 		return rows, nil // storage in memory is nowhere else
 	}
-	timed, err := memoryTimes(ctx, b.sizes.short, b.sizes.longMemory)
+	timed, err := memoryTimes(ctx, b.sizes.backlog.short, b.sizes.backlog.inMemory)
 	return append(rows, timed), err
 }
 
-// drainFull fills a lane before the handler starts, and lets it drain to a CMS that takes no time.
-func (b *bench) drainFull(ctx context.Context, n int) (drained, error) {
-	d := drained{messages: n}
-	r, err := b.newRig(ctx, setup{filled: func(ctx context.Context, r *rig) error {
+// measureBacklog fills a lane before the handler starts, and lets it drain to a CMS that takes no time.
+func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
+	d := drainCost{messages: n}
+	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context, r *rig) error {
 		began := time.Now()
-		err := r.fill(ctx, messages("backlog", n, b.sizes.keys))
+		err := fillInOrder(ctx, r, makeMessages("backlog", n, b.sizes.load.keys))
 		d.filling = time.Since(began).Seconds()
 		return err
 	}})
 	if err != nil {
 		return d, err
 	}
-	defer r.close()
-	if err := r.until(ctx, backlogLimit, "the backlog is drained", func() bool { return r.cms.Stats().Writes >= n }); err != nil {
+	defer r.shutDown()
+	if err := r.awaitCondition(ctx, backlogLimit, "the backlog is drained",
+		func() bool { return r.cms.Stats().Writes >= n }); err != nil {
 		return d, err
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return d, err
 	}
-	if err := r.clean(n); err != nil {
+	if err := r.checkRecord(n); err != nil {
 		return d, err
 	}
 	if requests := r.cms.Requests(); n > 0 {
 		d.draining = requests[n-1].EndedAt.Sub(requests[0].StartedAt).Seconds()
 	}
-	return d, r.measure(ctx, &d)
+	return d, readDrainCost(ctx, r, &d)
 }
 
 const backlogLimit = 15 * time.Minute
 
-// measure reads the counters of a rig that has drained. What is sent once at the start, and
-// by the host, does not belong to the messages.
-func (r *rig) measure(ctx context.Context, d *drained) error {
-	used, err := r.transactions(ctx)
+// readDrainCost reads the counters of a rig that has drained. It leaves out
+// the requests of the start and of the host, which are not for a message.
+func readDrainCost(ctx context.Context, r *rig, d *drainCost) error {
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return err
 	}
 	maps.DeleteFunc(used, func(name string, _ float64) bool {
 		return strings.HasPrefix(name, "host ") || strings.HasSuffix(name, " create")
 	})
-	d.transactions = total(used)
+	d.transactions = sumCounts(used)
 	i := r.host.Status().Instances[0]
-	m, err := scrape(ctx, r.client, at(i)+"/api/metrics")
+	m, err := readMetrics(ctx, r.client, handlerURL(i)+"/api/metrics")
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func (r *rig) measure(ctx context.Context, d *drained) error {
 	return err
 }
 
-// peakMemory gives the largest resident set a process has had, in MiB.
+// peakMemory returns the largest resident set a process has had, in MiB.
 func peakMemory(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -126,8 +131,8 @@ func peakMemory(pid int) (float64, error) {
 }
 
 // memoryTimes compares the time per message on memory storage, in this process. The long
-// backlog is there while the short ones drain: rows in memory are work for the collector
-// whichever lane they stand in, and that work is not the engine's.
+// backlog is there while the short ones drain: rows in memory are work for Go's
+// garbage collector in either lane, and that work is not the engine's.
 func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	full, err := newFull(ctx, long)
 	if err != nil {
@@ -138,18 +143,20 @@ func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	spent, err := full.drain(ctx)
+	spent, err := full.drainLane(ctx)
 	if err != nil {
 		return result{}, err
 	}
 	more, err := drainShort(ctx, half, short)
 	runtime.KeepAlive(full)
 	shorts = append(shorts, more...)
-	return measured("backlog, time per message on memory storage", "µs", spent).against(mean(shorts)).ratioAtMost(1.2).
-		noted("%d messages, drain alone, the CMS answering at once; the yardstick is the mean of %d backlogs of %d", long, len(shorts), short), err
+	return newRow("backlog, time per message on memory storage", "µs",
+		spent).withBaseline(mean(shorts)).limitRatio(1.2).
+		withNote("%d messages, drain alone, the CMS answering at once; the yardstick is the mean of %d backlogs of %d",
+			long, len(shorts), short), err
 }
 
-// drainShort drains so many short backlogs.
+// drainShort drains a number of short backlogs.
 func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	var spent []float64
 	for range times {
@@ -157,7 +164,7 @@ func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		v, err := f.drain(ctx)
+		v, err := f.drainLane(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -166,27 +173,29 @@ func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	return spent, nil
 }
 
-// full is a full lane on memory storage.
-type full struct {
+// fullLane is a full lane on memory storage.
+type fullLane struct {
 	n       int
 	account *memory.Account
 	store   *lane.Store
 }
 
-func newFull(ctx context.Context, n int) (*full, error) {
+func newFull(ctx context.Context, n int) (*fullLane, error) {
 	account := memory.New(time.Now)
-	f := &full{n, account, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}}
+	f := &fullLane{n, account, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}}
 	if err := f.store.Open(ctx); err != nil {
 		return nil, err
 	}
-	return f, fillStore(ctx, f.store, messages("backlog", n, fullSizes.keys))
+	return f, fillStore(ctx, f.store, makeMessages("backlog", n, fullSizes.load.keys))
 }
 
-// drain gives the µs per message.
-func (f *full) drain(ctx context.Context) (float64, error) {
+// drainLane drains the lane and returns the µs per message.
+func (f *fullLane) drainLane(ctx context.Context) (float64, error) {
 	last := &lastSender{left: f.n, done: make(chan struct{})}
-	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Tickets: silent{}, Lease: 30 * time.Second, Settle: 3 * time.Second,
-		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Tickets: noTickets{},
+		Lease: 30 * time.Second, Settle: 3 * time.Second,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	began := time.Now()
 	d.Wake(0)
 	var err error
@@ -196,10 +205,10 @@ func (f *full) drain(ctx context.Context) (float64, error) {
 		err = ctx.Err()
 	}
 	spent := time.Since(began)
-	return float64(spent.Microseconds()) / float64(f.n), closing(d, err)
+	return float64(spent.Microseconds()) / float64(f.n), closeDrainer(d, err)
 }
 
-func closing(d *drain.Drainer, err error) error {
+func closeDrainer(d *drain.Drainer, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if e := d.Close(ctx); e != nil && err == nil {
@@ -208,8 +217,8 @@ func closing(d *drain.Drainer, err error) error {
 	return err
 }
 
-// lastSender takes everything at once, and tells when it has had the last. One lane sends
-// one at a time.
+// lastSender takes every message at once, and closes done after the last. One lane sends one at a
+// time.
 type lastSender struct {
 	left int
 	done chan struct{}
@@ -222,7 +231,7 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// silent is a bell nobody hears.
-type silent struct{}
+// noTickets sends no tickets: one process drains all lanes.
+type noTickets struct{}
 
-func (silent) EnqueueNow(context.Context, int) error { return nil }
+func (noTickets) EnqueueNow(context.Context, int) error { return nil }

@@ -15,50 +15,50 @@ import (
 // as a process of its own, this program again, because the handler does too: a client in
 // the CMS's own process would be spared the switch between them.
 const (
-	bareCount = "WEIR_BENCH_BARE" // how many round trips; set = be that loop and nothing else
+	bareCount = "WEIR_BENCH_BARE" // how many round trips; set = this process is only that loop
 	bareURL   = "WEIR_BENCH_URL"
 )
 
-// beYardstick is a yardstick's process if this one was started for it, and says whether it was.
-func beYardstick(ctx context.Context) (bool, error) {
-	if was, err := beBare(ctx, os.Stdout); was {
+// runAsYardstick runs a yardstick if this process was started for one, and reports whether it was.
+func runAsYardstick(ctx context.Context) (bool, error) {
+	if was, err := runBareLoop(ctx, os.Stdout); was {
 		return true, err
 	}
-	return beTimers(ctx, os.Stdin)
+	return runTimerProcess(ctx, os.Stdin)
 }
 
-// beBare makes the loop if this process was started for it, and says whether it was.
-func beBare(ctx context.Context, out io.Writer) (bool, error) {
+// runBareLoop runs the loop if this process was started for it, and reports whether it was.
+func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	n, err := strconv.Atoi(os.Getenv(bareCount))
 	if err != nil {
 		return false, nil
 	}
-	samples, err := bareTrips(ctx, os.Getenv(bareURL), n)
+	samples, err := measureBareTrips(ctx, os.Getenv(bareURL), n)
 	if err != nil {
 		return true, err
 	}
 	return true, json.NewEncoder(out).Encode(samples)
 }
 
-// bareTrips gives the round trips in ms. The first tenth, which warms up, is left out.
-func bareTrips(ctx context.Context, url string, n int) ([]float64, error) {
+// measureBareTrips returns the round trips in ms. The first tenth, which warms up, is left out.
+func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error) {
 	client := newClient()
 	defer client.CloseIdleConnections()
 	var samples []float64
 	for i := range n + n/10 + 1 {
 		began := time.Now()
-		if err := post(ctx, client, url, message{"/bare", i + 1}); err != nil {
+		if err := postMessage(ctx, client, url, message{"/bare", i + 1}); err != nil {
 			return nil, err
 		}
 		if i > n/10 {
-			samples = append(samples, ms(time.Since(began)))
+			samples = append(samples, milliseconds(time.Since(began)))
 		}
 	}
 	return samples, nil
 }
 
-// trips measures bare round trips to the CMS, in ms, and clears its record.
-func (r *rig) trips(ctx context.Context, n int) ([]float64, error) {
+// measureTrips measures bare round trips to the CMS, in ms, and clears its record.
+func (r *rig) measureTrips(ctx context.Context, n int) ([]float64, error) {
 	r.cms.Reset()
 	defer r.cms.Reset()
 	self, err := os.Executable()

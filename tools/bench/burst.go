@@ -21,8 +21,8 @@ const (
 	burstLimit = 5 * time.Minute
 )
 
-// messages makes n messages over a number of keys.
-func messages(space string, n, keys int) []message {
+// makeMessages makes n messages over a number of keys.
+func makeMessages(space string, n, keys int) []message {
 	out := make([]message, n)
 	for i := range out {
 		out[i] = message{fmt.Sprintf("/%s/%d", space, i%keys), i/keys + 1}
@@ -30,9 +30,9 @@ func messages(space string, n, keys int) []message {
 	return out
 }
 
-// send posts messages from many clients at once. A key belongs to one client, so that its
+// sendMessages posts messages from many clients at once. A key belongs to one client, so that its
 // versions are accepted in order and an inversion at the CMS would be ours.
-func (r *rig) send(ctx context.Context, all []message, clients int, urls ...string) error {
+func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
 	for _, m := range all {
@@ -45,7 +45,7 @@ func (r *rig) send(ctx context.Context, all []message, clients int, urls ...stri
 	for n, share := range shares {
 		group.Go(func() error {
 			for _, m := range share {
-				if err := post(ctx, r.client, urls[n%len(urls)], m); err != nil {
+				if err := postMessage(ctx, r.client, urls[n%len(urls)], m); err != nil {
 					return err
 				}
 			}
@@ -55,40 +55,41 @@ func (r *rig) send(ctx context.Context, all []message, clients int, urls ...stri
 	return group.Wait()
 }
 
-// receive is the address of the function behind the host.
-func (r *rig) receive() string { return r.host.URL() + "/api/messages" }
+// receiveURL is the address of the function behind the host.
+func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// direct are the addresses of the function on each instance's handler itself.
-func (r *rig) direct() []string {
+// handlerURLs are the addresses of the function on each instance's handler itself.
+func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
 		if i.PID != 0 {
-			urls = append(urls, at(i)+"/api/messages")
+			urls = append(urls, handlerURL(i)+"/api/messages")
 		}
 	}
 	return urls
 }
 
-// delivered waits until the CMS has taken n writes.
-func (r *rig) delivered(ctx context.Context, n int) error {
-	return r.until(ctx, burstLimit, fmt.Sprintf("the CMS has %d writes", n), func() bool { return r.cms.Stats().Writes >= n })
+// awaitDelivered waits until the CMS has taken n writes.
+func (r *rig) awaitDelivered(ctx context.Context, n int) error {
+	return r.awaitCondition(ctx, burstLimit, fmt.Sprintf("the CMS has %d writes", n),
+		func() bool { return r.cms.Stats().Writes >= n })
 }
 
-// warm sends messages through everything, waits for rest, and clears the CMS's record:
+// warmUp sends messages through everything, waits for rest, and clears the CMS's record:
 // connections are made and the emulator's code is compiled.
-func (r *rig) warm(ctx context.Context) error {
-	if err := r.send(ctx, messages("warm", r.sizes.warm, 20), 16, r.receive()); err != nil {
+func (r *rig) warmUp(ctx context.Context) error {
+	if err := r.sendMessages(ctx, makeMessages("warm", r.sizes.load.warm, 20), 16, r.receiveURL()); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	r.cms.Reset()
 	return nil
 }
 
-// burst is what one came to.
-type burst struct {
+// burstOutcome is the result of one burst.
+type burstOutcome struct {
 	elapsed float64 // s, from the first post sent to the last write ended
 	filed   float64 // s, until the last was accepted
 	trip    float64 // ms, bare round trip to the CMS
@@ -96,41 +97,41 @@ type burst struct {
 	used    map[string]float64
 }
 
-// burst sends messages at once and waits until all is delivered and at rest. Round trips
-// are measured before and after, so that the machine's mood counts for both.
-func (r *rig) burst(ctx context.Context, all []message) (burst, error) {
-	var b burst
-	before, err := r.trips(ctx, r.sizes.trips)
+// runBurst sends messages at once and waits until all is delivered and at rest. Round trips
+// are measured before and after, so that the machine's load counts for both.
+func (r *rig) runBurst(ctx context.Context, all []message) (burstOutcome, error) {
+	var b burstOutcome
+	before, err := r.measureTrips(ctx, r.sizes.load.trips)
 	if err != nil {
 		return b, err
 	}
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return b, err
 	}
 	began := time.Now()
-	if err := r.send(ctx, all, r.sizes.clients, r.receive()); err != nil {
+	if err := r.sendMessages(ctx, all, r.sizes.load.clients, r.receiveURL()); err != nil {
 		return b, err
 	}
 	b.filed = time.Since(began).Seconds()
-	if err := r.delivered(ctx, len(all)); err != nil {
+	if err := r.awaitDelivered(ctx, len(all)); err != nil {
 		return b, err
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return b, err
 	}
 	for _, req := range r.cms.Requests() {
 		b.elapsed = max(b.elapsed, req.EndedAt.Sub(began).Seconds())
 	}
 	b.writers = busyWriters(r.cms.Requests())
-	if err := r.clean(len(all)); err != nil {
+	if err := r.checkRecord(len(all)); err != nil {
 		return b, err
 	}
-	if b.used, err = r.transactions(ctx); err != nil {
+	if b.used, err = r.readTransactions(ctx); err != nil {
 		return b, err
 	}
-	b.used = minus(b.used, used)
-	after, err := r.trips(ctx, r.sizes.trips)
+	b.used = subtractCounts(b.used, used)
+	after, err := r.measureTrips(ctx, r.sizes.load.trips)
 	b.trip = mean(append(before, after...))
 	return b, err
 }
@@ -144,19 +145,19 @@ func busyWriters(requests []server.Request) float64 {
 		if from.IsZero() || req.StartedAt.Before(from) {
 			from = req.StartedAt
 		}
-		until = later(until, req.EndedAt)
+		until = laterOf(until, req.EndedAt)
 	}
 	return work.Seconds() / until.Sub(from).Seconds()
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-func minus(after, before map[string]float64) map[string]float64 {
+func subtractCounts(after, before map[string]float64) map[string]float64 {
 	d := map[string]float64{}
 	for name, v := range after {
 		if v != before[name] {
@@ -166,7 +167,7 @@ func minus(after, before map[string]float64) map[string]float64 {
 	return d
 }
 
-func total(counts map[string]float64) float64 {
+func sumCounts(counts map[string]float64) float64 {
 	sum := 0.0
 	for _, n := range counts {
 		sum += n
@@ -174,8 +175,8 @@ func total(counts map[string]float64) float64 {
 	return sum
 }
 
-// shares shows transactions per message by operation, for a note.
-func shares(counts map[string]float64, messages int) string {
+// describeShares shows transactions per message by operation, for a note.
+func describeShares(counts map[string]float64, messages int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %.3f", name, counts[name]/float64(messages)))
@@ -183,42 +184,38 @@ func shares(counts map[string]float64, messages int) string {
 	return strings.Join(parts, ", ")
 }
 
-// serial is the burst on one lane.
-func serial(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: cmsLatency})
+// runSerial is the burst on one lane.
+func runSerial(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	n := b.sizes.burst
-	got, err := r.burst(ctx, messages("serial", n, b.sizes.keys))
+	defer r.shutDown()
+	n := b.sizes.load.burst
+	got, err := r.runBurst(ctx, makeMessages("serial", n, b.sizes.load.keys))
 	if err != nil {
 		return nil, err
 	}
 	limit := float64(n) * got.trip / 1000
 	return []result{
-		measured("serial burst", "s", got.elapsed).shareOf(limit).atLeast(0.97).
-			noted("%d messages, %d clients, bare round trip %.2f ms, all accepted after %.2f s", n, b.sizes.clients, got.trip, got.filed),
-		measured(serialTransactions, "", total(got.used)/float64(n)).atMost(0.5).noted("%s", shares(got.used, n)),
+		newRow("serial burst", "s", got.elapsed).withLeast(limit).requireRatio(0.97).
+			withNote("%d messages, %d clients, bare round trip %.2f ms, all accepted after %.2f s", n,
+				b.sizes.load.clients, got.trip, got.filed),
+		newRow(serialTransactions, "", sumCounts(got.used)/float64(n)).limitValue(0.5).withNote("%s",
+			describeShares(got.used, n)),
 	}, nil
 }
 
-// lanes is the same burst on eight lanes: the fullest bounds it.
-func lanes(ctx context.Context, b *bench) ([]result, error) {
+// runLanes is the same burst on eight lanes: the fullest bounds it.
+func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
-	r, err := b.newRig(ctx, setup{latency: cmsLatency, lanes: count})
+	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	all := messages("lanes", b.sizes.burst, b.sizes.keys)
-	got, err := r.burst(ctx, all)
+	defer r.shutDown()
+	all := makeMessages("lanes", b.sizes.load.burst, b.sizes.load.keys)
+	got, err := r.runBurst(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +225,13 @@ func lanes(ctx context.Context, b *bench) ([]result, error) {
 	}
 	fullest := slices.Max(in)
 	return []result{
-		measured("burst on 8 lanes", "s", got.elapsed).shareOf(float64(fullest)*got.trip/1000).atLeast(0.92).
-			noted("%d of %d messages in the fullest lane, bare round trip %.2f ms, all accepted after %.2f s; %.3f transactions per message",
-				fullest, len(all), got.trip, got.filed, total(got.used)/float64(len(all))),
-		measured("burst on 8 lanes: writers busy", "", got.writers).against(float64(len(all)) / float64(fullest)).valueAtLeast(5).
-			noted("on average from the first request to the last; the yardstick is all messages over those of the fullest lane"),
+		newRow("burst on 8 lanes", "s", got.elapsed).withLeast(float64(fullest)*got.trip/1000).requireRatio(0.92).
+			withNote("%d of %d messages in the fullest lane, bare round trip %.2f ms, all accepted after %.2f s; "+
+				"%.3f transactions per message",
+				fullest, len(all), got.trip, got.filed, sumCounts(got.used)/float64(len(all))),
+		newRow("burst on 8 lanes: writers busy", "",
+			got.writers).withBaseline(float64(len(all)) / float64(fullest)).requireValue(5).
+			withNote("on average from the first request to the last; the yardstick is all messages over those of the " +
+				"fullest lane"),
 	}, nil
 }

@@ -15,7 +15,8 @@ import (
 
 // newClient keeps a connection for each of many clients, as upstream systems would.
 func newClient() *http.Client {
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
+	return &http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
 }
 
 // message is one to be sent.
@@ -24,23 +25,23 @@ type message struct {
 	version int
 }
 
-// bodySize is about what a message has, in bytes.
+// bodySize is the size of a usual message in bytes.
 const bodySize = 1024
 
 var filling = strings.Repeat("Lorem ipsum dolor sit amet. ", bodySize/28)
 
-func (m message) body() string {
+func (m message) articleBody() string {
 	text := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title><text>`, m.path, m.version, m.version)
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
 }
 
-// post sends one message to Weir or to the CMS; any 2xx is well.
-func post(ctx context.Context, c *http.Client, url string, m message) error {
-	return postBody(ctx, c, url, m.body(), nil)
+// postMessage sends one message to Weir or to the CMS; any 2xx is well.
+func postMessage(ctx context.Context, c *http.Client, url string, m message) error {
+	return postBody(ctx, c, url, m.articleBody(), nil)
 }
 
 func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
-	status, answer, err := exchange(ctx, c, url, body, header)
+	status, answer, err := postAndRead(ctx, c, url, body, header)
 	if err == nil && status/100 != 2 {
 		err = fmt.Errorf("post to %s: %d: %s", url, status, answer)
 	}
@@ -49,15 +50,15 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 
 // postFor posts a body, and expects one status.
 func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
-	status, answer, err := exchange(ctx, c, url, body, nil)
+	status, answer, err := postAndRead(ctx, c, url, body, nil)
 	if err == nil && status != want {
 		err = fmt.Errorf("post to %s: %d: %s, want %d", url, status, answer, want)
 	}
 	return err
 }
 
-// exchange posts a body and reads the answer.
-func exchange(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
+// postAndRead posts a body and reads the answer.
+func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -75,8 +76,8 @@ func exchange(ctx context.Context, c *http.Client, url, body string, header http
 	return resp.StatusCode, answer, err
 }
 
-// get expects 200 and hands the body to read, if there is one.
-func get(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
+// getURL expects 200 and hands the body to read, if there is one.
+func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -96,10 +97,10 @@ func get(ctx context.Context, c *http.Client, url string, read func(io.Reader) e
 	return err
 }
 
-// scrape reads metrics in Prometheus's text format: values by name with labels.
-func scrape(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
+// readMetrics reads metrics in Prometheus's text format: values by name with labels.
+func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
 	values := map[string]float64{}
-	err := get(ctx, c, url, func(body io.Reader) error {
+	err := getURL(ctx, c, url, func(body io.Reader) error {
 		lines := bufio.NewScanner(body)
 		for lines.Scan() {
 			name, text, ok := strings.Cut(lines.Text(), " ")
@@ -118,8 +119,8 @@ func scrape(ctx context.Context, c *http.Client, url string) (map[string]float64
 	return values, err
 }
 
-// label finds a label's value.
-func label(labels, name string) string {
+// labelValue finds a label's value.
+func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]
 	}

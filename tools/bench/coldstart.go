@@ -26,7 +26,7 @@ const (
 	coldPoll = 25 * time.Millisecond
 )
 
-// coldStart is what one start took, by its parts.
+// coldStart is the duration of one start, by its parts.
 type coldStart struct {
 	process  time.Duration // from exec to main
 	settings time.Duration // from main to listening
@@ -35,12 +35,12 @@ type coldStart struct {
 	total    time.Duration
 }
 
-// coldstart measures how long the request that wakes the app waits: the host starts the handler,
+// runColdStart measures how long the request that wakes the app waits: the host starts the handler,
 // asks it until it is ready, and forwards the request. The host's own start is not counted.
-func coldstart(ctx context.Context, b *bench) ([]result, error) {
+func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
-	for _, lanes := range b.sizes.coldLanes {
-		row, err := b.coldStarts(ctx, lanes)
+	for _, lanes := range b.sizes.cold.lanes {
+		row, err := measureColdStarts(ctx, b, lanes)
 		if err != nil {
 			return rows, fmt.Errorf("%d lanes: %w", lanes, err)
 		}
@@ -49,21 +49,21 @@ func coldstart(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// coldStarts takes the median of some starts over storage that is in use, the first left out:
+// measureColdStarts takes the median of some starts over storage that is in use, the first left out:
 // it reads the binary from disk.
-func (b *bench) coldStarts(ctx context.Context, lanes int) (result, error) {
-	r, err := b.newRig(ctx, setup{lanes: lanes, hostless: true})
+func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error) {
+	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
 	if err != nil {
 		return result{}, err
 	}
-	defer r.close()
+	defer r.shutDown()
 	config := filepath.Join(r.temp, r.prefix+".yaml")
-	if err := os.WriteFile(config, []byte(r.settings()), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(r.weirYAML()), 0o600); err != nil {
 		return result{}, err
 	}
 	var starts []coldStart
-	for i := range b.sizes.coldStarts + 1 {
-		s, err := r.startCold(ctx, config, i)
+	for i := range b.sizes.cold.starts + 1 {
+		s, err := startColdHandler(ctx, r, config, i)
 		if err != nil {
 			return result{}, err
 		}
@@ -74,24 +74,28 @@ func (b *bench) coldStarts(ctx context.Context, lanes int) (result, error) {
 	part := func(of func(coldStart) time.Duration) float64 {
 		var all []float64
 		for _, s := range starts {
-			all = append(all, ms(of(s)))
+			all = append(all, milliseconds(of(s)))
 		}
 		return median(all)
 	}
 	longest := slices.MaxFunc(starts, func(a, b coldStart) int { return int(a.total - b.total) }).total
-	row := measured(fmt.Sprintf("cold start, %d lanes: exec to the first 202", lanes), "ms", part(func(s coldStart) time.Duration { return s.total })).
-		noted("%d starts; process %.0f ms, settings %.0f ms, storage %.0f ms, host's question and post %.0f ms; longest %.0f ms", len(starts),
-			part(func(s coldStart) time.Duration { return s.process }), part(func(s coldStart) time.Duration { return s.settings }),
-			part(func(s coldStart) time.Duration { return s.storage }), part(func(s coldStart) time.Duration { return s.request }), ms(longest))
+	row := newRow(fmt.Sprintf("cold start, %d lanes: exec to the first 202", lanes), "ms",
+		part(func(s coldStart) time.Duration { return s.total })).
+		withNote("%d starts; process %.0f ms, settings %.0f ms, storage %.0f ms, host's question and post %.0f ms; "+
+			"longest %.0f ms", len(starts),
+			part(func(s coldStart) time.Duration { return s.process }),
+			part(func(s coldStart) time.Duration { return s.settings }),
+			part(func(s coldStart) time.Duration { return s.storage }),
+			part(func(s coldStart) time.Duration { return s.request }), milliseconds(longest))
 	if b.delay <= coldDelay {
-		row = row.atMost(coldLimit)
+		row = row.limitValue(coldLimit)
 	}
 	return row, nil
 }
 
-// startCold starts a handler as the host does, and ends it as the host does when the first
+// startColdHandler starts a handler as the host does, and ends it as the host does when the first
 // message was accepted.
-func (r *rig) startCold(ctx context.Context, config string, number int) (s coldStart, err error) {
+func startColdHandler(ctx context.Context, r *rig, config string, number int) (s coldStart, err error) {
 	port, err := freePort()
 	if err != nil {
 		return s, err
@@ -103,16 +107,17 @@ func (r *rig) startCold(ctx context.Context, config string, number int) (s coldS
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(app, "handler"))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = app, &log, r.log
-	cmd.Env = append(os.Environ(), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config, "WEIR_CMS_URL="+r.cmsURL,
+	cmd.Env = append(os.Environ(), "AzureWebJobsStorage="+r.storageConnection(), "WEIR_PREFIX="+r.prefix,
+		"WEIR_CONFIG="+config, "WEIR_CMS_URL="+r.cmsURL,
 		"FUNCTIONS_CUSTOMHANDLER_PORT="+strconv.Itoa(port), "FUNCTIONS_APP_ROOT_PATH="+app)
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return s, err
 	}
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	err = r.awaitCold(ctx, address)
+	err = awaitColdHandler(ctx, r, address)
 	if err == nil {
-		err = post(ctx, r.client, address+"/api/messages", message{fmt.Sprint("/cold/", number), 1})
+		err = postMessage(ctx, r.client, address+"/api/messages", message{fmt.Sprint("/cold/", number), 1})
 	}
 	s.total = time.Since(began)
 	err = errors.Join(err, cmd.Process.Kill())
@@ -121,12 +126,12 @@ func (r *rig) startCold(ctx context.Context, config string, number int) (s coldS
 	if err != nil {
 		return s, fmt.Errorf("%w\n%s", err, log.Bytes())
 	}
-	return s, s.read(began, &log)
+	return s, s.readParts(began, &log)
 }
 
-// awaitCold asks as the host does: a refused connection means that the handler is not there yet,
+// awaitColdHandler asks as the host does: a refused connection means that the handler is not there yet,
 // any answer that it is.
-func (r *rig) awaitCold(ctx context.Context, address string) error {
+func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for {
@@ -138,14 +143,14 @@ func (r *rig) awaitCold(ctx context.Context, address string) error {
 		if err == nil {
 			return resp.Body.Close()
 		}
-		if !pause(ctx, coldPoll) {
+		if !sleepFor(ctx, coldPoll) {
 			return fmt.Errorf("the handler is not there: %w", err)
 		}
 	}
 }
 
-// read takes the parts from the handler's own log: durations are since main.
-func (s *coldStart) read(began time.Time, log *bytes.Buffer) error {
+// readParts takes the parts from the handler's own log: durations are since main.
+func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	found := map[string]time.Duration{}
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		var line struct {
@@ -169,7 +174,7 @@ func (s *coldStart) read(began time.Time, log *bytes.Buffer) error {
 	return nil
 }
 
-// freePort returns a port on which no process listens at this moment.
+// freePort returns a port on which no process listens now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

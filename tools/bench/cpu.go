@@ -11,55 +11,54 @@ import (
 	"syscall"
 )
 
-// handlerCPU measures the handler's CPU time for a message that is accepted and delivered, both
+// runCPU measures the handler's CPU time for a message that is accepted and delivered, both
 // at full speed: the whole time of its process.
-func handlerCPU(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{})
+func runCPU(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	all, used := messages("cpu", r.sizes.cpu, r.sizes.keys), effort{}
-	err = r.work(&used, func() error {
-		return r.profiled(ctx, func() error {
-			if err := r.send(ctx, all, r.sizes.clients, r.direct()...); err != nil {
+	defer r.shutDown()
+	all, used := makeMessages("cpu", r.sizes.cpu, r.sizes.load.keys), cpuTimes{}
+	err = addCPUTimes(r, &used, func() error {
+		return runProfiled(ctx, r, func() error {
+			if err := r.sendMessages(ctx, all, r.sizes.load.clients, r.handlerURLs()...); err != nil {
 				return err
 			}
-			if err := r.delivered(ctx, len(all)); err != nil {
+			if err := r.awaitDelivered(ctx, len(all)); err != nil {
 				return err
 			}
-			return r.atRest(ctx, burstLimit)
+			return r.awaitRest(ctx)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []result{measured("CPU of the handler per message", "ms", used.handlers*1000/float64(len(all))).atMost(0.25).
-		noted("%d messages accepted from %d clients and delivered to a CMS that takes no time; each: %s", len(all), r.sizes.clients, used.per(len(all)))}, r.clean(len(all))
+	return []result{newRow("CPU of the handler per message", "ms",
+		used.handlers*1000/float64(len(all))).limitValue(0.25).
+		withNote("%d messages accepted from %d clients and delivered to a CMS that takes no time; each: %s", len(all),
+			r.sizes.load.clients, used.perStep(len(all)))}, r.checkRecord(len(all))
 }
 
-// profiled lets the handlers write profiles while do runs, if profiles are asked for. Only
+// runProfiled lets the handlers write profiles while do runs, if profiles are asked for. Only
 // handlers that make profile has built know the signal.
-func (r *rig) profiled(ctx context.Context, do func() error) error {
+func runProfiled(ctx context.Context, r *rig, do func() error) error {
 	if r.profile == "" {
 		return do()
 	}
-	if err := r.signal(syscall.SIGUSR2); err != nil {
+	if err := signalHandlers(r, syscall.SIGUSR2); err != nil {
 		return err
 	}
-	if err := errors.Join(do(), r.signal(syscall.SIGUSR2)); err != nil {
+	if err := errors.Join(do(), signalHandlers(r, syscall.SIGUSR2)); err != nil {
 		return err
 	}
-	return r.until(ctx, readyLimit, "the profiles are written", func() bool {
+	return r.awaitCondition(ctx, readyLimit, "the profiles are written", func() bool {
 		files, err := filepath.Glob(filepath.Join(r.profile, "*.pprof"))
-		return err == nil && len(files) == len(r.direct())
+		return err == nil && len(files) == len(r.handlerURLs())
 	})
 }
 
-func (r *rig) signal(s syscall.Signal) error {
+func signalHandlers(r *rig, s syscall.Signal) error {
 	for _, i := range r.host.Status().Instances {
 		if i.PID != 0 {
 			if err := syscall.Kill(i.PID, s); err != nil {
@@ -70,51 +69,52 @@ func (r *rig) signal(s syscall.Signal) error {
 	return nil
 }
 
-// effort is the CPU time of the processes that take part, in s.
-type effort struct{ handlers, storage, bench float64 }
+// cpuTimes is the CPU time of the processes that take part, in s.
+type cpuTimes struct{ handlers, storage, bench float64 }
 
-// per shows it as ms for each of n steps: where they add up to the cores there are, more
-// cannot be had on this machine.
-func (e effort) per(n int) string {
+// perStep describes the times as ms for each of n steps. If they add up to all cores, the machine can
+// do no more.
+func (e cpuTimes) perStep(n int) string {
 	each := func(v float64) float64 { return v * 1000 / float64(n) }
-	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers), each(e.storage), each(e.bench))
+	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers),
+		each(e.storage), each(e.bench))
 }
 
-// work does something and adds the CPU time it took.
-func (r *rig) work(sum *effort, do func() error) error {
-	before, err := r.effort()
+// addCPUTimes does something and adds the CPU time it took.
+func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
+	before, err := readCPUTimes(r)
 	if err != nil {
 		return err
 	}
 	failed := do()
-	after, err := r.effort()
+	after, err := readCPUTimes(r)
 	sum.handlers += after.handlers - before.handlers
 	sum.storage += after.storage - before.storage
 	sum.bench += after.bench - before.bench
 	return errors.Join(failed, err)
 }
 
-func (r *rig) effort() (effort, error) {
-	var e effort
+func readCPUTimes(r *rig) (cpuTimes, error) {
+	var e cpuTimes
 	var err1, err2, err3 error
 	for _, i := range r.host.Status().Instances {
 		if i.PID == 0 {
 			continue
 		}
 		var v float64
-		v, err1 = cpuTime(i.PID)
+		v, err1 = readCPUTime(i.PID)
 		e.handlers += v
 	}
-	e.storage, err2 = cpuTime(r.storage.PID())
-	e.bench, err3 = cpuTime(os.Getpid())
+	e.storage, err2 = readCPUTime(r.storage.PID())
+	e.bench, err3 = readCPUTime(os.Getpid())
 	return e, errors.Join(err1, err2, err3)
 }
 
 // ticks of the kernel's clock in a second: 100 on every Linux there is for amd64 and arm64.
 const ticks = 100
 
-// cpuTime gives what a process has used of the CPUs so far, in s.
-func cpuTime(pid int) (float64, error) {
+// readCPUTime returns the CPU time of a process so far, in s.
+func readCPUTime(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

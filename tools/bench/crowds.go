@@ -15,44 +15,6 @@ import (
 	"weir/tools/democms/server"
 )
 
-// crowdSizes are the sizes of the scenarios in which many messages come together: at one moment,
-// behind one key, on many lanes.
-type crowdSizes struct {
-	dueRates      []int         // a second
-	dueSpan       time.Duration // from the first to the last
-	moments       []int         // messages due at one moment
-	momentLead    time.Duration // until then, for filing all
-	schedules     int           // of one second each
-	schedulesSpan time.Duration
-	refused, good int           // messages
-	behind        int           // messages behind a blocked key
-	large         int           // messages of largeBody due at one moment
-	largeLead     time.Duration // until then
-	oldLanes, old int           // lanes for retention, and old messages in each
-	sweptLanes    int
-	sweptOld      int // old messages in each of them
-	busyLanes     int
-	busyInstances []int
-	busySpan      time.Duration
-	hungPosts     int
-	hungSpan      time.Duration // from the first of them to the last
-	hungFlow      time.Duration // of messages before one request hangs, and after
-	heavyPosts    int           // at a time
-	searched      int           // messages of searchedBody
-	searches      int           // at a time
-	hungLarge     int           // posts of a megabyte while storage hangs
-	waits         int           // answers held at a time
-	waitSpan      time.Duration
-	states        int // status reads in a backlog
-	stateBacklog  int
-}
-
-var fullCrowds = crowdSizes{dueRates: []int{10, 20}, dueSpan: 45 * time.Second, moments: []int{1000, 2000}, momentLead: 10 * time.Second,
-	schedules: 300, schedulesSpan: 20 * time.Second, refused: 400, good: 50, behind: 20_000, large: 1000, largeLead: time.Minute,
-	oldLanes: 8, old: 1000, sweptLanes: 256, sweptOld: 10, busyLanes: 64, busyInstances: []int{1, 4}, busySpan: 3 * time.Minute,
-	hungPosts: 40, hungSpan: 10 * time.Second, hungFlow: 8 * time.Second,
-	heavyPosts: 200, searched: 3000, searches: 40, hungLarge: 150, waits: 3000, waitSpan: 20 * time.Second, states: 300, stateBacklog: 1500}
-
 // fillAtOnce files messages in whatever order, many in a transaction; change sees each first.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
@@ -62,7 +24,7 @@ func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce in
 	for i, m := range all {
 		group.Go(func() error {
 			filed := weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version),
-				ContentType: "application/xml", Body: []byte(m.body())}
+				ContentType: "application/xml", Body: []byte(m.articleBody())}
 			key := ""
 			if change != nil {
 				key = change(i, &filed)
@@ -90,55 +52,58 @@ func pathsByLane(space string, lanes, each int) []string {
 // besideGap is the pause between two plain messages beside a lane's other work.
 const besideGap = 250 * time.Millisecond
 
-// beside posts plain messages beside other work in their lane.
-type beside struct {
-	*flow
+// plainTraffic posts plain messages beside other work in their lane.
+type plainTraffic struct {
+	*trickleFlow
 	stop context.CancelFunc
 	work sync.WaitGroup
 	err  error
 }
 
-// postBeside begins to post plain messages.
-func (r *rig) postBeside(ctx context.Context) *beside {
-	b := &beside{flow: r.newFlow()}
+// startPlainTraffic begins to post plain messages.
+func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
+	b := &plainTraffic{trickleFlow: r.newFlow()}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.work.Go(func() {
-		for b.err == nil && pause(ctx, besideGap) {
-			b.err = b.post(context.WithoutCancel(ctx), r.receive())
+		for b.err == nil && sleepFor(ctx, besideGap) {
+			b.err = b.postNext(context.WithoutCancel(ctx), r.receiveURL())
 		}
 	})
 	return b
 }
 
-// end stops the posts. It may be called twice.
-func (b *beside) end() error {
+// stopPosting stops the posts. It may be called twice.
+func (b *plainTraffic) stopPosting() error {
 	b.stop()
 	b.work.Wait()
 	return b.err
 }
 
-// lags returns, in ms, how long after its sending each plain message's request began at the CMS.
-func (b *beside) lags(requests []server.Request) []float64 {
+// deliveryLags returns, in ms, how long after its sending each plain message's request began at the CMS.
+func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
 		if sent, ok := b.sent[message{req.Path, req.Version}]; ok {
-			lags = append(lags, ms(req.StartedAt.Sub(sent)))
+			lags = append(lags, milliseconds(req.StartedAt.Sub(sent)))
 		}
 	}
 	return lags
 }
 
-// within returns the requests that began in a span, in the order of their beginnings.
-func within(requests []server.Request, from, until time.Time) []server.Request {
-	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool { return r.StartedAt.Before(from) || r.StartedAt.After(until) })
+// requestsWithin returns the requests that began in a span, in the order of their beginnings.
+func requestsWithin(requests []server.Request, from, until time.Time) []server.Request {
+	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool {
+		return r.StartedAt.Before(from) ||
+			r.StartedAt.After(until)
+	})
 	slices.SortFunc(in, func(a, b server.Request) int { return a.StartedAt.Compare(b.StartedAt) })
 	return in
 }
 
-// standstill returns the longest time within a span in which no request began at the CMS.
-func standstill(requests []server.Request, from, until time.Time) time.Duration {
+// longestStandstill returns the longest time within a span in which no request began at the CMS.
+func longestStandstill(requests []server.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
-	for _, req := range within(requests, from, until) {
+	for _, req := range requestsWithin(requests, from, until) {
 		longest, before = max(longest, req.StartedAt.Sub(before)), req.StartedAt
 	}
 	return max(longest, until.Sub(before))

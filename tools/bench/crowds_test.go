@@ -27,10 +27,10 @@ func TestReadDelays(t *testing.T) {
 
 func TestResult_At(t *testing.T) {
 	t.Parallel()
-	if r := measured("a", "s", 1).at(0); r.Name != "a" || r.Delay != 0 {
+	if r := newRow("a", "s", 1).withDelay(0); r.Name != "a" || r.Delay != 0 {
 		t.Errorf("near: got %+v", r)
 	}
-	if r := measured("a", "s", 1).at(10 * time.Millisecond); r.Name != "a, storage at 10ms" || r.Delay != 10 {
+	if r := newRow("a", "s", 1).withDelay(10 * time.Millisecond); r.Name != "a, storage at 10ms" || r.Delay != 10 {
 		t.Errorf("away: got %+v", r)
 	}
 }
@@ -73,7 +73,7 @@ func TestStandstill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := standstill(requestsAt(from, c.begun...), from, from.Add(10*time.Second)); got != c.want {
+			if got := longestStandstill(requestsAt(from, c.begun...), from, from.Add(10*time.Second)); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -93,10 +93,12 @@ func TestBusyWriters(t *testing.T) {
 // TestFarther holds that a second pass measures no more than the first.
 func TestFarther(t *testing.T) {
 	t.Parallel()
-	if got := tiny.farther(); got.trickle != tiny.trickle || got.long != tiny.long || got.recipe != tiny.recipe {
+	if got := tiny.fartherSizes(); got.trickle.messages != tiny.trickle.messages ||
+		got.backlog.long != tiny.backlog.long || got.recipe != tiny.recipe {
 		t.Errorf("tiny sizes grew: %+v", got)
 	}
-	if got := fullSizes.farther(); got.idleMinutes != 1 || got.long >= fullSizes.long || got.burst != fullSizes.burst {
+	if got := fullSizes.fartherSizes(); got.idle.minutes != 1 || got.backlog.long >= fullSizes.backlog.long ||
+		got.load.burst != fullSizes.load.burst {
 		t.Errorf("got %+v, want less of what only counts, and the same burst", got)
 	}
 }
@@ -104,14 +106,15 @@ func TestFarther(t *testing.T) {
 func TestRunPasses(t *testing.T) {
 	t.Parallel()
 	ran := map[string]int{}
-	counting := func(name string, w when) scenario {
+	counting := func(name string, w passRule) scenario {
 		return scenario{name, "", func(context.Context, *bench) ([]result, error) {
 			ran[name]++
-			return []result{measured(name, "", 1)}, nil
+			return []result{newRow(name, "", 1)}, nil
 		}, w}
 	}
 	b := &bench{out: io.Discard}
-	if err := b.runPasses(t.Context(), []scenario{counting("each", always), counting("once", last)}, []time.Duration{0, 0}); err != nil {
+	if err := b.runPasses(t.Context(), []scenario{counting("each", inEachPass), counting("once", inLastPass)},
+		[]time.Duration{0, 0}); err != nil {
 		t.Fatal(err)
 	}
 	if ran["each"] != 2 || ran["once"] != 1 || len(b.results) != 3 {

@@ -18,25 +18,25 @@ import (
 const (
 	dueLatency = time.Millisecond // of the CMS
 	dueLanes   = 8
-	// dueMargin is between the restart's readiness and the first moment, and the other way
-	// round for a holder that is killed: shorter than what a lane is taken ahead.
+	// dueMargin is the time from the restart's readiness to the first due time. dueHeld is that from a
+	// holder's kill; it is shorter than the time by which a lane is taken ahead.
 	dueMargin = 4 * time.Second
 	dueHeld   = time.Second
 )
 
-// appointments are messages, one for each key, and their moments.
-type appointments map[message]time.Time
+// dueTimes are messages, one for each key, and their due times.
+type dueTimes map[message]time.Time
 
-// appoint spreads n messages at random over a span.
-func appoint(space string, n int, from time.Time, span time.Duration) appointments {
-	moments := appointments{}
-	for _, m := range messages(space, n, n) {
+// spreadDueTimes returns n messages with due times at random in a span.
+func spreadDueTimes(space string, n int, from time.Time, span time.Duration) dueTimes {
+	moments := dueTimes{}
+	for _, m := range makeMessages(space, n, n) {
 		moments[m] = from.Add(rand.N(span)).UTC().Truncate(time.Microsecond)
 	}
 	return moments
 }
 
-func (a appointments) first() (at time.Time) {
+func (a dueTimes) firstDue() (at time.Time) {
 	for _, due := range a {
 		if at.IsZero() || due.Before(at) {
 			at = due
@@ -45,28 +45,29 @@ func (a appointments) first() (at time.Time) {
 	return at
 }
 
-// book posts messages with their moments, from many clients. All must be filed before the
-// first moment.
-func (r *rig) book(ctx context.Context, a appointments) error {
+// postDueMessages posts messages with their due times, from many clients. All must be filed before the
+// first due time.
+func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	group, posting := errgroup.WithContext(ctx)
-	group.SetLimit(r.sizes.clients)
+	group.SetLimit(r.sizes.load.clients)
 	for m, due := range a {
 		group.Go(func() error {
-			return postBody(posting, r.client, r.receive(), m.body(), http.Header{"Weir-Deliver-At": {due.Format(time.RFC3339Nano)}})
+			return postBody(posting, r.client, r.receiveURL(), m.articleBody(),
+				http.Header{"Weir-Deliver-At": {due.Format(time.RFC3339Nano)}})
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if late := time.Since(a.first()); late > 0 {
+	if late := time.Since(a.firstDue()); late > 0 {
 		return fmt.Errorf("the last message was filed %s after the first was due", late)
 	}
 	return nil
 }
 
-// lateness gives, in ms, how long after its moment each message's request began at the CMS;
-// what was due before ready counts from there. Too early is an error.
-func lateness(cms *server.Server, a appointments, ready time.Time) ([]float64, error) {
+// measureLateness returns, in ms, how long after its due time each message's request began at the CMS.
+// A message that was due before ready counts from ready. A request before the due time is an error.
+func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
 	for _, req := range cms.Requests() {
@@ -77,59 +78,59 @@ func lateness(cms *server.Server, a appointments, ready time.Time) ([]float64, e
 		if due.Before(ready) {
 			due = ready
 		}
-		late = append(late, ms(req.StartedAt.Sub(due)))
+		late = append(late, milliseconds(req.StartedAt.Sub(due)))
 	}
 	return late, errors.Join(early...)
 }
 
-// met waits until all have come and holds the CMS's record against them.
-func (r *rig) met(ctx context.Context, a appointments, ready time.Time) ([]float64, error) {
-	if err := r.delivered(ctx, len(a)); err != nil {
+// awaitDueMessages waits until all have come and holds the CMS's record against them.
+func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) ([]float64, error) {
+	if err := r.awaitDelivered(ctx, len(a)); err != nil {
 		return nil, err
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
-	late, err := lateness(r.cms, a, ready)
-	return late, errors.Join(err, r.clean(len(a)))
+	late, err := measureLateness(r.cms, a, ready)
+	return late, errors.Join(err, r.checkRecord(len(a)))
 }
 
-// due measures how late messages come that were told a moment: where an instance lives, and
-// where every instance was killed before.
-func due(ctx context.Context, b *bench) ([]result, error) {
-	live, err := b.dueLive(ctx)
+// runDue measures how late messages with a due time come: while an instance lives, and after every
+// instance was killed.
+func runDue(ctx context.Context, b *bench) ([]result, error) {
+	live, err := measureDueLive(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	rested, err := b.dueKilled(ctx, dueMargin+dueHeld)
+	rested, err := measureDueKilled(ctx, b, dueMargin+dueHeld)
 	if err != nil {
 		return live, fmt.Errorf("killed at rest: %w", err)
 	}
-	holding, err := b.dueKilled(ctx, dueHeld)
+	holding, err := measureDueKilled(ctx, b, dueHeld)
 	if err != nil {
 		return live, fmt.Errorf("killed while holding: %w", err)
 	}
 	return append(live,
-		measured("due: lateness after every instance was killed, max", "ms", slices.Max(rested.late)).atMost(2000).
-			noted("%s; SIGKILL %s before the first moment, the lanes being at rest; ready again after %.2f s", spread(rested.late), dueMargin+dueHeld, rested.down.Seconds()),
-		measured("due: from a SIGKILL of the holders to the last message", "s", holding.after.Seconds()).against(takeoverLease.Seconds()).beyond(2).
-			noted("SIGKILL %s before the first moment, when the lanes were held: what is left of the lease has to pass; ready again after %.2f s", dueHeld, holding.down.Seconds())), nil
+		newRow("due: lateness after every instance was killed, max", "ms", slices.Max(rested.late)).limitValue(2000).
+			withNote("%s; SIGKILL %s before the first moment, the lanes being at rest; ready again after %.2f s",
+				describeSpread(rested.late), dueMargin+dueHeld, rested.untilReady.Seconds()),
+		newRow("due: from a SIGKILL of the holders to the last message", "s",
+			holding.untilLast.Seconds()).withBaseline(takeoverLease.Seconds()).limitDistance(2).
+			withNote("SIGKILL %s before the first moment, when the lanes were held: what is left of the lease has to "+
+				"pass; ready again after %.2f s", dueHeld, holding.untilReady.Seconds())), nil
 }
 
-func (b *bench) dueLive(ctx context.Context) ([]result, error) {
-	r, err := b.newRig(ctx, setup{lanes: dueLanes, latency: dueLatency})
+func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
+	defer r.shutDown()
+	a := spreadDueTimes("due", b.sizes.due.messages, time.Now().Add(b.sizes.due.lead), b.sizes.due.span)
+	if err := postDueMessages(ctx, r, a); err != nil {
 		return nil, err
 	}
-	a := appoint("due", b.sizes.due, time.Now().Add(b.sizes.dueLead), b.sizes.dueSpan)
-	if err := r.book(ctx, a); err != nil {
-		return nil, err
-	}
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,71 +138,71 @@ func (b *bench) dueLive(ctx context.Context) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	late, err1 := r.met(ctx, a, time.Time{})
-	bare, err2 := yardstick.end(a)
+	late, err1 := awaitDueMessages(ctx, r, a, time.Time{})
+	bare, err2 := yardstick.awaitLateness(a)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	after, err := r.transactions(ctx)
+	after, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	used = minus(after, used)
+	used = subtractCounts(after, used)
 	return []result{
-		measured("due: lateness p50, live instance", "ms", median(late)).against(median(bare)).atMost(5).
-			noted("%d messages on %d lanes at random moments within %s, none early; %s", len(late), dueLanes, b.sizes.dueSpan, spread(late)),
-		measured("due: lateness p99, live instance", "ms", percentile(late, 0.99)).against(percentile(bare, 0.99)).atMost(20),
-		measured("due: lateness max, live instance", "ms", slices.Max(late)).against(slices.Max(bare)),
-		measured("due: transactions per message", "", total(used)/float64(len(a))).noted("after all were filed: %s", shares(used, len(a))),
+		newRow("due: lateness p50, live instance", "ms", median(late)).withBaseline(median(bare)).limitValue(5).
+			withNote("%d messages on %d lanes at random moments within %s, none early; %s", len(late), dueLanes,
+				b.sizes.due.span, describeSpread(late)),
+		newRow("due: lateness p99, live instance", "ms",
+			percentile(late, 0.99)).withBaseline(percentile(bare, 0.99)).limitValue(20),
+		newRow("due: lateness max, live instance", "ms", slices.Max(late)).withBaseline(slices.Max(bare)),
+		newRow("due: transactions per message", "",
+			sumCounts(used)/float64(len(a))).withNote("after all were filed: %s", describeShares(used, len(a))),
 	}, nil
 }
 
-// killed is what came of a SIGKILL of all instances.
-type killed struct {
-	late  []float64     // ms
-	down  time.Duration // until the last was ready again
-	after time.Duration // until the last message came
+// killOutcome is the result of a SIGKILL of all instances.
+type killOutcome struct {
+	late       []float64     // ms
+	untilReady time.Duration // until the last was ready again
+	untilLast  time.Duration // until the last message came
 }
 
-// dueKilled kills every instance so long before the first moment, and lets the host restart
+// measureDueKilled kills every instance that long before the first due time, and lets the host restart
 // them.
-func (b *bench) dueKilled(ctx context.Context, before time.Duration) (killed, error) {
-	var k killed
-	r, err := b.newRig(ctx, setup{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
+func measureDueKilled(ctx context.Context, b *bench, before time.Duration) (killOutcome, error) {
+	var k killOutcome
+	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
 	if err != nil {
 		return k, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
+	defer r.shutDown()
+	a := spreadDueTimes("due", b.sizes.due.killed, time.Now().Add(b.sizes.due.lead+dueMargin), time.Second)
+	if err := postDueMessages(ctx, r, a); err != nil {
 		return k, err
 	}
-	a := appoint("due", b.sizes.dueKilled, time.Now().Add(b.sizes.dueLead+dueMargin), time.Second)
-	if err := r.book(ctx, a); err != nil {
+	if err := awaitReleased(ctx, r); err != nil {
 		return k, err
 	}
-	if err := r.released(ctx); err != nil {
-		return k, err
-	}
-	if !pause(ctx, time.Until(a.first().Add(-before))) {
+	if !sleepFor(ctx, time.Until(a.firstDue().Add(-before))) {
 		return k, ctx.Err()
 	}
 	began := time.Now()
-	if err := r.killAll(ctx); err != nil {
+	if err := killHandlers(ctx, r); err != nil {
 		return k, err
 	}
 	ready := time.Now()
-	k.down = ready.Sub(began)
-	if k.late, err = r.met(ctx, a, ready); err != nil {
+	k.untilReady = ready.Sub(began)
+	if k.late, err = awaitDueMessages(ctx, r, a, ready); err != nil {
 		return k, err
 	}
 	for _, req := range r.cms.Requests() {
-		k.after = max(k.after, req.StartedAt.Sub(began))
+		k.untilLast = max(k.untilLast, req.StartedAt.Sub(began))
 	}
 	return k, nil
 }
 
-// killAll ends every handler by SIGKILL and waits until others are ready in their stead.
-func (r *rig) killAll(ctx context.Context) error {
+// killHandlers ends every handler by SIGKILL and waits until others are ready in their stead.
+func killHandlers(ctx context.Context, r *rig) error {
 	old := map[int]bool{}
 	for _, i := range r.host.Status().Instances {
 		old[i.PID] = true
@@ -209,9 +210,9 @@ func (r *rig) killAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.until(ctx, readyLimit, "the handlers are ready again", func() bool {
+	return r.awaitCondition(ctx, readyLimit, "the handlers are ready again", func() bool {
 		for _, i := range r.host.Status().Instances {
-			if i.PID == 0 || old[i.PID] || get(ctx, r.client, at(i)+"/api/health", nil) != nil {
+			if i.PID == 0 || old[i.PID] || getURL(ctx, r.client, handlerURL(i)+"/api/health", nil) != nil {
 				return false
 			}
 		}
@@ -219,9 +220,9 @@ func (r *rig) killAll(ctx context.Context) error {
 	})
 }
 
-// released waits until no lane is held, though messages may wait for their moments.
-func (r *rig) released(ctx context.Context) error {
-	return r.until(ctx, readyLimit, "the lanes are released", func() bool {
+// awaitReleased waits until no lane is held, though messages may wait for their due times.
+func awaitReleased(ctx context.Context, r *rig) error {
+	return r.awaitCondition(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {
 			c, err := r.store.ReadControl(ctx, n)
 			if err != nil || c.Tail.IsOpen || c.Head.Next > c.Tail.Cursor {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// dueLane measures how late messages come that are due in one lane, so many a second at random
-// moments: all that is done for them (releases, commits) shares the lane's one sender.
-func dueLane(ctx context.Context, b *bench) ([]result, error) {
+// runDueLane measures how late messages come that are due in one lane, so many a second at random
+// times. Their releases and commits share the lane's one sender.
+func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
-	for _, rate := range b.sizes.crowds.dueRates {
-		more, err := b.dueRate(ctx, rate)
+	for _, rate := range b.sizes.crowds.due.rates {
+		more, err := measureDueRate(ctx, b, rate)
 		rows = append(rows, more...)
 		if err != nil {
 			return rows, fmt.Errorf("%d a second: %w", rate, err)
@@ -22,34 +22,32 @@ func dueLane(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-func (b *bench) dueRate(ctx context.Context, rate int) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: dueLatency})
+func measureDueRate(ctx context.Context, b *bench, rate int) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	span := b.sizes.crowds.dueSpan
-	a := appoint("due", max(int(span.Seconds()*float64(rate)), 1), time.Now().Add(b.sizes.dueLead), span)
-	if err := r.book(ctx, a); err != nil {
+	defer r.shutDown()
+	span := b.sizes.crowds.due.span
+	a := spreadDueTimes("due", max(int(span.Seconds()*float64(rate)), 1), time.Now().Add(b.sizes.due.lead), span)
+	if err := postDueMessages(ctx, r, a); err != nil {
 		return nil, err
 	}
 	yardstick, err := startTimers(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	late, err1 := r.met(ctx, a, time.Time{})
-	bare, err2 := yardstick.end(a)
+	late, err1 := awaitDueMessages(ctx, r, a, time.Time{})
+	bare, err2 := yardstick.awaitLateness(a)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	name := func(what string) string { return fmt.Sprintf("due, one lane, %d a second: lateness %s", rate, what) }
 	return []result{
-		measured(name("p50"), "ms", median(late)).against(median(bare)).noted("%d messages within %s, none early; %s", len(late), span, spread(late)),
-		measured(name("p95"), "ms", percentile(late, 0.95)).against(percentile(bare, 0.95)),
-		measured(name("p99"), "ms", percentile(late, 0.99)).against(percentile(bare, 0.99)).atMost(20),
-		measured(name("max"), "ms", slices.Max(late)).against(slices.Max(bare)),
+		newRow(name("p50"), "ms", median(late)).withBaseline(median(bare)).withNote(
+			"%d messages within %s, none early; %s", len(late), span, describeSpread(late)),
+		newRow(name("p95"), "ms", percentile(late, 0.95)).withBaseline(percentile(bare, 0.95)),
+		newRow(name("p99"), "ms", percentile(late, 0.99)).withBaseline(percentile(bare, 0.99)).limitValue(20),
+		newRow(name("max"), "ms", slices.Max(late)).withBaseline(slices.Max(bare)),
 	}, nil
 }

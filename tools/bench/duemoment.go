@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// momentLatency is the CMS's: a crowd takes seconds, in which plain messages come by.
+// momentLatency is the CMS's: a crowd takes seconds, in which plain messages come, too.
 const momentLatency = 10 * time.Millisecond
 
-// dueMoment files a crowd for one moment and posts plain messages beside: sending must begin at
-// the moment, go on at the CMS's pace, and let the plain messages through.
-func dueMoment(ctx context.Context, b *bench) ([]result, error) {
+// runDueMoment files many messages with one due time and posts plain messages beside them: sending must
+// begin at the due time, go on at the CMS's pace, and let the plain messages through.
+func runDueMoment(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
-	for _, n := range b.sizes.crowds.moments {
-		more, err := b.dueCrowd(ctx, n)
+	for _, n := range b.sizes.crowds.moment.messages {
+		more, err := measureDueCrowd(ctx, b, n)
 		rows = append(rows, more...)
 		if err != nil {
 			return rows, fmt.Errorf("%d at one moment: %w", n, err)
@@ -25,68 +25,71 @@ func dueMoment(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-func (b *bench) dueCrowd(ctx context.Context, n int) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: momentLatency})
+func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{latency: momentLatency})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	trips, err := r.trips(ctx, b.sizes.trips)
+	defer r.shutDown()
+	trips, err := r.measureTrips(ctx, b.sizes.load.trips)
 	if err != nil {
 		return nil, err
 	}
-	a := appointments{}
-	moment := time.Now().Add(b.sizes.crowds.momentLead).UTC().Truncate(time.Millisecond)
-	for _, m := range messages("moment", n, n) {
+	a := dueTimes{}
+	moment := time.Now().Add(b.sizes.crowds.moment.lead).UTC().Truncate(time.Millisecond)
+	for _, m := range makeMessages("moment", n, n) {
 		a[m] = moment
 	}
-	if err := r.book(ctx, a); err != nil {
+	if err := postDueMessages(ctx, r, a); err != nil {
 		return nil, err
 	}
-	if !pause(ctx, time.Until(moment.Add(-2*besideGap))) {
+	if !sleepFor(ctx, time.Until(moment.Add(-2*besideGap))) {
 		return nil, ctx.Err()
 	}
-	plain := r.postBeside(ctx)
-	err = r.until(ctx, burstLimit, "all that was due is written", func() bool { return r.cms.Stats().Writes >= n })
-	if err := errors.Join(err, plain.end()); err != nil {
+	plain := startPlainTraffic(ctx, r)
+	err = r.awaitCondition(ctx, burstLimit, "all that was due is written",
+		func() bool { return r.cms.Stats().Writes >= n })
+	if err := errors.Join(err, plain.stopPosting()); err != nil {
 		return nil, err
 	}
-	c, err := r.crowd(ctx, a, moment, plain)
+	c, err := awaitCrowd(ctx, r, a, moment, plain)
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.trips(ctx, b.sizes.trips) // clears the CMS's record
+	after, err := r.measureTrips(ctx, b.sizes.load.trips) // clears the CMS's record
 	if err != nil {
 		return nil, err
 	}
 	trip := mean(append(trips, after...))
 	name := func(what string) string { return fmt.Sprintf("%d due at one moment: %s", n, what) }
 	return []result{
-		measured(name("until the first is sent"), "ms", c.first).atMost(20).noted("the last after %.2f s", c.last.Seconds()),
-		measured(name("writes a second"), "/s", c.pace).against(1000/trip).atLeast(0.95).noted("bare round trip %.2f ms; plain messages are counted, too", trip),
-		measured(name("lag of plain messages, max"), "ms", slices.Max(c.lags)).atMost(1000).noted("one each %s, from the sending: %s", besideGap, spread(c.lags)),
+		newRow(name("until the first is sent"), "ms", c.first).limitValue(20).withNote("the last after %.2f s",
+			c.last.Seconds()),
+		newRow(name("writes a second"), "/s",
+			c.pace).withBaseline(1000/trip).requireRatio(0.95).withNote(
+			"bare round trip %.2f ms; plain messages are counted, too", trip),
+		newRow(name("lag of plain messages, max"), "ms",
+			slices.Max(c.lags)).limitValue(1000).withNote("one each %s, from the sending: %s", besideGap,
+			describeSpread(c.lags)),
 	}, nil
 }
 
-// crowd is what became of many that were due at one moment.
-type crowd struct {
-	first float64       // ms from the moment
-	last  time.Duration // from the moment
+// crowdOutcome is the result of many messages with one due time.
+type crowdOutcome struct {
+	first float64       // ms from the due time
+	last  time.Duration // from the due time
 	pace  float64       // writes a second from the first to the last of them
 	lags  []float64     // ms, of the plain messages
 }
 
-// crowd waits for rest and reads the CMS's record. A message before its moment is an error.
-func (r *rig) crowd(ctx context.Context, a appointments, moment time.Time, plain *beside) (crowd, error) {
-	var c crowd
+// awaitCrowd waits for rest and reads the CMS's record. A message before its due time is an error.
+func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdOutcome, error) {
+	var c crowdOutcome
 	all := len(a) + plain.number
-	if err := errors.Join(r.delivered(ctx, all), r.atRest(ctx, burstLimit), r.clean(all)); err != nil {
+	if err := r.awaitCleanDelivery(ctx, all); err != nil {
 		return c, err
 	}
-	requests := within(r.cms.Requests(), time.Time{}, time.Now())
+	requests := requestsWithin(r.cms.Requests(), time.Time{}, time.Now())
 	var from, until time.Time
 	for _, req := range requests {
 		if due, ok := a[message{req.Path, req.Version}]; ok {
@@ -99,8 +102,8 @@ func (r *rig) crowd(ctx context.Context, a appointments, moment time.Time, plain
 			until = req.StartedAt
 		}
 	}
-	c.first, c.last = ms(from.Sub(moment)), until.Sub(moment)
-	c.pace = float64(len(within(requests, from, until))-1) / until.Sub(from).Seconds()
-	c.lags = plain.lags(requests)
+	c.first, c.last = milliseconds(from.Sub(moment)), until.Sub(moment)
+	c.pace = float64(len(requestsWithin(requests, from, until))-1) / until.Sub(from).Seconds()
+	c.lags = plain.deliveryLags(requests)
 	return c, nil
 }

@@ -11,7 +11,7 @@ import (
 
 func TestSenders(t *testing.T) {
 	t.Parallel()
-	s := &senders{by: map[int64]int{}}
+	s := &senderLog{by: map[int64]int{}}
 	for _, line := range []string{
 		`[2] {"level":"INFO","msg":"drain: attempt","lane":0,"seq":7,"fence":31,"attempt":1}`,
 		`[1] {"level":"INFO","msg":"drain: attempt","lane":0,"seq":8,"fence":32,"attempt":1}`,
@@ -30,7 +30,8 @@ func TestSenders(t *testing.T) {
 func TestLastBefore(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	requests := []server.Request{{StartedAt: at, EndedAt: at.Add(5)}, {StartedAt: at.Add(6), EndedAt: at.Add(9)}, {StartedAt: at.Add(20), EndedAt: at.Add(21)}}
+	requests := []server.Request{{StartedAt: at, EndedAt: at.Add(5)}, {StartedAt: at.Add(6), EndedAt: at.Add(9)},
+		{StartedAt: at.Add(20), EndedAt: at.Add(21)}}
 	if got := lastBefore(requests, at.Add(15)); !got.Equal(at.Add(9)) {
 		t.Errorf("got %s, want %s", got, at.Add(9))
 	}
@@ -39,8 +40,9 @@ func TestLastBefore(t *testing.T) {
 func TestLatenessOf(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	a := appointments{{"/due", 1}: at}
-	requests := []server.Request{{Path: "/due", Version: 1, StartedAt: at.Add(time.Millisecond)}, {Path: "/plain", Version: 1, StartedAt: at}}
+	a := dueTimes{{"/due", 1}: at}
+	requests := []server.Request{{Path: "/due", Version: 1, StartedAt: at.Add(time.Millisecond)},
+		{Path: "/plain", Version: 1, StartedAt: at}}
 	if late, err := latenessOf(requests, a); err != nil || len(late) != 1 || late[0] != 1 {
 		t.Errorf("got %v, %v, want 1 ms of one message", late, err)
 	}

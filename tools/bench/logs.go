@@ -14,61 +14,60 @@ import (
 // no level.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// logs counts the lines that a burst, and a trickle, leave in the log of the host: with host.json as it
+// runLogs counts the lines that a burst, and a trickle, leave in the log of the host: with host.json as it
 // is, and with everything at Information.
-func logs(ctx context.Context, b *bench) ([]result, error) {
-	loud, err := b.logOf(ctx, allAtInformation)
+func runLogs(ctx context.Context, b *bench) ([]result, error) {
+	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
 		return nil, fmt.Errorf("all at Information: %w", err)
 	}
-	quiet, err := b.logOf(ctx)
+	quiet, err := measureLog(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("host.json as it is: %w", err)
 	}
-	return append(logRows("burst", b.sizes.logged, quiet.burst, loud.burst),
-		logRows("trickle", b.sizes.loggedTrickle, quiet.trickle, loud.trickle)...), nil
+	return append(logRows("burst", b.sizes.logs.burst, quiet.burst, loud.burst),
+		logRows("trickle", b.sizes.logs.trickle, quiet.trickle, loud.trickle)...), nil
 }
 
 func logRows(name string, messages int, quiet, loud map[string]host.Logged) []result {
 	before, after := sumOf(loud, messages), sumOf(quiet, messages)
 	return []result{
-		measured("log lines per message, "+name, "", after.lines).against(before.lines).atMost(1.1).
-			noted("%d messages; %s; all at Information: %s", messages, linesBy(quiet, messages), linesBy(loud, messages)),
-		measured("log bytes per message, "+name, "B", after.bytes).against(before.bytes).
-			noted("the lines' text alone; all at Information: %s", bytesBy(loud, messages)),
+		newRow("log lines per message, "+name, "", after.lines).withBaseline(before.lines).limitValue(1.1).
+			withNote("%d messages; %s; all at Information: %s", messages, linesBy(quiet, messages),
+				linesBy(loud, messages)),
+		newRow("log bytes per message, "+name, "B", after.bytes).withBaseline(before.bytes).
+			withNote("the lines' text alone; all at Information: %s", bytesBy(loud, messages)),
 	}
 }
 
-// logged is what was logged of messages that came at once, and one by one, by category.
-type logged struct{ burst, trickle map[string]host.Logged }
+// logCounts are the log lines of messages that came at once, and of those that came one by one, by
+// category.
+type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// logOf returns the log of both, each until the lane is at rest.
-func (b *bench) logOf(ctx context.Context, env ...string) (out logged, err error) {
-	r, err := b.newRig(ctx, setup{latency: cmsLatency, env: env})
+// measureLog returns the log of both, each until the lane is at rest.
+func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
+	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {
 		return out, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return out, err
-	}
+	defer r.shutDown()
 	begun := r.host.Logged()
-	if _, err := r.burst(ctx, messages("logs", b.sizes.logged, b.sizes.keys)); err != nil {
+	if _, err := r.runBurst(ctx, makeMessages("logs", b.sizes.logs.burst, b.sizes.load.keys)); err != nil {
 		return out, err
 	}
 	between := r.host.Logged()
 	r.cms.Reset()
 	f := r.newFlow()
-	for range b.sizes.loggedTrickle {
-		if err := f.post(ctx, r.receive()); err != nil {
+	for range b.sizes.logs.trickle {
+		if err := f.postNext(ctx, r.receiveURL()); err != nil {
 			return out, err
 		}
-		pause(ctx, b.sizes.gap)
+		sleepFor(ctx, b.sizes.trickle.gap)
 	}
-	if err := f.end(ctx); err != nil {
+	if err := f.awaitEnd(ctx); err != nil {
 		return out, err
 	}
-	return logged{addedTo(begun, between), addedTo(between, r.host.Logged())}, nil
+	return logCounts{addedTo(begun, between), addedTo(between, r.host.Logged())}, nil
 }
 
 func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
@@ -80,10 +79,10 @@ func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 	return added
 }
 
-// volume is what a message leaves in the log, on average.
-type volume struct{ lines, bytes float64 }
+// logVolume is the average share of a message in the log.
+type logVolume struct{ lines, bytes float64 }
 
-func sumOf(log map[string]host.Logged, messages int) (sum volume) {
+func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
 	for _, n := range log {
 		sum.lines += float64(n.Lines) / float64(messages)
 		sum.bytes += float64(n.Bytes) / float64(messages)

@@ -30,8 +30,9 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	var failed []error
 	for i, d := range delays {
 		isLast := i == len(delays)-1
-		inPass := slices.DeleteFunc(slices.Clone(chosen), func(s scenario) bool { return s.when == last && !isLast })
-		failed = append(failed, b.pass(ctx, d, inPass))
+		inPass := slices.DeleteFunc(slices.Clone(chosen),
+			func(s scenario) bool { return s.when == inLastPass && !isLast })
+		failed = append(failed, b.runPass(ctx, d, inPass))
 		if ctx.Err() != nil {
 			break
 		}
@@ -39,52 +40,52 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// pass runs scenarios with storage at one distance, which the rows' names show.
-func (b *bench) pass(ctx context.Context, d time.Duration, chosen []scenario) error {
-	comeBack, err := b.moveAway(ctx, d)
+// runPass runs scenarios with storage at one distance, which the rows' names show.
+func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
+	comeBack, err := b.delayStorage(ctx, d)
 	if err != nil {
 		return err
 	}
 	from := len(b.results)
-	err = b.runAll(ctx, chosen)
+	err = b.runScenarios(ctx, chosen)
 	rows := b.results[from:]
-	compare(rows)
+	compareWithRecipe(rows)
 	for i := range rows {
-		rows[i] = rows[i].at(d)
+		rows[i] = rows[i].withDelay(d)
 	}
 	return errors.Join(err, comeBack())
 }
 
-// moveAway puts the delay between storage and what is measured, until comeBack. Yardsticks see
+// delayStorage puts the delay between storage and the measured programs, until comeBack. Yardsticks see
 // the same delay; they make single requests and could not bear a refusal.
-func (b *bench) moveAway(ctx context.Context, d time.Duration) (comeBack func() error, err error) {
+func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack func() error, err error) {
 	if d == 0 {
 		fmt.Fprintln(b.out, "Storage is Azurite itself.")
 		return func() error { return nil }, nil
 	}
 	near, target := b.sizes, b.storage.ConnectionString()
-	if b.far, err = delay.Start(ctx, distance(target, d)); err != nil {
+	if b.farStorage, err = delay.Start(ctx, storageDistance(target, d)); err != nil {
 		return nil, err
 	}
-	calm := distance(target, d)
+	calm := storageDistance(target, d)
 	calm.BusyShare = 0
-	if b.calm, err = delay.Start(ctx, calm); err != nil {
-		return nil, errors.Join(err, b.far.Close())
+	if b.calmStorage, err = delay.Start(ctx, calm); err != nil {
+		return nil, errors.Join(err, b.farStorage.Close())
 	}
-	b.delay, b.sizes = d, b.sizes.farther()
+	b.delay, b.sizes = d, b.sizes.fartherSizes()
 	fmt.Fprintf(b.out, "Storage answers %s later (median of a log-normal delay), and refuses %.1f %% of requests.\n",
 		d, delay.BusyShare*100)
 	return func() error {
-		fmt.Fprintf(b.out, "Storage got %d requests through the delay and refused %d.\n", b.far.Requests(),
-			b.far.Refused())
-		err := errors.Join(b.far.Close(), b.calm.Close())
-		b.delay, b.sizes, b.far, b.calm = 0, near, nil, nil
+		fmt.Fprintf(b.out, "Storage got %d requests through the delay and refused %d.\n", b.farStorage.Requests(),
+			b.farStorage.Refused())
+		err := errors.Join(b.farStorage.Close(), b.calmStorage.Close())
+		b.delay, b.sizes, b.farStorage, b.calmStorage = 0, near, nil, nil
 		return err
 	}, nil
 }
 
-// distance is that of a storage account whose median answer is d later than Azurite's.
-func distance(target string, d time.Duration) delay.Config {
+// storageDistance is that of a storage account whose median answer is d later than Azurite's.
+func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {
 		c = delay.Far(target)
@@ -95,16 +96,16 @@ func distance(target string, d time.Duration) delay.Config {
 
 // measuredStorage is the account as handlers and hosts see it in this pass.
 func (b *bench) measuredStorage() string {
-	if b.far == nil {
+	if b.farStorage == nil {
 		return b.storage.ConnectionString()
 	}
-	return b.far.ConnectionString(b.storage.ConnectionString())
+	return b.farStorage.ConnectionString(b.storage.ConnectionString())
 }
 
 // yardstickStorage is the account as yardsticks see it in this pass.
 func (b *bench) yardstickStorage() string {
-	if b.calm == nil {
+	if b.calmStorage == nil {
 		return b.storage.ConnectionString()
 	}
-	return b.calm.ConnectionString(b.storage.ConnectionString())
+	return b.calmStorage.ConnectionString(b.storage.ConnectionString())
 }

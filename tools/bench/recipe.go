@@ -33,11 +33,11 @@ const (
 	recipePollMax   = time.Minute
 )
 
-// recipeTransactions is the row that stands as yardstick against Weir's.
+// recipeTransactions is the row that is the yardstick of Weir's.
 const recipeTransactions = "usual recipe, transactions per message"
 
-// usual is one run of it.
-type usual struct {
+// recipeRun is one run of it.
+type recipeRun struct {
 	account *azure.Account
 	counter azure.Counter
 	client  *http.Client
@@ -47,25 +47,26 @@ type usual struct {
 	done    atomic.Int64
 }
 
-// order is the queue message.
-type order struct {
+// recipeTicket is the queue message.
+type recipeTicket struct {
 	ID   string `json:"id"`
 	Body string `json:"body"`
 }
 
-// recipe runs it with fewer messages than Weir gets: the ratio is what counts.
-func recipe(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: cmsLatency, hostless: true})
+// runRecipeScenario runs the recipe with fewer messages than Weir gets: only the ratio counts.
+func runRecipeScenario(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, withoutHost: true})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	trips, err := r.trips(ctx, b.sizes.trips)
+	defer r.shutDown()
+	trips, err := r.measureTrips(ctx, b.sizes.load.trips)
 	if err != nil {
 		return nil, err
 	}
-	u := &usual{client: r.client, url: r.cmsURL}
-	if u.account, err = azure.Open(azure.Config{ConnectionString: b.yardstickStorage(), Prefix: r.prefix + "recipe", Counter: &u.counter}); err != nil {
+	u := &recipeRun{client: r.client, url: r.cmsURL}
+	if u.account, err = azure.Open(azure.Config{ConnectionString: b.yardstickStorage(), Prefix: r.prefix + "recipe",
+		Counter: &u.counter}); err != nil {
 		return nil, err
 	}
 	defer u.account.Close()
@@ -74,8 +75,8 @@ func recipe(ctx context.Context, b *bench) ([]result, error) {
 	}
 	before := u.counter.Snapshot()
 	began := time.Now()
-	all := messages("recipe", b.sizes.recipe, max(b.sizes.recipe/5, 1))
-	if err := u.run(ctx, all, b.sizes.clients); err != nil {
+	all := makeMessages("recipe", b.sizes.recipe, max(b.sizes.recipe/5, 1))
+	if err := u.runRecipe(ctx, all, b.sizes.load.clients); err != nil {
 		return nil, err
 	}
 	elapsed := 0.0
@@ -86,17 +87,18 @@ func recipe(ctx context.Context, b *bench) ([]result, error) {
 	if st.Writes != len(all) {
 		return nil, fmt.Errorf("the CMS took %d writes of %d messages", st.Writes, len(all))
 	}
-	used := minus(floats(u.counter.Snapshot()), floats(before))
+	used := subtractCounts(toFloats(u.counter.Snapshot()), toFloats(before))
 	n := len(all)
 	return []result{
-		measured("usual recipe, serial burst", "s", elapsed).shareOf(float64(n)*mean(trips)/1000).
-			noted("%d messages, %d instances with a batch of %d; the lease was missed %d times, %d writes came after a later one of their key",
+		newRow("usual recipe, serial burst", "s", elapsed).withLeast(float64(n)*mean(trips)/1000).
+			withNote("%d messages, %d instances with a batch of %d; the lease was missed %d times, %d writes came "+
+				"after a later one of their key",
 				n, recipeInstances, recipeBatch, u.misses.Load(), st.Inversions),
-		measured(recipeTransactions, "", total(used)/float64(n)).noted("%s", shares(used, n)),
+		newRow(recipeTransactions, "", sumCounts(used)/float64(n)).withNote("%s", describeShares(used, n)),
 	}, nil
 }
 
-func floats(counts map[string]int64) map[string]float64 {
+func toFloats(counts map[string]int64) map[string]float64 {
 	out := map[string]float64{}
 	for name, n := range counts {
 		out[name] = float64(n)
@@ -104,43 +106,43 @@ func floats(counts map[string]int64) map[string]float64 {
 	return out
 }
 
-// run accepts all messages, and works on them with two instances until they are done.
-func (u *usual) run(ctx context.Context, all []message, clients int) error {
+// runRecipe accepts all messages, and works on them with two instances until they are done.
+func (u *recipeRun) runRecipe(ctx context.Context, all []message, clients int) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var instances errgroup.Group
 	for n := range recipeInstances {
 		instances.Go(func() error {
-			err := u.instance(working, n, int64(len(all)))
+			err := u.runInstance(working, n, int64(len(all)))
 			if err != nil {
 				stop()
 			}
 			return err
 		})
 	}
-	err := u.accept(working, all, clients)
+	err := u.acceptAll(working, all, clients)
 	if err != nil {
 		stop()
 	}
 	return errors.Join(err, instances.Wait())
 }
 
-func (u *usual) accept(ctx context.Context, all []message, clients int) error {
+func (u *recipeRun) acceptAll(ctx context.Context, all []message, clients int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
 	for _, m := range all {
 		group.Go(func() error {
-			o := order{ID: rand.Text(), Body: m.body()}
-			if err := u.enqueue(ctx, o, time.Duration(mathrand.Float64()*float64(recipeDelay))); err != nil {
+			o := recipeTicket{ID: rand.Text(), Body: m.articleBody()}
+			if err := u.enqueueTicket(ctx, o, time.Duration(mathrand.Float64()*float64(recipeDelay))); err != nil {
 				return err
 			}
-			return u.status(ctx, o, "queued")
+			return u.writeStatus(ctx, o, "queued")
 		})
 	}
 	return group.Wait()
 }
 
-func (u *usual) enqueue(ctx context.Context, o order, delay time.Duration) error {
+func (u *recipeRun) enqueueTicket(ctx context.Context, o recipeTicket, delay time.Duration) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -148,19 +150,19 @@ func (u *usual) enqueue(ctx context.Context, o order, delay time.Duration) error
 	return u.account.Tickets().Put(ctx, string(text), delay)
 }
 
-func (u *usual) status(ctx context.Context, o order, stage string) error {
+func (u *recipeRun) writeStatus(ctx context.Context, o recipeTicket, stage string) error {
 	_, err := u.account.Table().Transact(ctx, "status", []storage.Op{{Kind: storage.Upsert, Key: o.ID,
 		Values: map[string]any{"Stage": stage, "ChangedAt": time.Now()}}})
 	return err
 }
 
-// instance takes batches as the host does: the next one once half of it is done.
-func (u *usual) instance(ctx context.Context, number int, all int64) error {
+// runInstance takes batches as the host does: the next one once half of it is done.
+func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	rest := recipePoll
 	for ctx.Err() == nil && u.done.Load() < all {
 		if u.running[number].Load() > recipeBatch/2 {
-			pause(ctx, time.Millisecond)
+			sleepFor(ctx, time.Millisecond)
 			continue
 		}
 		got, err := u.account.Tickets().Get(ctx, recipeBatch, recipeHide)
@@ -171,44 +173,44 @@ func (u *usual) instance(ctx context.Context, number int, all int64) error {
 			u.running[number].Add(1)
 			work.Go(func() error {
 				defer u.running[number].Add(-1)
-				return u.process(ctx, m)
+				return u.processTicket(ctx, m)
 			})
 		}
 		if len(got) > 0 {
 			rest = recipePoll
 			continue
 		}
-		pause(ctx, rest)
+		sleepFor(ctx, rest)
 		rest = min(2*rest, recipePollMax)
 	}
 	return work.Wait()
 }
 
-// process is the queue function, and the host's deletion of what it has dealt with.
-func (u *usual) process(ctx context.Context, m storage.QueueMessage) error {
-	var o order
+// processTicket is the queue function, and the host's deletion of the message after it.
+func (u *recipeRun) processTicket(ctx context.Context, m storage.QueueMessage) error {
+	var o recipeTicket
 	if err := json.Unmarshal([]byte(m.Text), &o); err != nil {
 		return err
 	}
-	id := uuid()
+	id := newLeaseID()
 	err := u.account.Leases().Acquire(ctx, "cms", id, recipeLease)
 	switch {
 	case storage.Is(err, storage.Conflict):
 		u.misses.Add(1)
-		err = errors.Join(u.enqueue(ctx, o, recipePutBack), u.status(ctx, o, "requeued"))
+		err = errors.Join(u.enqueueTicket(ctx, o, recipePutBack), u.writeStatus(ctx, o, "requeued"))
 	case err == nil:
-		err = u.deliver(ctx, o, id)
+		err = u.deliverTicket(ctx, o, id)
 	}
 	return errors.Join(err, u.account.Tickets().Delete(ctx, m))
 }
 
-func (u *usual) deliver(ctx context.Context, o order, lease string) error {
-	err := u.status(ctx, o, "processing")
+func (u *recipeRun) deliverTicket(ctx context.Context, o recipeTicket, lease string) error {
+	err := u.writeStatus(ctx, o, "processing")
 	if err == nil {
-		err = u.send(ctx, o)
+		err = u.sendTicket(ctx, o)
 	}
 	if err == nil {
-		err = u.status(ctx, o, "completed")
+		err = u.writeStatus(ctx, o, "completed")
 	}
 	err = errors.Join(err, u.account.Leases().Release(ctx, "cms", lease))
 	if err == nil {
@@ -217,12 +219,12 @@ func (u *usual) deliver(ctx context.Context, o order, lease string) error {
 	return err
 }
 
-func (u *usual) send(ctx context.Context, o order) error {
+func (u *recipeRun) sendTicket(ctx context.Context, o recipeTicket) error {
 	return postBody(ctx, u.client, u.url, o.Body, http.Header{"Idempotency-Key": {o.ID}})
 }
 
-// uuid makes a lease's id.
-func uuid() string {
+// newLeaseID makes a lease's id.
+func newLeaseID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	h := hex.EncodeToString(b[:])

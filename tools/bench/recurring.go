@@ -18,72 +18,72 @@ const (
 	recurringSchedules = 10
 )
 
-// recurring lets several instances run the same schedules, which all of them know: each
+// runRecurring lets several instances run the same schedules, which all of them know: each
 // occurrence must come once. Then the same while instances are killed.
-func recurring(ctx context.Context, b *bench) ([]result, error) {
-	alive, err := b.recur(ctx, "recurring", 0)
+func runRecurring(ctx context.Context, b *bench) ([]result, error) {
+	alive, err := measureRecurring(ctx, b, "recurring", 0)
 	if err != nil {
 		return alive, err
 	}
-	killed, err := b.recur(ctx, "recurring, instances killed", b.sizes.recurringKills)
+	killed, err := measureRecurring(ctx, b, "recurring, instances killed", b.sizes.recurring.kills)
 	if err != nil {
 		err = fmt.Errorf("instances killed: %w", err)
 	}
 	return append(alive, killed...), err
 }
 
-// recur runs all occurrences, during which so many handlers are killed, and judges them.
-func (b *bench) recur(ctx context.Context, name string, kills int) ([]result, error) {
-	r, err := b.newRig(ctx, setup{lanes: dueLanes, latency: dueLatency, lease: takeoverLease})
+// measureRecurring runs all occurrences, kills a number of handlers meanwhile, and checks the CMS's record.
+func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, lease: takeoverLease})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	from := time.Now().Add(b.sizes.recurringLead).Truncate(time.Second)
-	until := from.Add(time.Duration(b.sizes.recurring/recurringSchedules) * time.Second)
-	if err := r.schedule(ctx, from, until); err != nil {
+	defer r.shutDown()
+	from := time.Now().Add(b.sizes.recurring.lead).Truncate(time.Second)
+	until := from.Add(time.Duration(b.sizes.recurring.occurrences/recurringSchedules) * time.Second)
+	if err := putTickSchedules(ctx, r, from, until); err != nil {
 		return nil, err
 	}
 	// Those that start now read the schedules, so that all instances have timers for them.
-	if err := r.addInstances(ctx, recurringInstances-1); err != nil {
+	if err := addInstances(ctx, r, recurringInstances-1); err != nil {
 		return nil, err
 	}
 	if late := time.Since(from); late > 0 {
 		return nil, fmt.Errorf("the instances were ready %s after the first occurrence", late)
 	}
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.killInTurn(ctx, kills, from, until); err != nil {
+	if err := killInTurn(ctx, r, kills, from, until); err != nil {
 		return nil, err
 	}
-	n := b.sizes.recurring
-	if err := errors.Join(r.delivered(ctx, n), r.atRest(ctx, burstLimit)); err != nil {
+	n := b.sizes.recurring.occurrences
+	if err := errors.Join(r.awaitDelivered(ctx, n), r.awaitRest(ctx)); err != nil {
 		return nil, err
 	}
-	after, err := r.transactions(ctx)
+	after, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := occurred(r.cms.Requests(), from, until)
-	row := measured(name+": missed or doubled", "", float64(o.missed+o.doubled)).atMost(0).
-		noted("%d occurrences of %d schedules on %d instances: %d missed, %d doubled; from due to the CMS: %s", n, recurringSchedules, recurringInstances, o.missed, o.doubled, spread(o.late))
+	o := countOccurrences(r.cms.Requests(), from, until)
+	row := newRow(name+": missed or doubled", "", float64(o.missed+o.doubled)).limitValue(0).
+		withNote("%d occurrences of %d schedules on %d instances: %d missed, %d doubled; from due to the CMS: %s", n,
+			recurringSchedules, recurringInstances, o.missed, o.doubled, describeSpread(o.late))
 	if kills > 0 {
 		row.Note += fmt.Sprintf("; %d instances were killed, which made %d repeats", kills, r.cms.Stats().Repeats)
-		return []result{row}, errors.Join(o.err(), r.cleanBut(n, kills*uncommitted))
+		return []result{row}, errors.Join(o.checkCounts(), r.checkRecordBut(n, kills*uncommitted))
 	}
-	used = minus(after, used)
-	return []result{row, measured(name+": transactions per occurrence", "", total(used)/float64(n)).noted("all instances: %s", shares(used, n))}, errors.Join(o.err(), r.clean(n))
+	used = subtractCounts(after, used)
+	return []result{row, newRow(name+": transactions per occurrence", "",
+			sumCounts(used)/float64(n)).withNote("all instances: %s", describeShares(used, n))},
+		errors.Join(o.checkCounts(), r.checkRecord(n))
 }
 
-// schedule puts schedules that are due each second.
-func (r *rig) schedule(ctx context.Context, from, until time.Time) error {
+// putTickSchedules puts schedules that are due each second.
+func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error {
 	for i := range recurringSchedules {
-		if err := r.putSchedule(ctx, fmt.Sprint("tick", i), occurrence(i, "{{.DueAt}}"), from, until); err != nil {
+		if err := putSchedule(ctx, r, fmt.Sprint("tick", i), occurrencePath(i, "{{.DueAt}}"), from, until); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (r *rig) schedule(ctx context.Context, from, until time.Time) error {
 }
 
 // putSchedule puts one that is due each second, and whose message has this path.
-func (r *rig) putSchedule(ctx context.Context, name, path string, from, until time.Time) error {
+func putSchedule(ctx context.Context, r *rig, name, path string, from, until time.Time) error {
 	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
 		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
 	if err != nil {
@@ -114,11 +114,13 @@ func (r *rig) putSchedule(ctx context.Context, name, path string, from, until ti
 	return nil
 }
 
-// occurrence is the path of one occurrence's message.
-func occurrence(schedule int, due string) string { return fmt.Sprintf("/tick/%d/%s", schedule, due) }
+// occurrencePath is the path of one occurrence's message.
+func occurrencePath(schedule int, due string) string {
+	return fmt.Sprintf("/tick/%d/%s", schedule, due)
+}
 
 // addInstances scales out and waits until all handlers are ready.
-func (r *rig) addInstances(ctx context.Context, n int) error {
+func addInstances(ctx context.Context, r *rig, n int) error {
 	for range n {
 		resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 		if err != nil {
@@ -129,15 +131,15 @@ func (r *rig) addInstances(ctx context.Context, n int) error {
 			return fmt.Errorf("add an instance: %s", resp.Status)
 		}
 	}
-	return r.ready(ctx)
+	return r.awaitReady(ctx)
 }
 
 // killInTurn kills handlers, one after the other, at even distances of a time; the host
 // restarts them.
-func (r *rig) killInTurn(ctx context.Context, kills int, from, until time.Time) error {
+func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) error {
 	step := until.Sub(from) / time.Duration(kills+1)
 	for i := range kills {
-		if !pause(ctx, time.Until(from.Add(time.Duration(i+1)*step))) {
+		if !sleepFor(ctx, time.Until(from.Add(time.Duration(i+1)*step))) {
 			return ctx.Err()
 		}
 		instances := r.host.Status().Instances
@@ -150,17 +152,17 @@ func (r *rig) killInTurn(ctx context.Context, kills int, from, until time.Time) 
 	return nil
 }
 
-// occurrences is what the CMS got of a number of schedules.
-type occurrences struct {
+// occurrenceCounts sums up the CMS's record of a number of schedules.
+type occurrenceCounts struct {
 	missed, doubled int
 	late            []float64 // ms
 	early           []error
 }
 
-// occurred holds the CMS's record against the schedules. An occurrence is doubled when two
+// countOccurrences holds the CMS's record against the schedules. An occurrence is doubled when two
 // messages came of it: a repeat after a crash has the same id.
-func occurred(requests []server.Request, from, until time.Time) occurrences {
-	var o occurrences
+func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
+	var o occurrenceCounts
 	seen := map[string]map[string]bool{} // ids by path
 	for _, req := range requests {
 		if seen[req.Path] == nil {
@@ -177,13 +179,13 @@ func occurred(requests []server.Request, from, until time.Time) occurrences {
 			o.early = append(o.early, fmt.Errorf("%s came at %s", req.Path, req.StartedAt.Format(time.RFC3339Nano)))
 		}
 		if len(seen[req.Path]) == 0 {
-			o.late = append(o.late, ms(req.StartedAt.Sub(due)))
+			o.late = append(o.late, milliseconds(req.StartedAt.Sub(due)))
 		}
 		seen[req.Path][req.ID] = true
 	}
 	for i := range recurringSchedules {
 		for due := from; due.Before(until); due = due.Add(time.Second) {
-			switch n := len(seen[occurrence(i, due.UTC().Format(time.RFC3339))]); n {
+			switch n := len(seen[occurrencePath(i, due.UTC().Format(time.RFC3339))]); n {
 			case 0:
 				o.missed++
 			default:
@@ -194,9 +196,10 @@ func occurred(requests []server.Request, from, until time.Time) occurrences {
 	return o
 }
 
-func (o occurrences) err() error {
+func (o occurrenceCounts) checkCounts() error {
 	if o.missed+o.doubled > 0 {
-		return errors.Join(append(o.early, fmt.Errorf("%d occurrences were missed and %d doubled", o.missed, o.doubled))...)
+		return errors.Join(append(o.early, fmt.Errorf("%d occurrences were missed and %d doubled", o.missed,
+			o.doubled))...)
 	}
 	return errors.Join(o.early...)
 }

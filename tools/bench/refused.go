@@ -16,15 +16,15 @@ const (
 	refusedLimit = 90 * time.Second
 )
 
-// refused measures how long good messages wait behind many that the CMS refuses, each of
+// runRefused measures how long good messages wait behind many that the CMS refuses, each of
 // another key.
-func refused(ctx context.Context, b *bench) ([]result, error) {
+func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {
 		status int
 		faults server.Faults
 	}{{403, server.Faults{RefuseUnder: badSpace}}, {500, server.Faults{FailUnder: badSpace}}} {
-		row, err := b.behindRefused(ctx, c.status, c.faults)
+		row, err := measureBehindRefused(ctx, b, c.status, c.faults)
 		if err != nil {
 			return rows, fmt.Errorf("%d: %w", c.status, err)
 		}
@@ -33,27 +33,27 @@ func refused(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// behindRefused fills the lane before the handler starts: first the refused messages, then the
+// measureBehindRefused fills the lane before the handler starts: first the refused messages, then the
 // good ones.
-func (b *bench) behindRefused(ctx context.Context, status int, faults server.Faults) (result, error) {
-	n, good := b.sizes.crowds.refused, b.sizes.crowds.good
-	r, err := b.newRig(ctx, setup{latency: dueLatency, filled: func(ctx context.Context, r *rig) error {
+func measureBehindRefused(ctx context.Context, b *bench, status int, faults server.Faults) (result, error) {
+	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
+	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
 		r.cms.SetFaults(faults)
-		if err := r.fill(ctx, messages(strings.Trim(badSpace, "/"), n, n)); err != nil {
+		if err := fillInOrder(ctx, r, makeMessages(strings.Trim(badSpace, "/"), n, n)); err != nil {
 			return err
 		}
-		return r.fill(ctx, messages(strings.Trim(goodSpace, "/"), good, good))
+		return fillInOrder(ctx, r, makeMessages(strings.Trim(goodSpace, "/"), good, good))
 	}})
 	if err != nil {
 		return result{}, err
 	}
-	defer r.close()
-	late := r.until(ctx, refusedLimit, "the good messages are written",
+	defer r.shutDown()
+	late := r.awaitCondition(ctx, refusedLimit, "the good messages are written",
 		func() bool { return r.cms.Stats().Writes >= good })
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}
-	requests := within(r.cms.Requests(), time.Time{}, time.Now())
+	requests := requestsWithin(r.cms.Requests(), time.Time{}, time.Now())
 	if len(requests) == 0 {
 		return result{}, fmt.Errorf("the CMS got nothing within %s", refusedLimit)
 	}
@@ -66,6 +66,8 @@ func (b *bench) behindRefused(ctx context.Context, status int, faults server.Fau
 			}
 		}
 	}
-	return measured(fmt.Sprintf("%d messages answered %d in front of %d good ones: until these are delivered", n, status, good), "s", waited.Seconds()).atMost(10).
-		noted("%d of %d were delivered within %s; the CMS refused %d requests", r.cms.Stats().Writes, good, refusedLimit, r.cms.Stats().Failures), nil
+	return newRow(fmt.Sprintf("%d messages answered %d in front of %d good ones: until these are delivered", n, status,
+		good), "s", waited.Seconds()).limitValue(10).
+		withNote("%d of %d were delivered within %s; the CMS refused %d requests", r.cms.Stats().Writes, good,
+			refusedLimit, r.cms.Stats().Failures), nil
 }

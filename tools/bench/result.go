@@ -15,71 +15,71 @@ type result struct {
 	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
 	Ratio    *float64 `json:"ratio"`    // which way round it is taken is in docs/performance.md
 	Target   *float64 `json:"target"`   // null = the row only reports
-	Rule     string   `json:"rule"`     // what is held against the target, and how: "ratio >= 0.97"
+	Rule     string   `json:"rule"`     // how the row is held against the target: "ratio >= 0.97"
 	OK       *bool    `json:"ok"`       // the target is reached; null = there is none
 	Note     string   `json:"note"`
 	Delay    float64  `json:"delay"`           // ms by which storage answered later; 0 = Azurite itself
-	Error    string   `json:"error,omitempty"` // something did not work: the figures mean nothing
+	Error    string   `json:"error,omitempty"` // of the scenario: the figures are void
 }
 
-// measured begins a row that only reports.
-func measured(name, unit string, value float64) result {
+// newRow begins a row that only reports.
+func newRow(name, unit string, value float64) result {
 	return result{Name: name, Unit: unit, Value: value}
 }
 
-// against sets the yardstick, and the ratio value / baseline.
-func (r result) against(baseline float64) result {
+// withBaseline sets the yardstick, and the ratio value / baseline.
+func (r result) withBaseline(baseline float64) result {
 	r.Baseline, r.Ratio = new(baseline), new(r.Value/baseline)
 	return r
 }
 
-// shareOf sets a yardstick that is the least the value could be: the ratio is baseline / value.
-func (r result) shareOf(limit float64) result {
+// withLeast sets a yardstick that is the least the value could be: the ratio is baseline / value.
+func (r result) withLeast(limit float64) result {
 	r.Baseline, r.Ratio = new(limit), new(limit/r.Value)
 	return r
 }
 
-func (r result) atLeast(ratio float64) result {
-	return r.judged(*r.Ratio >= ratio, ratio, "ratio >= %g", ratio)
+func (r result) requireRatio(ratio float64) result {
+	return r.setVerdict(*r.Ratio >= ratio, ratio, "ratio >= %g", ratio)
 }
 
-func (r result) ratioAtMost(ratio float64) result {
-	return r.judged(*r.Ratio <= ratio, ratio, "ratio <= %g", ratio)
+func (r result) limitRatio(ratio float64) result {
+	return r.setVerdict(*r.Ratio <= ratio, ratio, "ratio <= %g", ratio)
 }
 
-func (r result) atMost(limit float64) result {
-	return r.judged(r.Value <= limit, limit, "value <= %g", limit)
+func (r result) limitValue(limit float64) result {
+	return r.setVerdict(r.Value <= limit, limit, "value <= %g", limit)
 }
 
-// beyond bounds the value's distance from the baseline.
-func (r result) beyond(distance float64) result {
-	return r.judged(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
+// limitDistance bounds the value's distance from the baseline.
+func (r result) limitDistance(distance float64) result {
+	return r.setVerdict(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
 }
 
-func (r result) judged(ok bool, target float64, rule string, args ...any) result {
+func (r result) setVerdict(ok bool, target float64, rule string, args ...any) result {
 	r.OK, r.Target, r.Rule = new(ok), new(target), fmt.Sprintf(rule, args...)
 	return r
 }
 
-func (r result) noted(format string, args ...any) result {
+func (r result) withNote(format string, args ...any) result {
 	r.Note = fmt.Sprintf(format, args...)
 	return r
 }
 
-// valueAtLeast bounds the value from below.
-func (r result) valueAtLeast(least float64) result {
-	return r.judged(r.Value >= least, least, "value >= %g", least)
+// requireValue bounds the value from below.
+func (r result) requireValue(least float64) result {
+	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }
 
-// at adds how far away storage was.
-func (r result) at(d time.Duration) result {
+// withDelay adds how far away storage was.
+func (r result) withDelay(d time.Duration) result {
 	if d > 0 {
-		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), ms(d)
+		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), milliseconds(d)
 	}
 	return r
 }
 
-// percentile gives the smallest sample that at least p of all (0 to 1) do not exceed: the
+// percentile returns the smallest sample that at least p of all (0 to 1) do not exceed: the
 // nearest rank, which is always a sample that occurred. NaN when there is none.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
@@ -100,9 +100,10 @@ func mean(samples []float64) float64 {
 	return sum / float64(len(samples))
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// spread shows the percentiles of latencies in ms, for a note.
-func spread(samples []float64) string {
-	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9), percentile(samples, 0.99), len(samples))
+// describeSpread shows the percentiles of latencies in ms, for a note.
+func describeSpread(samples []float64) string {
+	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9),
+		percentile(samples, 0.99), len(samples))
 }

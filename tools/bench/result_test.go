@@ -38,13 +38,13 @@ func TestResult(t *testing.T) {
 		ok    bool
 		rule  string
 	}{
-		"ShareOfTheLimit":  {measured("a", "s", 20).shareOf(19.6).atLeast(0.97), 0.98, true, "ratio >= 0.97"},
-		"ShareMissed":      {measured("a", "s", 20).shareOf(10).atLeast(0.97), 0.5, false, "ratio >= 0.97"},
-		"RatioAtMost":      {measured("a", "ms", 3).against(2).ratioAtMost(1.3), 1.5, false, "ratio <= 1.3"},
-		"RatioAtMostExact": {measured("a", "ms", 2.6).against(2).ratioAtMost(1.3), 1.3, true, "ratio <= 1.3"},
-		"ValueAtMost":      {measured("a", "tx", 0.4).against(20).atMost(0.5), 0.02, true, "value <= 0.5"},
-		"Beyond":           {measured("a", "ms", 7).against(2).beyond(5), 3.5, true, "value - baseline <= 5"},
-		"BeyondMissed":     {measured("a", "ms", 8).against(2).beyond(5), 4, false, "value - baseline <= 5"},
+		"ShareOfTheLimit":  {newRow("a", "s", 20).withLeast(19.6).requireRatio(0.97), 0.98, true, "ratio >= 0.97"},
+		"ShareMissed":      {newRow("a", "s", 20).withLeast(10).requireRatio(0.97), 0.5, false, "ratio >= 0.97"},
+		"RatioAtMost":      {newRow("a", "ms", 3).withBaseline(2).limitRatio(1.3), 1.5, false, "ratio <= 1.3"},
+		"RatioAtMostExact": {newRow("a", "ms", 2.6).withBaseline(2).limitRatio(1.3), 1.3, true, "ratio <= 1.3"},
+		"ValueAtMost":      {newRow("a", "tx", 0.4).withBaseline(20).limitValue(0.5), 0.02, true, "value <= 0.5"},
+		"Beyond":           {newRow("a", "ms", 7).withBaseline(2).limitDistance(5), 3.5, true, "value - baseline <= 5"},
+		"BeyondMissed":     {newRow("a", "ms", 8).withBaseline(2).limitDistance(5), 4, false, "value - baseline <= 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestResult(t *testing.T) {
 			}
 		})
 	}
-	if r := measured("a", "ms", 1); r.OK != nil || r.Target != nil || r.Baseline != nil {
+	if r := newRow("a", "ms", 1); r.OK != nil || r.Target != nil || r.Baseline != nil {
 		t.Errorf("a row without target: %+v", r)
 	}
 }

@@ -15,63 +15,66 @@ import (
 )
 
 const (
-	// retainedTarget is what must be removed a second over all lanes: what eight of them take
-	// in at 200 a second each. Azurite may not bear that; then half of what it bears will do, for
-	// the handler also has to read what it removes.
+	// retainedTarget is how many messages must be removed a second over all lanes: as many as eight of
+	// them take in at 200 a second each. If Azurite cannot do that, half of its own rate is enough,
+	// because the handler also has to read the messages.
 	retainedTarget, retainedShare = 1600.0, 0.5
 	retentionLimit                = 5 * time.Minute
 	retentionPause                = 100 * time.Millisecond
 )
 
-// retention starts a handler over lanes full of old messages, and measures how fast they go and
-// what that takes. The yardstick is bare transactions full of deletions, on as many partitions.
-func retention(ctx context.Context, b *bench) ([]result, error) {
-	lanes, each := b.sizes.crowds.oldLanes, b.sizes.crowds.old
-	r, err := b.newRig(ctx, setup{lanes: lanes, hostless: true})
+// runRetention starts a handler over lanes full of old messages, and measures how fast they go and
+// how many requests that takes. The yardstick is bare transactions full of deletions, on as many partitions.
+func runRetention(ctx context.Context, b *bench) ([]result, error) {
+	lanes, each := b.sizes.crowds.retention.lanes, b.sizes.crowds.retention.each
+	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.fillAged(ctx, oldMessages(lanes, each)); err != nil {
+	defer r.shutDown()
+	if err := fillAged(ctx, r, oldMessages(lanes, each)); err != nil {
 		return nil, err
 	}
 	started := time.Now()
 	if err := r.startHost(); err != nil {
 		return nil, err
 	}
-	if err := r.until(ctx, retentionLimit, "the first message is removed", func() bool { return r.anyRemoved(ctx) }); err != nil {
+	if err := r.awaitCondition(ctx, retentionLimit, "the first message is removed",
+		func() bool { return isAnyRemoved(ctx, r) }); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	left, err := r.removed(ctx, each)
+	left, err := awaitRemoved(ctx, r, each)
 	if err != nil {
 		return nil, err
 	}
 	took := time.Since(began)
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(used, func(name string, _ float64) bool {
 		return !strings.HasPrefix(name, "table ") || strings.HasSuffix(name, " create")
 	})
-	bare, err := r.bareDeletes(ctx, lanes, each)
+	bare, err := measureBareDeletes(ctx, r, lanes, each)
 	if err != nil {
 		return nil, err
 	}
 	n := lanes*each - left
 	rate := float64(n) / took.Seconds()
 	return []result{
-		measured(fmt.Sprintf("retention over %d lanes: messages removed a second", lanes), "/s", rate).against(bare).
-			judged(rate >= retainedTarget || rate >= retainedShare*bare, retainedTarget, "value >= %g or ratio >= %g", retainedTarget, retainedShare).
-			noted("%d of %d in %.1f s, two rows each and those of their commits, the first %.1f s after the handler's start; the yardstick is bare deletions of two rows a message",
+		newRow(fmt.Sprintf("retention over %d lanes: messages removed a second", lanes), "/s", rate).withBaseline(bare).
+			setVerdict(rate >= retainedTarget || rate >= retainedShare*bare, retainedTarget,
+				"value >= %g or ratio >= %g", retainedTarget, retainedShare).
+			withNote("%d of %d in %.1f s, two rows each and those of their commits, the first %.1f s after the "+
+				"handler's start; the yardstick is bare deletions of two rows a message",
 				n, lanes*each, took.Seconds(), began.Sub(started).Seconds()),
-		measured("retention: transactions per message", "", total(used)/float64(max(n, 1))).atMost(0.05).
-			noted("all of the table's since the handler's start: %s", shares(used, max(n, 1))),
+		newRow("retention: transactions per message", "", sumCounts(used)/float64(max(n, 1))).limitValue(0.05).
+			withNote("all of the table's since the handler's start: %s", describeShares(used, max(n, 1))),
 	}, nil
 }
 
-// oldMessages are so many in each lane, each of another key.
+// oldMessages returns a number of messages for each lane, each of another key.
 func oldMessages(lanes, each int) []message {
 	var all []message
 	for _, path := range pathsByLane("old", lanes, each) {
@@ -80,50 +83,50 @@ func oldMessages(lanes, each int) []message {
 	return all
 }
 
-// removed waits until each lane's last message is gone, and returns how many are left in all
+// awaitRemoved waits until each lane's last message is gone, and returns how many are left in all
 // when that takes too long.
-func (r *rig) removed(ctx context.Context, each int) (left int, err error) {
+func awaitRemoved(ctx context.Context, r *rig, each int) (left int, err error) {
 	limited, cancel := context.WithTimeout(ctx, retentionLimit)
 	defer cancel()
 	for number := range r.lanes {
 		for {
-			isGone, err := r.isRemoved(ctx, number, each)
+			isGone, err := isRemoved(ctx, r, number, each)
 			if err != nil {
 				return 0, err
 			}
 			if isGone {
 				break
 			}
-			if !pause(limited, retentionPause) {
-				return r.messagesLeft(ctx)
+			if !sleepFor(limited, retentionPause) {
+				return countMessages(ctx, r)
 			}
 		}
 	}
-	return r.messagesLeft(ctx)
+	return countMessages(ctx, r)
 }
 
-// anyRemoved reports whether any lane's first message is gone.
-func (r *rig) anyRemoved(ctx context.Context) bool {
+// isAnyRemoved reports whether any lane's first message is gone.
+func isAnyRemoved(ctx context.Context, r *rig) bool {
 	for number := range r.lanes {
-		if isGone, err := r.isRemoved(ctx, number, 1); err == nil && isGone {
+		if isGone, err := isRemoved(ctx, r, number, 1); err == nil && isGone {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *rig) isRemoved(ctx context.Context, number, seq int) (bool, error) {
-	_, err := r.account.Table().Get(ctx, r.partition(number), "m_"+lane.OrderPos(int64(seq)))
+func isRemoved(ctx context.Context, r *rig, number, seq int) (bool, error) {
+	_, err := r.account.Table().Get(ctx, lanePartition(r, number), "m_"+lane.OrderPos(int64(seq)))
 	if storage.Is(err, storage.NotFound) {
 		return true, nil
 	}
 	return false, err
 }
 
-// messagesLeft counts the messages' rows.
-func (r *rig) messagesLeft(ctx context.Context) (n int, err error) {
+// countMessages counts the messages' rows.
+func countMessages(ctx context.Context, r *rig) (n int, err error) {
 	for number := range r.lanes {
-		q := storage.Query{Partition: r.partition(number), From: "m_", To: "m`", Columns: []string{"Stage"}}
+		q := storage.Query{Partition: lanePartition(r, number), From: "m_", To: "m`", Columns: []string{"Stage"}}
 		for more := true; more; {
 			page, err := r.account.Table().Range(ctx, q)
 			if err != nil {
@@ -138,12 +141,12 @@ func (r *rig) messagesLeft(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// partition is a lane's name in the table.
-func (r *rig) partition(number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
+// lanePartition is a lane's name in the table.
+func lanePartition(r *rig, number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
 
-// bareDeletes returns how many messages of two rows each could be removed a second by full
+// measureBareDeletes returns how many messages of two rows each could be removed a second by full
 // transactions alone, one after the other on each of some partitions.
-func (r *rig) bareDeletes(ctx context.Context, partitions, each int) (float64, error) {
+func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (float64, error) {
 	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
 	if err != nil {
 		return 0, err
@@ -175,7 +178,7 @@ func changeRows(ctx context.Context, table storage.Table, partition string, kind
 		for i := from; i < min(from+storage.MaxOps, rows); i++ {
 			op := storage.Op{Kind: kind, Key: lane.OrderPos(int64(i))}
 			if kind == storage.Insert {
-				op.Values = map[string]any{"Body": []byte(message{"/gone", i}.body())}
+				op.Values = map[string]any{"Body": []byte(message{"/gone", i}.articleBody())}
 			}
 			ops = append(ops, op)
 		}

@@ -19,66 +19,65 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryWait is long enough that the status can be asked for the moment before it comes.
+	// retryWait is long enough to read the time of the retry from the status before the retry.
 	retryWait   = 700 * time.Millisecond
 	statusPause = 5 * time.Millisecond
 )
 
-// retry lets every first attempt fail and measures how long after its planned moment the
+// runRetry lets every first attempt fail and measures how long after its planned time the
 // second begins. Messages between, which go well, keep the lane from taking it for the
 // CMS's failure.
-func retry(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: dueLatency, wait: retryWait})
+func runRetry(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency, retryWait: retryWait})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
+	defer r.shutDown()
 	r.cms.SetFaults(server.Faults{FailFirst: retrySpace})
-	n := b.sizes.retries
-	a := appoint("timer", n, time.Now().Add(retryWait), time.Duration(n)*b.sizes.retryGap)
+	n := b.sizes.retry.messages
+	a := spreadDueTimes("timer", n, time.Now().Add(retryWait), time.Duration(n)*b.sizes.retry.gap)
 	yardstick, err := startTimers(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	planned, err1 := r.fail(ctx, n)
-	bare, err2 := yardstick.end(a)
+	planned, err1 := postFailing(ctx, r, n)
+	bare, err2 := yardstick.awaitLateness(a)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
-	late, err := r.retried(planned)
-	if err := errors.Join(err, r.clean(2*n)); err != nil {
+	late, err := retryLateness(r, planned)
+	if err := errors.Join(err, r.checkRecord(2*n)); err != nil {
 		return nil, err
 	}
 	return []result{
-		measured("retry: lateness p50, live instance", "ms", median(late)).against(median(bare)).
-			noted("%s; %d of %d were over before the status told their moment", spread(late), n-len(late), n),
-		measured("retry: lateness p99, live instance", "ms", percentile(late, 0.99)).against(percentile(bare, 0.99)).atMost(20),
-		measured("retry: lateness max, live instance", "ms", slices.Max(late)).against(slices.Max(bare)),
+		newRow("retry: lateness p50, live instance", "ms", median(late)).withBaseline(median(bare)).
+			withNote("%s; %d of %d were over before the status told their moment", describeSpread(late), n-len(late),
+				n),
+		newRow("retry: lateness p99, live instance", "ms",
+			percentile(late, 0.99)).withBaseline(percentile(bare, 0.99)).limitValue(20),
+		newRow("retry: lateness max, live instance", "ms", slices.Max(late)).withBaseline(slices.Max(bare)),
 	}, nil
 }
 
-// fail posts messages whose first attempt fails, each followed by one that goes well, and
-// gives the moments that the status names for the second attempts.
-func (r *rig) fail(ctx context.Context, n int) (map[string]time.Time, error) {
+// postFailing posts messages whose first attempt fails, each followed by one that goes well, and
+// returns the times that the status names for the second attempts.
+func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, error) {
 	moments := make([]time.Time, n)
 	looks, looking := errgroup.WithContext(ctx)
 	for i := range n {
 		m := message{fmt.Sprint(retrySpace, i), 1}
-		id, err := r.file(ctx, m)
+		id, err := postForID(ctx, r, m)
 		if err != nil {
 			return nil, err
 		}
-		looks.Go(func() (err error) { moments[i], err = r.nextAttempt(looking, id); return err })
-		if err := post(ctx, r.client, r.receive(), message{fmt.Sprint("/well/", i), 1}); err != nil {
+		looks.Go(func() (err error) { moments[i], err = awaitNextAttempt(looking, r, id); return err })
+		if err := postMessage(ctx, r.client, r.receiveURL(), message{fmt.Sprint("/well/", i), 1}); err != nil {
 			return nil, err
 		}
-		if !pause(ctx, rand.N(2*r.sizes.retryGap)) { // else retries would keep step with posts
+		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // else retries would keep step with posts
 			return nil, ctx.Err()
 		}
 	}
@@ -94,16 +93,16 @@ func (r *rig) fail(ctx context.Context, n int) (map[string]time.Time, error) {
 	return planned, nil
 }
 
-// state is what is read of the answers about a message.
-type state struct {
+// messageState is the part of an answer about a message that is read.
+type messageState struct {
 	ID            string    `json:"id"`
 	Stage         string    `json:"stage"`
 	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
-// file posts a message and gives its id.
-func (r *rig) file(ctx context.Context, m message) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.receive(), strings.NewReader(m.body()))
+// postForID posts a message and returns its id.
+func postForID(ctx context.Context, r *rig, m message) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.receiveURL(), strings.NewReader(m.articleBody()))
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +112,7 @@ func (r *rig) file(ctx context.Context, m message) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
-	var st state
+	var st messageState
 	if resp.StatusCode != http.StatusAccepted {
 		return "", fmt.Errorf("post: %s", resp.Status)
 	}
@@ -121,26 +120,27 @@ func (r *rig) file(ctx context.Context, m message) (string, error) {
 	return st.ID, err
 }
 
-// nextAttempt asks a message's status until it tells when it is tried again; zero when
-// that was over first.
-func (r *rig) nextAttempt(ctx context.Context, id string) (time.Time, error) {
+// awaitNextAttempt reads a message's status until it has the time of the next attempt. It returns zero
+// if that attempt came first.
+func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error) {
 	for {
-		var st state
-		err := get(ctx, r.client, r.receive()+"/"+id, func(body io.Reader) error { return json.NewDecoder(body).Decode(&st) })
+		var st messageState
+		err := getURL(ctx, r.client, r.receiveURL()+"/"+id,
+			func(body io.Reader) error { return json.NewDecoder(body).Decode(&st) })
 		switch {
 		case err != nil:
 			return time.Time{}, err
 		case st.Stage == "retrying", st.Stage == "delivered":
 			return st.NextAttemptAt, nil
-		case !pause(ctx, statusPause):
+		case !sleepFor(ctx, statusPause):
 			return time.Time{}, ctx.Err()
 		}
 	}
 }
 
-// retried gives, in ms, how long after its planned moment each second attempt began. One
+// retryLateness returns, in ms, how long after its planned time each second attempt began. One
 // that began before it is an error.
-func (r *rig) retried(planned map[string]time.Time) ([]float64, error) {
+func retryLateness(r *rig, planned map[string]time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
 	for _, req := range r.cms.Requests() {
@@ -151,7 +151,7 @@ func (r *rig) retried(planned map[string]time.Time) ([]float64, error) {
 		if req.StartedAt.Before(at) {
 			early = append(early, fmt.Errorf("the retry of %s came %s early", req.Path, at.Sub(req.StartedAt)))
 		}
-		late = append(late, ms(req.StartedAt.Sub(at)))
+		late = append(late, milliseconds(req.StartedAt.Sub(at)))
 	}
 	if len(late) != len(planned) {
 		early = append(early, fmt.Errorf("%d of %d retries came", len(late), len(planned)))

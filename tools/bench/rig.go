@@ -19,90 +19,102 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// setup says what a rig is to be.
-type setup struct {
-	lanes     int           // 0 = 1
-	lease     time.Duration // 0 = 30 s
-	instances int           // 0 = 1
-	latency   time.Duration // of the CMS
-	supersede bool
-	wait      time.Duration                     // before each retry; 0 = the project's own
-	hostless  bool                              // CMS and storage only
-	hangs     bool                              // handlers and host reach storage through a proxy of their own, which can hang
-	groups    []host.Group                      // in the place of instances
-	senders   *senders                          // reads the host's output; nil = not needed
-	env       []string                          // more in the handlers' environment
-	filled    func(context.Context, *rig) error // runs before the host starts
+// rigOptions are the settings of a rig.
+type rigOptions struct {
+	lanes       int           // 0 = 1
+	lease       time.Duration // 0 = 30 s
+	instances   int           // 0 = 1
+	latency     time.Duration // of the CMS
+	supersede   bool
+	retryWait   time.Duration                     // before each retry; 0 = the project's own
+	withoutHost bool                              // CMS and storage only
+	canHang     bool                              // handlers and host reach storage through a proxy that can hang
+	groups      []host.Group                      // in the place of instances
+	senders     *senderLog                        // reads the host's output; nil = not needed
+	env         []string                          // more in the handlers' environment
+	beforeHost  func(context.Context, *rig) error // runs before the host starts
 }
 
 // rig is one installation of Weir with names of its own in the storage account.
 type rig struct {
 	*bench
-	setup
-	prefix  string
-	cms     *server.Server
-	cmsURL  string
-	site    *http.Server
-	account *azure.Account // the bench's own: what it sends is neither counted nor delayed
-	store   *lane.Store
-	hung    *delay.Proxy // where setup.hangs
-	host    *host.Host
-	client  *http.Client
+	rigOptions
+	prefix       string
+	cms          *server.Server
+	cmsURL       string
+	site         *http.Server
+	account      *azure.Account // the bench's own: its requests are neither counted nor delayed
+	store        *lane.Store
+	hangingProxy *delay.Proxy // nil unless canHang
+	host         *host.Host
+	client       *http.Client
 }
 
 const (
 	readyLimit = 30 * time.Second
-	lookPause  = 20 * time.Millisecond
+	pollPause  = 20 * time.Millisecond
 )
 
 // newRig starts CMS and host; close ends both.
-func (b *bench) newRig(ctx context.Context, s setup) (*rig, error) {
+func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 	s.lanes, s.instances = max(s.lanes, 1), max(s.instances, 1)
 	if s.lease == 0 {
 		s.lease = 30 * time.Second
 	}
-	b.count++
-	r := &rig{bench: b, setup: s, prefix: fmt.Sprintf("bench%d", b.count), client: newClient()}
-	err := r.start(ctx)
+	b.prefixes++
+	r := &rig{bench: b, rigOptions: s, prefix: fmt.Sprintf("bench%d", b.prefixes), client: newClient()}
+	err := r.startAll(ctx)
 	if err != nil {
-		r.close()
+		r.shutDown()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *rig) start(ctx context.Context) error {
+// newWarmRig is newRig, and sends some messages through the installation before it returns.
+func (b *bench) newWarmRig(ctx context.Context, o rigOptions) (*rig, error) {
+	r, err := b.newRig(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.warmUp(ctx); err != nil {
+		return nil, errors.Join(err, r.shutDown())
+	}
+	return r, nil
+}
+
+func (r *rig) startAll(ctx context.Context) error {
 	if err := r.startCMS(); err != nil {
 		return err
 	}
 	if err := r.openStore(ctx); err != nil {
 		return err
 	}
-	if r.filled != nil {
-		if err := r.filled(ctx, r); err != nil {
+	if r.beforeHost != nil {
+		if err := r.beforeHost(ctx, r); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
 	}
-	if r.hostless {
+	if r.withoutHost {
 		return nil
 	}
-	if r.hangs {
+	if r.canHang {
 		var err error
-		if r.hung, err = delay.Start(ctx, distance(r.storage.ConnectionString(), r.delay)); err != nil {
+		if r.hangingProxy, err = delay.Start(ctx, storageDistance(r.storage.ConnectionString(), r.delay)); err != nil {
 			return err
 		}
 	}
 	if err := r.startHost(); err != nil {
 		return err
 	}
-	return r.ready(ctx)
+	return r.awaitReady(ctx)
 }
 
-// ready waits until every instance's handler answers.
-func (r *rig) ready(ctx context.Context) error {
-	return r.until(ctx, readyLimit, "the handlers are ready", func() bool {
+// awaitReady waits until every instance's handler answers.
+func (r *rig) awaitReady(ctx context.Context) error {
+	return r.awaitCondition(ctx, readyLimit, "the handlers are ready", func() bool {
 		for _, i := range r.host.Status().Instances {
-			if get(ctx, r.client, at(i)+"/api/health", nil) != nil {
+			if getURL(ctx, r.client, handlerURL(i)+"/api/health", nil) != nil {
 				return false
 			}
 		}
@@ -123,7 +135,8 @@ func (r *rig) startCMS() error {
 }
 
 func (r *rig) openStore(ctx context.Context) (err error) {
-	if r.account, err = azure.Open(azure.Config{ConnectionString: r.storage.ConnectionString(), Prefix: r.prefix}); err != nil {
+	if r.account, err = azure.Open(azure.Config{ConnectionString: r.storage.ConnectionString(),
+		Prefix: r.prefix}); err != nil {
 		return err
 	}
 	if err := r.account.Ensure(ctx); err != nil {
@@ -135,7 +148,7 @@ func (r *rig) openStore(ctx context.Context) (err error) {
 
 func (r *rig) startHost() (err error) {
 	config := filepath.Join(r.temp, r.prefix+".yaml")
-	if err := os.WriteFile(config, []byte(r.settings()), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(r.weirYAML()), 0o600); err != nil {
 		return err
 	}
 	out := r.log
@@ -143,41 +156,44 @@ func (r *rig) startHost() (err error) {
 		out = io.MultiWriter(r.log, r.senders)
 	}
 	r.host, err = host.Start(host.Config{
-		ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1, StateDir: filepath.Join(r.temp, r.prefix),
-		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.connection(), "WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
+		ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1,
+		StateDir: filepath.Join(r.temp, r.prefix),
+		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.storageConnection(),
+			"WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
 			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL),
 	})
 	return err
 }
 
-// connection is the account as this rig's handlers and host see it.
-func (r *rig) connection() string {
-	if r.hung != nil {
-		return r.hung.ConnectionString(r.storage.ConnectionString())
+// storageConnection is the account as this rig's handlers and host see it.
+func (r *rig) storageConnection() string {
+	if r.hangingProxy != nil {
+		return r.hangingProxy.ConnectionString(r.storage.ConnectionString())
 	}
 	return r.measuredStorage()
 }
 
-// settings is the weir.yaml of this rig: the project's own but for what the setup says.
-func (r *rig) settings() string {
+// weirYAML is the weir.yaml of this rig: the project's own, with the changes of its options.
+func (r *rig) weirYAML() string {
 	version := "version: ./@version"
 	if r.supersede {
 		version += ", supersede: true"
 	}
 	backoff := ""
-	if r.wait > 0 {
-		backoff = fmt.Sprintf(", backoff: [%s]", r.wait)
+	if r.retryWait > 0 {
+		backoff = fmt.Sprintf(", backoff: [%s]", r.retryWait)
 	}
 	return fmt.Sprintf(`
 lanes: %d
 lease: %s
 delivery: { url: "${WEIR_CMS_URL}"%s }
 contracts:
-  - { name: article, root: article, key: ./@path, %s, fields: [ { path: ./title, rule: "required,max=200" }, { path: ./@version, rule: number } ] }
+  - { name: article, root: article, key: ./@path, %s,
+      fields: [ { path: ./title, rule: "required,max=200" }, { path: ./@version, rule: number } ] }
 `, r.lanes, r.lease, backoff, version)
 }
 
-func (r *rig) close() error {
+func (r *rig) shutDown() error {
 	var err error
 	if r.host != nil {
 		r.host.Stop()
@@ -188,16 +204,16 @@ func (r *rig) close() error {
 	if r.account != nil {
 		r.account.Close()
 	}
-	if r.hung != nil {
-		err = errors.Join(err, r.hung.Close())
+	if r.hangingProxy != nil {
+		err = errors.Join(err, r.hangingProxy.Close())
 	}
 	r.client.CloseIdleConnections()
 	return err
 }
 
-// until looks again and again until something holds.
-func (r *rig) until(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
-	return waitUntil(ctx, limit, lookPause, what, holds)
+// awaitCondition looks again and again until something holds.
+func (r *rig) awaitCondition(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+	return waitUntil(ctx, limit, pollPause, what, holds)
 }
 
 // waitUntil looks again after each pause until the condition holds. The error names it if it does
@@ -206,15 +222,15 @@ func waitUntil(ctx context.Context, limit, between time.Duration, what string, h
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !holds() {
-		if !pause(ctx, between) {
+		if !sleepFor(ctx, between) {
 			return fmt.Errorf("not within %s: %s", limit, what)
 		}
 	}
 	return nil
 }
 
-// pause waits, and says whether it could to the end.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepFor waits, and reports whether the time has passed before ctx ended.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -225,10 +241,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// atRest waits until every lane is empty and released.
-func (r *rig) atRest(ctx context.Context, limit time.Duration) error {
+// awaitRest waits until every lane is empty and released.
+func (r *rig) awaitRest(ctx context.Context) error {
 	var last string
-	err := r.until(ctx, limit, "the lanes are at rest", func() bool {
+	err := r.awaitCondition(ctx, burstLimit, "the lanes are at rest", func() bool {
 		for n := range r.lanes {
 			c, err := r.store.ReadControl(ctx, n)
 			if err != nil || c.Tail.IsOpen || c.WaitingCount() > 0 {
@@ -244,8 +260,8 @@ func (r *rig) atRest(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// transactions sums what handlers and host have sent to storage, by service and operation.
-func (r *rig) transactions(ctx context.Context) (map[string]float64, error) {
+// readTransactions counts the requests of handlers and host to storage, by service and operation.
+func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) {
 	sum := map[string]float64{}
 	for name, n := range r.host.Transactions() {
 		sum["host "+name] += float64(n)
@@ -254,28 +270,40 @@ func (r *rig) transactions(ctx context.Context) (map[string]float64, error) {
 		if i.PID == 0 {
 			continue
 		}
-		m, err := scrape(ctx, r.client, at(i)+"/api/metrics")
+		m, err := readMetrics(ctx, r.client, handlerURL(i)+"/api/metrics")
 		if err != nil {
 			return nil, fmt.Errorf("metrics of instance %d: %w", i.Number, err)
 		}
 		for name, v := range m {
 			if labels, ok := strings.CutPrefix(name, "weir_storage_transactions_total"); ok {
-				sum[label(labels, "service")+" "+label(labels, "operation")] += v
+				sum[labelValue(labels, "service")+" "+labelValue(labels, "operation")] += v
 			}
 		}
 	}
 	return sum, nil
 }
 
-// at is the address of an instance's handler itself.
-func at(i host.InstanceStatus) string { return fmt.Sprintf("http://127.0.0.1:%d", i.Port) }
+// handlerURL is the address of an instance's handler itself.
+func handlerURL(i host.InstanceStatus) string { return fmt.Sprintf("http://127.0.0.1:%d", i.Port) }
 
-// clean holds the CMS's own record against what was sent: each message once, in the order
+// awaitCleanDelivery waits until the CMS has taken n writes and the lanes are at rest, and checks the
+// CMS's record.
+func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
+	if err := r.awaitDelivered(ctx, n); err != nil {
+		return err
+	}
+	if err := r.awaitRest(ctx); err != nil {
+		return err
+	}
+	return r.checkRecord(n)
+}
+
+// checkRecord holds the CMS's own record against the messages sent: each once, in the order
 // of its key, never two of a key at once.
-func (r *rig) clean(want int) error { return r.cleanBut(want, 0) }
+func (r *rig) checkRecord(want int) error { return r.checkRecordBut(want, 0) }
 
-// cleanBut allows some repeats, for those a crash may make.
-func (r *rig) cleanBut(want, repeats int) error {
+// checkRecordBut allows some repeats, for those a crash may make.
+func (r *rig) checkRecordBut(want, repeats int) error {
 	st := r.cms.Stats()
 	var problems []error
 	check := func(ok bool, format string, args ...any) {

@@ -14,62 +14,66 @@ import (
 	"weir/internal/weir"
 )
 
-// farAhead is when the scheduled messages are due that are only there to be in the way.
+// farAhead is how far ahead the scheduled messages are due: none falls due during the run.
 const farAhead = 365 * 24 * time.Hour
 
-// scheduled compares a lane that holds many scheduled messages with one that holds none:
-// what its other messages cost must not grow.
-func scheduled(ctx context.Context, b *bench) ([]result, error) {
+// runScheduled compares a lane that holds many scheduled messages with one that holds none:
+// the cost of its other messages must not grow.
+func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 	var beside []result
 	if b.delay == 0 { // storage in memory is nowhere else
 		var err error
-		if beside, err = besideScheduled(ctx, b.sizes); err != nil {
+		if beside, err = measureBesideScheduled(ctx, b.sizes); err != nil {
 			return nil, err
 		}
 	}
-	none, err := b.drainBeside(ctx, 0)
+	none, err := drainBesideScheduled(ctx, b, 0)
 	if err != nil {
 		return beside, err
 	}
-	many, err := b.drainBeside(ctx, b.sizes.scheduled)
+	many, err := drainBesideScheduled(ctx, b, b.sizes.scheduled.messages)
 	if err != nil {
 		return beside, err
 	}
-	n := b.sizes.burst
+	n := b.sizes.load.burst
 	return append(beside,
-		measured("scheduled: transactions per other message", "", total(many)/float64(n)).against(total(none)/float64(n)).ratioAtMost(1.1).
-			noted("a burst of %d messages beside %d scheduled ones, on Azurite: %s; beside none: %s", n, b.sizes.scheduled, shares(many, n), shares(none, n))), nil
+		newRow("scheduled: transactions per other message", "",
+			sumCounts(many)/float64(n)).withBaseline(sumCounts(none)/float64(n)).limitRatio(1.1).
+			withNote("a burst of %d messages beside %d scheduled ones, on Azurite: %s; beside none: %s",
+				n, b.sizes.scheduled.messages, describeShares(many, n), describeShares(none, n))), nil
 }
 
-// drainBeside gives the transactions of a burst in a lane that has scheduled messages.
-func (b *bench) drainBeside(ctx context.Context, waiting int) (map[string]float64, error) {
-	r, err := b.newRig(ctx, setup{latency: cmsLatency, filled: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, waiting) }})
+// drainBesideScheduled returns the transactions of a burst in a lane that has scheduled messages.
+func drainBesideScheduled(ctx context.Context, b *bench, waiting int) (map[string]float64, error) {
+	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency,
+		beforeHost: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, waiting) }})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.released(ctx); err != nil {
+	defer r.shutDown()
+	if err := awaitReleased(ctx, r); err != nil {
 		return nil, err
 	}
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := b.sizes.burst
-	if err := r.send(ctx, messages("beside", n, b.sizes.keys), b.sizes.clients, r.receive()); err != nil {
+	n := b.sizes.load.burst
+	if err := r.sendMessages(ctx, makeMessages("beside", n, b.sizes.load.keys), b.sizes.load.clients,
+		r.receiveURL()); err != nil {
 		return nil, err
 	}
-	if err := r.delivered(ctx, n); err != nil {
+	if err := r.awaitDelivered(ctx, n); err != nil {
 		return nil, err
 	}
-	if err := r.released(ctx); err != nil {
+	if err := awaitReleased(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := r.clean(n); err != nil {
+	if err := r.checkRecord(n); err != nil {
 		return nil, err
 	}
-	after, err := r.transactions(ctx)
-	return minus(after, used), err
+	after, err := r.readTransactions(ctx)
+	return subtractCounts(after, used), err
 }
 
 // fillScheduled files messages that are due at moments far ahead, many in a transaction.
@@ -78,29 +82,31 @@ func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	from := time.Now().Add(farAhead)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(200)
-	for i, m := range messages("scheduled", n, fullSizes.keys) {
+	for i, m := range makeMessages("scheduled", n, fullSizes.load.keys) {
 		group.Go(func() error {
-			_, err := appender.Append(ctx, weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version), DueAt: from.Add(time.Duration(i) * time.Second),
-				ContentType: "application/xml", Body: []byte(m.body())}, "")
+			_, err := appender.Append(ctx,
+				weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version),
+					DueAt:       from.Add(time.Duration(i) * time.Second),
+					ContentType: "application/xml", Body: []byte(m.articleBody())}, "")
 			return err
 		})
 	}
 	return group.Wait()
 }
 
-// besideScheduled compares the time per message on memory storage, in this process. Rounds
-// with and without scheduled messages take turns, and those are in memory all the while:
-// what their rows cost the collector is not the engine's.
-func besideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
+// measureBesideScheduled compares the time per message on memory storage, in this process. Rounds
+// with and without scheduled messages take turns, and the scheduled ones are always in
+// memory: their cost for Go's garbage collector is not the engine's.
+func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 	many, err := newFull(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := fillScheduled(ctx, many.store, sizes.scheduledMemory); err != nil {
+	if err := fillScheduled(ctx, many.store, sizes.scheduled.inMemory); err != nil {
 		return nil, err
 	}
 	passed := time.Now()
-	if _, err := many.round(ctx, "first", sizes); err != nil { // the cursor passes over what is scheduled
+	if _, err := many.runRound(ctx, "first", sizes); err != nil { // the cursor passes over the scheduled messages
 		return nil, err
 	}
 	spent := time.Since(passed)
@@ -108,15 +114,15 @@ func besideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := none.round(ctx, "first", sizes); err != nil {
+	if _, err := none.runRound(ctx, "first", sizes); err != nil {
 		return nil, err
 	}
 	var with, without []float64
-	turns := []turn{{none, &without}, {many, &with}}
-	for i := range sizes.scheduledRounds {
+	turns := []laneTurn{{none, &without}, {many, &with}}
+	for i := range sizes.scheduled.rounds {
 		slices.Reverse(turns) // neither is always the one that comes after the other
 		for _, t := range turns {
-			v, err := t.full.round(ctx, fmt.Sprint(i), sizes)
+			v, err := t.full.runRound(ctx, fmt.Sprint(i), sizes)
 			if err != nil {
 				return nil, err
 			}
@@ -124,25 +130,28 @@ func besideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 		}
 	}
 	runtime.KeepAlive(many)
-	return []result{measured("scheduled: time per other message on memory storage", "µs", median(with)).against(median(without)).ratioAtMost(1.1).
-		noted("median of %d rounds of %d messages filed and drained beside %d scheduled ones, and of as many beside none, in turn, the CMS answering at once; the first round, which passed over the scheduled ones in the log, took %.2f s",
-			len(with), sizes.scheduledBurst, sizes.scheduledMemory, spent.Seconds())}, nil
+	return []result{newRow("scheduled: time per other message on memory storage", "µs",
+		median(with)).withBaseline(median(without)).limitRatio(1.1).
+		withNote("median of %d rounds of %d messages filed and drained beside %d scheduled ones, and of as many "+
+			"beside none, in turn, the CMS answering at once; the first round, which passed over the scheduled ones "+
+			"in the log, took %.2f s",
+			len(with), sizes.scheduled.burst, sizes.scheduled.inMemory, spent.Seconds())}, nil
 }
 
-// turn is one of two lanes that are measured by turns, and its times.
-type turn struct {
-	full  *full
+// laneTurn is one of two lanes that are measured by turns, and its times.
+type laneTurn struct {
+	full  *fullLane
 	times *[]float64
 }
 
-// round files messages, drains them, and gives the µs per message of both.
-func (f *full) round(ctx context.Context, space string, sizes sizes) (float64, error) {
+// runRound files messages, drains them, and returns the µs per message of both.
+func (f *fullLane) runRound(ctx context.Context, space string, sizes sizes) (float64, error) {
 	began := time.Now()
-	if err := fillStore(ctx, f.store, messages(space, sizes.scheduledBurst, fullSizes.keys)); err != nil {
+	if err := fillStore(ctx, f.store, makeMessages(space, sizes.scheduled.burst, fullSizes.load.keys)); err != nil {
 		return 0, err
 	}
 	filing := time.Since(began)
-	f.n = sizes.scheduledBurst
-	draining, err := f.drain(ctx)
+	f.n = sizes.scheduled.burst
+	draining, err := f.drainLane(ctx)
 	return draining + float64(filing.Microseconds())/float64(f.n), err
 }

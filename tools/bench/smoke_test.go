@@ -19,7 +19,7 @@ import (
 
 // TestMain lets the test binary be the yardsticks' process, as the program does.
 func TestMain(m *testing.M) {
-	was, err := beYardstick(context.Background())
+	was, err := runAsYardstick(context.Background())
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -30,25 +30,36 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is enough to see that a scenario works; its figures mean nothing.
-var tiny = sizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5, fast: 40,
-	latencies: 10, rate: 100, cpu: 40, logged: 20, loggedTrickle: 3, trickle: 4, gap: 100 * time.Millisecond, backOff: time.Millisecond, wakes: 2,
-	short: 20, long: 40, longMemory: 40, takeovers: 1, recipe: 4,
-	due: 20, dueLead: 2 * time.Second, dueSpan: 2 * time.Second, dueKilled: 8, groupBurst: 500, groupFlow: 5, groupDue: 10, retries: 4, retryGap: 40 * time.Millisecond,
-	scheduled: 20, scheduledMemory: 40, scheduledBurst: 20, scheduledRounds: 2,
-	recurring: 20, recurringLead: 5 * time.Second, recurringKills: 1, coldLanes: []int{1, 5}, coldStarts: 2,
-	crowds: crowdSizes{dueRates: []int{5}, dueSpan: 2 * time.Second, moments: []int{20}, momentLead: 2 * time.Second,
-		schedules: 3, schedulesSpan: 3 * time.Second, refused: 1, good: 3, behind: 40, large: 4, largeLead: 10 * time.Second,
-		oldLanes: 2, old: 10, sweptLanes: 4, sweptOld: 2, busyLanes: 4, busyInstances: []int{1, 2}, busySpan: 3 * time.Second,
-		hungPosts: 3, hungSpan: time.Second, hungFlow: 4 * time.Second,
-		heavyPosts: 3, searched: 20, searches: 3, hungLarge: 3, waits: 20, waitSpan: 2 * time.Second, states: 20, stateBacklog: 100}}
+// tiny is enough to see that a scenario works; its figures are void.
+var tiny = sizes{
+	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
+	fast: 40, cpu: 40, logs: logSizes{burst: 20, trickle: 3}, trickle: trickleSizes{4, 100 * time.Millisecond},
+	idle:    idleSizes{backOff: time.Millisecond, wakes: 2},
+	backlog: backlogSizes{short: 20, long: 40, inMemory: 40}, takeovers: 1,
+	due:       dueSizes{messages: 20, lead: 2 * time.Second, span: 2 * time.Second, killed: 8},
+	retry:     retrySizes{4, 40 * time.Millisecond},
+	scheduled: scheduledSizes{messages: 20, inMemory: 40, burst: 20, rounds: 2},
+	recurring: recurringSizes{occurrences: 20, lead: 5 * time.Second, kills: 1},
+	groups:    groupSizes{burst: 500, flow: 5, due: 10}, cold: coldSizes{[]int{1, 5}, 2}, recipe: 4,
+	crowds: crowdSizes{
+		due: dueRateSizes{[]int{5}, 2 * time.Second}, moment: momentSizes{[]int{20}, 2 * time.Second},
+		schedules: scheduleSizes{3, 3 * time.Second}, refused: refusedSizes{bad: 1, good: 3},
+		aside:     asideSizes{behind: 40, large: 4, lead: 10 * time.Second},
+		retention: oldSizes{lanes: 2, each: 10}, sweep: oldSizes{lanes: 4, each: 2},
+		tickets: ticketSizes{lanes: 4, instances: []int{1, 2}, span: 3 * time.Second},
+		hang:    hangSizes{posts: 3, span: time.Second, flow: 4 * time.Second},
+		memory:  memorySizes{posts: 3, searched: 20, searches: 3, hung: 3},
+		waits:   waitSizes{held: 20, span: 2 * time.Second, states: 20, backlog: 100},
+	},
+}
 
 // TestBench runs scenarios end to end, with storage near and away: real handlers under the
 // host's stand-in, Azurite, and the demo CMS.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "app")
-	if out, err := exec.Command("make", "-C", filepath.Join("..", ".."), "build", "APP="+app).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", filepath.Join("..", ".."), "build",
+		"APP="+app).CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
 	const away = ", storage at 2ms"
@@ -58,20 +69,34 @@ func TestBench(t *testing.T) {
 		rows      []string
 	}{
 		"Near": {0, "serial,logs,retry,supersede", []string{"serial burst", "transactions per message, serial burst",
-			"log lines per message, burst", "log bytes per message, burst", "log lines per message, trickle", "log bytes per message, trickle",
-			"retry: lateness p50, live instance", "retry: lateness p99, live instance", "retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
-		"Due": {2 * time.Millisecond, "lanes,duelane,duemoment,everysecond", []string{"burst on 8 lanes" + away, "burst on 8 lanes: writers busy" + away,
-			"due, one lane, 5 a second: lateness p50" + away, "due, one lane, 5 a second: lateness p95" + away, "due, one lane, 5 a second: lateness p99" + away, "due, one lane, 5 a second: lateness max" + away,
-			"20 due at one moment: until the first is sent" + away, "20 due at one moment: writes a second" + away, "20 due at one moment: lag of plain messages, max" + away,
-			"3 schedules of one second: occurrences written a second" + away, "3 schedules of one second: longest standstill of the lane" + away, "3 schedules of one second: lag of plain messages, max" + away}},
+			"log lines per message, burst", "log bytes per message, burst", "log lines per message, trickle",
+			"log bytes per message, trickle",
+			"retry: lateness p50, live instance", "retry: lateness p99, live instance",
+			"retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
+		"Due": {2 * time.Millisecond, "lanes,duelane,duemoment,everysecond",
+			[]string{"burst on 8 lanes" + away, "burst on 8 lanes: writers busy" + away,
+				"due, one lane, 5 a second: lateness p50" + away, "due, one lane, 5 a second: lateness p95" + away,
+				"due, one lane, 5 a second: lateness p99" + away, "due, one lane, 5 a second: lateness max" + away,
+				"20 due at one moment: until the first is sent" + away, "20 due at one moment: writes a second" + away,
+				"20 due at one moment: lag of plain messages, max" + away,
+				"3 schedules of one second: occurrences written a second" + away,
+				"3 schedules of one second: longest standstill of the lane" + away,
+				"3 schedules of one second: lag of plain messages, max" + away}},
 		"Crowds": {2 * time.Millisecond, "refused,aside,retention,sweep,tickets", []string{
-			"1 messages answered 403 in front of 3 good ones: until these are delivered" + away, "1 messages answered 500 in front of 3 good ones: until these are delivered" + away,
-			"memory, 40 messages behind a blocked key: peak resident set" + away, "memory, 4 messages of 200 KiB due at one moment: peak resident set" + away,
-			"retention over 2 lanes: messages removed a second" + away, "retention: transactions per message" + away, "a sweep over 4 lanes, longest of 3" + away,
-			"tickets, 4 busy lanes, 1 instances: most in the queue" + away, "tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
-			"tickets, 4 busy lanes, 2 instances: most in the queue" + away, "tickets, 4 busy lanes, 2 instances: instances the queue asks for" + away}},
-		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away, "cold start, 5 lanes: exec to the first 202" + away}},
-		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away, "one storage request hangs: the lane's standstill, max" + away}},
+			"1 messages answered 403 in front of 3 good ones: until these are delivered" + away,
+			"1 messages answered 500 in front of 3 good ones: until these are delivered" + away,
+			"memory, 40 messages behind a blocked key: peak resident set" + away,
+			"memory, 4 messages of 200 KiB due at one moment: peak resident set" + away,
+			"retention over 2 lanes: messages removed a second" + away, "retention: transactions per message" + away,
+			"a sweep over 4 lanes, longest of 3" + away,
+			"tickets, 4 busy lanes, 1 instances: most in the queue" + away,
+			"tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
+			"tickets, 4 busy lanes, 2 instances: most in the queue" + away,
+			"tickets, 4 busy lanes, 2 instances: instances the queue asks for" + away}},
+		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away,
+			"cold start, 5 lanes: exec to the first 202" + away}},
+		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away,
+			"one storage request hangs: the lane's standstill, max" + away}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +114,7 @@ func runScenarios(t *testing.T, app string, away time.Duration, names string, ro
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen, err := choose(names)
+	chosen, err := chooseScenarios(names)
 	if err == nil {
 		err = b.runPasses(t.Context(), chosen, []time.Duration{away})
 	}
@@ -135,16 +160,17 @@ func TestLateness(t *testing.T) {
 	now := time.Now()
 	cms := server.New(0, 0)
 	for _, path := range []string{"/late", "/down"} {
-		body := message{path, 1}.body()
+		body := message{path, 1}.articleBody()
 		cms.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/api/content", strings.NewReader(body)))
 	}
-	moments := appointments{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
-	late, err := lateness(cms, moments, now.Add(-time.Minute))
+	moments := dueTimes{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
+	late, err := measureLateness(cms, moments, now.Add(-time.Minute))
 	if err != nil || len(late) != 2 || late[0] < 60_000 || late[1] > 3_600_000 {
 		t.Errorf("%v, %v", late, err)
 	}
 	moments[message{"/late", 1}] = now.Add(time.Hour)
-	if _, err := lateness(cms, moments, time.Time{}); err == nil || !strings.Contains(err.Error(), "/late came") {
+	if _, err := measureLateness(cms, moments, time.Time{}); err == nil ||
+		!strings.Contains(err.Error(), "/late came") {
 		t.Errorf("too early: %v", err)
 	}
 }
@@ -154,38 +180,39 @@ func TestOccurred(t *testing.T) {
 	from := time.Now().Truncate(time.Second).Add(-time.Minute)
 	var requests []server.Request
 	for i := range recurringSchedules {
-		requests = append(requests, server.Request{ID: fmt.Sprint(i), Path: occurrence(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
+		requests = append(requests, server.Request{ID: fmt.Sprint(i),
+			Path: occurrencePath(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
 	}
 	until := from.Add(time.Second)
 	repeat := slices.Concat(requests[:recurringSchedules], requests[:1])
-	if o := occurred(repeat, from, until); o.err() != nil || len(o.late) != recurringSchedules {
+	if o := countOccurrences(repeat, from, until); o.checkCounts() != nil || len(o.late) != recurringSchedules {
 		t.Errorf("%+v", o)
 	}
-	if o := occurred(requests[1:], from, until); o.missed != 1 || o.err() == nil {
+	if o := countOccurrences(requests[1:], from, until); o.missed != 1 || o.checkCounts() == nil {
 		t.Errorf("one is missing: %+v", o)
 	}
 	second := requests[0]
 	second.ID = "other"
-	if o := occurred(append(requests, second), from, until); o.doubled != 1 || o.err() == nil {
+	if o := countOccurrences(append(requests, second), from, until); o.doubled != 1 || o.checkCounts() == nil {
 		t.Errorf("one is double: %+v", o)
 	}
 	requests[0].StartedAt = from.Add(-time.Millisecond)
-	if o := occurred(requests, from, until); o.err() == nil {
+	if o := countOccurrences(requests, from, until); o.checkCounts() == nil {
 		t.Errorf("one is early: %+v", o)
 	}
 }
 
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	all, err := choose("")
+	all, err := chooseScenarios("")
 	if err != nil || len(all) < 10 {
 		t.Errorf("%d scenarios, %v", len(all), err)
 	}
-	some, err := choose("recipe,serial")
+	some, err := chooseScenarios("recipe,serial")
 	if err != nil || len(some) != 2 || some[0].name != "serial" {
 		t.Errorf("%v, %v", some, err)
 	}
-	if _, err := choose("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
+	if _, err := chooseScenarios("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -193,7 +220,7 @@ func TestChoose(t *testing.T) {
 func TestMessageBody(t *testing.T) {
 	t.Parallel()
 	m := message{"/a/1", 7}
-	if body := m.body(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
+	if body := m.articleBody(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
 		t.Errorf("%d bytes: %s", len(body), body)
 	}
 }
@@ -201,7 +228,8 @@ func TestMessageBody(t *testing.T) {
 func TestLabel(t *testing.T) {
 	t.Parallel()
 	labels := `{operation="lease-acquire",service="blob"}`
-	if label(labels, "operation") != "lease-acquire" || label(labels, "service") != "blob" || label(labels, "lane") != "" {
+	if labelValue(labels, "operation") != "lease-acquire" || labelValue(labels, "service") != "blob" ||
+		labelValue(labels, "lane") != "" {
 		t.Error("labels are misread")
 	}
 }

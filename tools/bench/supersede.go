@@ -11,19 +11,19 @@ const (
 	edits = 50 // of each
 )
 
-// supersede sends bursts of edits under a contract that lets newer ones replace older
-// ones that wait, and counts what reaches the CMS.
-func supersede(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{latency: cmsLatency, supersede: true})
+// runSupersede sends bursts of edits under a contract that lets newer ones replace older
+// ones that wait, and counts the writes that reach the CMS.
+func runSupersede(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, supersede: true})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	all := messages("edit", items*edits, items)
-	if err := r.send(ctx, all, items, r.receive()); err != nil {
+	defer r.shutDown()
+	all := makeMessages("edit", items*edits, items)
+	if err := r.sendMessages(ctx, all, items, r.receiveURL()); err != nil {
 		return nil, err
 	}
-	if err := r.atRest(ctx, burstLimit); err != nil {
+	if err := r.awaitRest(ctx); err != nil {
 		return nil, err
 	}
 	c, err := r.store.ReadControl(ctx, 0)
@@ -31,18 +31,20 @@ func supersede(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	st, counts := r.cms.Stats(), c.Tail.Counts
-	if err := errors.Join(r.clean(int(counts.Delivered)), r.newest(edits)); err != nil {
+	if err := errors.Join(r.checkRecord(int(counts.Delivered)), checkLatestVersions(r, edits)); err != nil {
 		return nil, err
 	}
 	if counts.Delivered+counts.Superseded != int64(len(all)) {
-		err = fmt.Errorf("of %d messages %d were delivered and %d superseded", len(all), counts.Delivered, counts.Superseded)
+		err = fmt.Errorf("of %d messages %d were delivered and %d superseded", len(all), counts.Delivered,
+			counts.Superseded)
 	}
-	return []result{measured("writes that reach the CMS with supersede", "", float64(st.Writes)).against(float64(len(all))).
-		noted("%d edits of each of %d items at once; %d were superseded", edits, items, counts.Superseded)}, err
+	return []result{newRow("writes that reach the CMS with supersede", "",
+		float64(st.Writes)).withBaseline(float64(len(all))).
+		withNote("%d edits of each of %d items at once; %d were superseded", edits, items, counts.Superseded)}, err
 }
 
-// newest checks that every item ended at the version given.
-func (r *rig) newest(version int) error {
+// checkLatestVersions checks that every item ended at the version given.
+func checkLatestVersions(r *rig, version int) error {
 	latest := map[string]int{}
 	for _, req := range r.cms.Requests() {
 		latest[req.Path] = req.Version

@@ -15,34 +15,36 @@ const (
 	sweepLimit = 5 * time.Minute // functionTimeout, at which the host would kill the handler
 )
 
-// sweepLanes measures how long a sweep takes over many lanes in which retention has something to do.
-func sweepLanes(ctx context.Context, b *bench) ([]result, error) {
-	lanes, old := b.sizes.crowds.sweptLanes, b.sizes.crowds.sweptOld
-	r, err := b.newRig(ctx, setup{lanes: lanes, filled: func(ctx context.Context, r *rig) error {
-		return r.fillAged(ctx, oldMessages(lanes, old))
+// runSweepLanes measures how long a sweep takes over many lanes in which retention has something to do.
+func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
+	lanes, old := b.sizes.crowds.sweep.lanes, b.sizes.crowds.sweep.each
+	r, err := b.newRig(ctx, rigOptions{lanes: lanes, beforeHost: func(ctx context.Context, r *rig) error {
+		return fillAged(ctx, r, oldMessages(lanes, old))
 	}})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
+	defer r.shutDown()
 	var times []float64
 	for range sweeps {
 		began := time.Now()
-		if err := r.sweep(ctx); err != nil {
+		if err := runSweep(ctx, r); err != nil {
 			return nil, err
 		}
 		times = append(times, time.Since(began).Seconds())
 	}
-	return []result{measured(fmt.Sprintf("a sweep over %d lanes, longest of %d", lanes, sweeps), "s", slices.Max(times)).atMost(10).
-		noted("one after the other, the first at once after the start, %d old messages in each lane: %.2f s", old, times)}, nil
+	return []result{newRow(fmt.Sprintf("a sweep over %d lanes, longest of %d", lanes, sweeps), "s",
+		slices.Max(times)).limitValue(10).
+		withNote("one after the other, the first at once after the start, %d old messages in each lane: %.2f s", old,
+			times)}, nil
 }
 
-// sweep calls the timer's function as the host does.
-func (r *rig) sweep(ctx context.Context) error {
+// runSweep calls the timer's function as the host does.
+func runSweep(ctx context.Context, r *rig) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	const call = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"IsPastDue":false}},"Metadata":{}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/sweep",
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, handlerURL(r.host.Status().Instances[0])+"/sweep",
 		strings.NewReader(call))
 	if err != nil {
 		return err

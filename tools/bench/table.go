@@ -14,7 +14,8 @@ func printTable(out io.Writer, results []result) {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "scenario\tvalue\tyardstick\tratio\ttarget\treached\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Name, quantity(new(r.Value), r.Unit), quantity(r.Baseline, r.Unit), quantity(r.Ratio, ""), r.Rule, r.verdict())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Name, formatQuantity(new(r.Value), r.Unit),
+			formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
 	}
 	w.Flush()
 	fmt.Fprintln(out)
@@ -25,12 +26,13 @@ func printTable(out io.Writer, results []result) {
 	}
 }
 
-// line shows a row while the others are not measured yet.
-func (r result) line() string {
-	return fmt.Sprintf("%s: %s, yardstick %s, ratio %s, %s %s", r.Name, quantity(new(r.Value), r.Unit), quantity(r.Baseline, r.Unit), quantity(r.Ratio, ""), r.Rule, r.verdict())
+// formatLine shows a row while the others are not measured yet.
+func (r result) formatLine() string {
+	return fmt.Sprintf("%s: %s, yardstick %s, ratio %s, %s %s", r.Name, formatQuantity(new(r.Value), r.Unit),
+		formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
 }
 
-func (r result) verdict() string {
+func (r result) formatVerdict() string {
 	switch {
 	case r.Error != "":
 		return "ERROR: " + r.Error
@@ -42,8 +44,8 @@ func (r result) verdict() string {
 	return "NO"
 }
 
-// quantity writes a number with three or four digits that count.
-func quantity(v *float64, unit string) string {
+// formatQuantity writes a number with three or four digits that count.
+func formatQuantity(v *float64, unit string) string {
 	if v == nil {
 		return "–"
 	}

@@ -18,23 +18,23 @@ const (
 	postTries      = 10
 )
 
-// tickets keeps many lanes busy and watches the queue: it must stay short, for its length is
-// what the platform scales by. Installations with different numbers of instances run at a time.
-func tickets(ctx context.Context, b *bench) ([]result, error) {
-	counts := b.sizes.crowds.busyInstances
+// runTickets keeps many lanes busy and watches the queue: it must stay short, because the
+// platform scales by its length. Installations with different numbers of instances run at a time.
+func runTickets(ctx context.Context, b *bench) ([]result, error) {
+	counts := b.sizes.crowds.tickets.instances
 	rows := make([][]result, len(counts))
 	rigs := make([]*rig, len(counts))
 	for i, n := range counts {
-		r, err := b.newRig(ctx, setup{lanes: b.sizes.crowds.busyLanes, instances: n, latency: dueLatency})
+		r, err := b.newRig(ctx, rigOptions{lanes: b.sizes.crowds.tickets.lanes, instances: n, latency: dueLatency})
 		if err != nil {
 			return nil, err
 		}
-		defer r.close()
+		defer r.shutDown()
 		rigs[i] = r
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range rigs {
-		group.Go(func() (err error) { rows[i], err = r.ticketRows(ctx); return err })
+		group.Go(func() (err error) { rows[i], err = measureTickets(ctx, r); return err })
 	}
 	err := group.Wait()
 	var all []result
@@ -44,40 +44,40 @@ func tickets(ctx context.Context, b *bench) ([]result, error) {
 	return all, err
 }
 
-func (r *rig) ticketRows(ctx context.Context) ([]result, error) {
+func measureTickets(ctx context.Context, r *rig) ([]result, error) {
 	posting, stop := context.WithCancel(ctx)
 	defer stop()
 	var sent int
 	posted := make(chan error, 1)
 	go func() {
 		var err error
-		sent, err = r.keepBusy(posting)
+		sent, err = postToAllLanes(posting, r)
 		posted <- err
 	}()
-	most, wanted, err := r.watchQueue(ctx, r.sizes.crowds.busySpan)
+	most, wanted, err := watchQueue(ctx, r, r.sizes.crowds.tickets.span)
 	stop()
 	if err2 := <-posted; err == nil {
 		err = err2
 	}
 	if err == nil {
-		err = r.delivered(ctx, sent)
+		err = r.awaitDelivered(ctx, sent)
 	}
 	if err == nil {
-		err = r.clean(sent)
+		err = r.checkRecord(sent)
 	}
 	name := func(what string) string {
 		return fmt.Sprintf("tickets, %d busy lanes, %d instances: %s", r.lanes, r.instances, what)
 	}
 	return []result{
-		measured(name("most in the queue"), "", float64(most)).atMost(float64(ticketsPerLane*r.lanes*r.instances)).
-			noted("a message a second in each lane for %s, %d in all", r.sizes.crowds.busySpan, sent),
-		measured(name("instances the queue asks for"), "", wanted).against(float64(r.instances)).beyond(1).
-			noted("its length / %d while something in it is visible, the most at any moment", batchSize),
+		newRow(name("most in the queue"), "", float64(most)).limitValue(float64(ticketsPerLane*r.lanes*r.instances)).
+			withNote("a message a second in each lane for %s, %d in all", r.sizes.crowds.tickets.span, sent),
+		newRow(name("instances the queue asks for"), "", wanted).withBaseline(float64(r.instances)).limitDistance(1).
+			withNote("its length / %d while something in it is visible, the most at any moment", batchSize),
 	}, err
 }
 
-// keepBusy posts a message a second to each lane, evenly spaced over all, until ctx ends.
-func (r *rig) keepBusy(ctx context.Context) (sent int, err error) {
+// postToAllLanes posts a message a second to each lane, evenly spaced over all, until ctx ends.
+func postToAllLanes(ctx context.Context, r *rig) (sent int, err error) {
 	paths := pathsByLane("busy", r.lanes, 1)
 	group, posting := errgroup.WithContext(context.WithoutCancel(ctx))
 	tick := time.NewTicker(time.Second / time.Duration(len(paths)))
@@ -86,7 +86,7 @@ func (r *rig) keepBusy(ctx context.Context) (sent int, err error) {
 		select {
 		case <-tick.C:
 			m := message{paths[sent%len(paths)], sent/len(paths) + 1}
-			group.Go(func() error { return r.postUntilTaken(posting, m) })
+			group.Go(func() error { return postUntilTaken(posting, r, m) })
 		case <-ctx.Done():
 			return sent, group.Wait()
 		case <-posting.Done():
@@ -96,25 +96,25 @@ func (r *rig) keepBusy(ctx context.Context) (sent int, err error) {
 }
 
 // postUntilTaken posts a message again while it is answered with an error, as an upstream does.
-func (r *rig) postUntilTaken(ctx context.Context, m message) error {
+func postUntilTaken(ctx context.Context, r *rig, m message) error {
 	header := http.Header{"Idempotency-Key": {fmt.Sprint(m.path, "-", m.version)}}
 	for try := 1; ; try++ {
-		err := postBody(ctx, r.client, r.receive(), m.body(), header.Clone())
-		if err == nil || try == postTries || !pause(ctx, time.Second) {
+		err := postBody(ctx, r.client, r.receiveURL(), m.articleBody(), header.Clone())
+		if err == nil || try == postTries || !sleepFor(ctx, time.Second) {
 			return err
 		}
 	}
 }
 
-// watchQueue returns the most tickets at any moment, hidden ones included, and the most instances
+// watchQueue returns the most tickets at any time, hidden ones included, and the most instances
 // that target-based scaling would ask for.
-func (r *rig) watchQueue(ctx context.Context, span time.Duration) (most int, wanted float64, err error) {
+func watchQueue(ctx context.Context, r *rig, span time.Duration) (most int, wanted float64, err error) {
 	service, err := azqueue.NewServiceClientFromConnectionString(r.storage.ConnectionString(), nil)
 	if err != nil {
 		return 0, 0, err
 	}
 	queue := service.NewQueueClient(r.prefix + "-tickets")
-	for until := time.Now().Add(span); time.Now().Before(until) && pause(ctx, ticketsLook); {
+	for until := time.Now().Add(span); time.Now().Before(until) && sleepFor(ctx, ticketsLook); {
 		length, err := queue.GetProperties(ctx, nil)
 		if err != nil {
 			return most, wanted, err

@@ -18,13 +18,14 @@ import (
 	"weir/tools/democms/server"
 )
 
-// The yardstick of due times is a process that has only timers, one for each moment, and a
-// post to a CMS of its own in each: what it is late by is the machine's doing. It is this
-// program again, with the appointments on its standard input.
+// The yardstick of due times is a process with one timer for each due time, which posts to a CMS of
+// its own. Its lateness is the machine's. It is this program again, with the due times on its standard
+// input.
 const timersURL = "WEIR_BENCH_TIMERS"
 
-// beTimers keeps appointments if this process was started for it, and says whether it was.
-func beTimers(ctx context.Context, in io.Reader) (bool, error) {
+// runTimerProcess posts at the due times if this process was started for that, and reports whether it
+// was.
+func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 	url := os.Getenv(timersURL)
 	if url == "" {
 		return false, nil
@@ -38,22 +39,22 @@ func beTimers(ctx context.Context, in io.Reader) (bool, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for path, due := range moments {
 		group.Go(func() error {
-			pause(ctx, time.Until(due))
-			return post(ctx, client, url, message{path, 1})
+			sleepFor(ctx, time.Until(due))
+			return postMessage(ctx, client, url, message{path, 1})
 		})
 	}
 	return true, group.Wait()
 }
 
-// timers is the yardstick while it runs.
-type timers struct {
+// timerYardstick is the yardstick while it runs.
+type timerYardstick struct {
 	cms  *server.Server
 	site *http.Server
 	cmd  *exec.Cmd
 }
 
-// startTimers begins to keep the same appointments beside Weir.
-func startTimers(ctx context.Context, a appointments) (*timers, error) {
+// startTimers starts the yardstick for the same due times.
+func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func startTimers(ctx context.Context, a appointments) (*timers, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &timers{cms: server.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
+	t := &timerYardstick{cms: server.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
 	t.site = &http.Server{Handler: t.cms, ReadHeaderTimeout: time.Minute}
 	go t.site.Serve(socket) // ends with Close
 	t.cmd.Env = append(os.Environ(), timersURL+"=http://"+socket.Addr().String()+"/api/content")
@@ -81,10 +82,10 @@ func startTimers(ctx context.Context, a appointments) (*timers, error) {
 	return t, nil
 }
 
-// end waits for the last and gives how late they were, in ms.
-func (t *timers) end(a appointments) ([]float64, error) {
+// awaitLateness waits for the last post and returns how late the posts were, in ms.
+func (t *timerYardstick) awaitLateness(a dueTimes) ([]float64, error) {
 	err := t.cmd.Wait()
-	late, early := lateness(t.cms, a, time.Time{})
+	late, early := measureLateness(t.cms, a, time.Time{})
 	if err := errors.Join(err, early, t.site.Close()); err != nil {
 		return nil, fmt.Errorf("bare timers: %w", err)
 	}

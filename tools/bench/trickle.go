@@ -6,183 +6,182 @@ import (
 	"time"
 )
 
-// flow is a trickle of messages, one now and then, and when each was sent and accepted.
-type flow struct {
+// trickleFlow is a trickle of messages, one now and then, and when each was sent and accepted.
+type trickleFlow struct {
 	*rig
 	number         int
 	sent, answered map[message]time.Time
 }
 
-func (r *rig) newFlow() *flow {
-	return &flow{rig: r, sent: map[message]time.Time{}, answered: map[message]time.Time{}}
+func (r *rig) newFlow() *trickleFlow {
+	return &trickleFlow{rig: r, sent: map[message]time.Time{}, answered: map[message]time.Time{}}
 }
 
 // flowKeys is over how many keys a trickle is spread.
 const flowKeys = 20
 
-// post sends the next message.
-func (f *flow) post(ctx context.Context, url string) error {
+// postNext sends the next message.
+func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	m := message{fmt.Sprintf("/flow/%d", f.number%flowKeys), f.number/flowKeys + 1}
 	f.number++
 	f.sent[m] = time.Now()
-	err := post(ctx, f.client, url, m)
+	err := postMessage(ctx, f.client, url, m)
 	f.answered[m] = time.Now()
 	return err
 }
 
-// latencies gives, in ms, the times from the sending of each message to the beginning of
-// its request at the CMS, and those from its 202, which are negative where the CMS was first.
-func (f *flow) latencies() (fromSent, fromAnswer []float64) {
+// deliveryTimes returns, in ms, the times from the sending of each message to the beginning of
+// its request at the CMS, and those from its 202, which are negative if the CMS was first.
+func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	for _, req := range f.cms.Requests() {
 		m := message{req.Path, req.Version}
-		fromSent = append(fromSent, ms(req.StartedAt.Sub(f.sent[m])))
-		fromAnswer = append(fromAnswer, ms(req.StartedAt.Sub(f.answered[m])))
+		fromSent = append(fromSent, milliseconds(req.StartedAt.Sub(f.sent[m])))
+		fromAnswer = append(fromAnswer, milliseconds(req.StartedAt.Sub(f.answered[m])))
 	}
 	return fromSent, fromAnswer
 }
 
-// end waits until all is delivered and at rest, and checks the CMS's record.
-func (f *flow) end(ctx context.Context) error { return f.endWith(ctx, 0) }
+// awaitEnd waits until all is delivered and at rest, and checks the CMS's record.
+func (f *trickleFlow) awaitEnd(ctx context.Context) error { return f.awaitEndWith(ctx, 0) }
 
-// endWith allows some repeats.
-func (f *flow) endWith(ctx context.Context, repeats int) error {
-	if err := f.delivered(ctx, f.number); err != nil {
+// awaitEndWith allows some repeats.
+func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
+	if err := f.awaitDelivered(ctx, f.number); err != nil {
 		return err
 	}
-	if err := f.atRest(ctx, burstLimit); err != nil {
+	if err := f.awaitRest(ctx); err != nil {
 		return err
 	}
-	return f.cleanBut(f.number, repeats)
+	return f.checkRecordBut(f.number, repeats)
 }
 
-// trickle sends one message a second to one instance: what it costs and how long it takes.
-func trickle(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{})
+// runTrickle sends one message a second to one instance, and measures its cost and its delay.
+func runTrickle(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	yardstick, err := r.newBare(ctx)
+	defer r.shutDown()
+	yardstick, err := newBareClient(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer yardstick.account.Close()
-	used, err := r.transactions(ctx)
+	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f, url := r.newFlow(), r.direct()[0]
+	f, url := r.newFlow(), r.handlerURLs()[0]
 	var appends []float64
-	for range b.sizes.trickle {
-		if err := f.post(ctx, url); err != nil {
+	for range b.sizes.trickle.messages {
+		if err := f.postNext(ctx, url); err != nil {
 			return nil, err
 		}
-		if !pause(ctx, b.sizes.gap/2) {
+		if !sleepFor(ctx, b.sizes.trickle.gap/2) {
 			return nil, ctx.Err()
 		}
-		spent, err := timed(ctx, func() error { return yardstick.append(ctx, message{"/bare", 1}) })
+		spent, err := timeStep(ctx, func() error { return yardstick.appendRow(ctx, message{"/bare", 1}) })
 		if err != nil {
 			return nil, err
 		}
 		appends = append(appends, spent)
-		pause(ctx, b.sizes.gap/2-quietPause)
+		sleepFor(ctx, b.sizes.trickle.gap/2-quietPause)
 	}
-	if err := f.end(ctx); err != nil {
+	if err := f.awaitEnd(ctx); err != nil {
 		return nil, err
 	}
-	after, err := r.transactions(ctx)
+	after, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	used = minus(after, used)
-	latency, answered := f.latencies()
+	used = subtractCounts(after, used)
+	latency, answered := f.deliveryTimes()
 	base, tail := median(appends), "p50"
 	if b.delay > 0 { // storage has a tail of its own there
 		base, tail = percentile(appends, 0.99), "p99"
 	}
 	return []result{
-		measured("transactions per message, trickle", "", total(used)/float64(f.number)).atMost(6).noted("%s", shares(used, f.number)),
-		measured("accept to CMS p50, trickle, one instance", "ms", median(latency)).against(median(appends)).beyond(5).
-			noted("from the sending: %s; from the 202: %s; bare append transaction: %s", spread(latency), spread(answered), spread(appends)),
-		measured("accept to CMS p95, trickle, one instance", "ms", percentile(latency, 0.95)).against(percentile(appends, 0.95)),
-		measured("accept to CMS p99, trickle, one instance", "ms", percentile(latency, 0.99)).against(base).beyond(20).
-			noted("the yardstick is the append's %s", tail),
+		newRow("transactions per message, trickle", "", sumCounts(used)/float64(f.number)).limitValue(6).withNote("%s",
+			describeShares(used, f.number)),
+		newRow("accept to CMS p50, trickle, one instance", "ms",
+			median(latency)).withBaseline(median(appends)).limitDistance(5).
+			withNote("from the sending: %s; from the 202: %s; bare append transaction: %s", describeSpread(latency),
+				describeSpread(answered), describeSpread(appends)),
+		newRow("accept to CMS p95, trickle, one instance", "ms",
+			percentile(latency, 0.95)).withBaseline(percentile(appends, 0.95)),
+		newRow("accept to CMS p99, trickle, one instance", "ms",
+			percentile(latency, 0.99)).withBaseline(base).limitDistance(20).
+			withNote("the yardstick is the append's %s", tail),
 	}, nil
 }
 
-// two lets posts alternate between two instances: half of the messages come to the one
+// runTwo lets posts alternate between two instances: half of the messages go to the one
 // that does not hold the lane.
-func two(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{instances: 2})
+func runTwo(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{instances: 2})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	f, urls := r.newFlow(), r.direct()
-	for i := range b.sizes.trickle {
-		if err := f.post(ctx, urls[i%len(urls)]); err != nil {
+	defer r.shutDown()
+	f, urls := r.newFlow(), r.handlerURLs()
+	for i := range b.sizes.trickle.messages {
+		if err := f.postNext(ctx, urls[i%len(urls)]); err != nil {
 			return nil, err
 		}
-		if !pause(ctx, b.sizes.gap/2) {
+		if !sleepFor(ctx, b.sizes.trickle.gap/2) {
 			return nil, ctx.Err()
 		}
 	}
-	if err := f.end(ctx); err != nil {
+	if err := f.awaitEnd(ctx); err != nil {
 		return nil, err
 	}
-	latency, _ := f.latencies()
-	return []result{measured("accept to CMS p99, trickle, two instances", "ms", percentile(latency, 0.99)).atMost(1000).
-		noted("from the sending: %s, one message each %s", spread(latency), b.sizes.gap/2)}, nil
+	latency, _ := f.deliveryTimes()
+	return []result{newRow("accept to CMS p99, trickle, two instances", "ms",
+		percentile(latency, 0.99)).limitValue(1000).
+		withNote("from the sending: %s, one message each %s", describeSpread(latency), b.sizes.trickle.gap/2)}, nil
 }
 
-// idle lets the host's polling back off, counts for whole minutes, and then sees how long
+// runIdle lets the host's polling back off, counts for whole minutes, and then sees how long
 // a message takes out of that state.
-func idle(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newRig(ctx, setup{})
+func runIdle(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
-		return nil, err
-	}
-	if !pause(ctx, b.sizes.backOff) {
+	defer r.shutDown()
+	if !sleepFor(ctx, b.sizes.idle.backOff) {
 		return nil, ctx.Err()
 	}
-	before, err := r.transactions(ctx)
+	before, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	minutes := b.sizes.idleMinutes
-	if !pause(ctx, time.Duration(minutes)*time.Minute) {
+	minutes := b.sizes.idle.minutes
+	if !sleepFor(ctx, time.Duration(minutes)*time.Minute) {
 		return nil, ctx.Err()
 	}
-	after, err := r.transactions(ctx)
+	after, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	used := minus(after, before)
+	used := subtractCounts(after, before)
 	f := r.newFlow()
-	for range b.sizes.wakes {
-		if err := f.post(ctx, r.direct()[0]); err != nil {
+	for range b.sizes.idle.wakes {
+		if err := f.postNext(ctx, r.handlerURLs()[0]); err != nil {
 			return nil, err
 		}
-		if err := f.end(ctx); err != nil {
+		if err := f.awaitEnd(ctx); err != nil {
 			return nil, err
 		}
 	}
-	latency, _ := f.latencies()
+	latency, _ := f.deliveryTimes()
 	const polling = 86400 // once a second
 	return []result{
-		measured("idle, transactions per day", "", total(used)/float64(minutes)*24*60).against(polling).atMost(6000).
-			noted("%d minutes after %s of rest, per minute: %s", minutes, b.sizes.backOff, shares(used, minutes)),
-		measured("accept to CMS out of idleness, first message", "ms", latency[0]).
-			noted("then %d more, each once the lane was released: %s", len(latency)-1, spread(latency)),
+		newRow("idle, transactions per day", "",
+			sumCounts(used)/float64(minutes)*24*60).withBaseline(polling).limitValue(6000).
+			withNote("%d minutes after %s of rest, per minute: %s", minutes, b.sizes.idle.backOff,
+				describeShares(used, minutes)),
+		newRow("accept to CMS out of idleness, first message", "ms", latency[0]).
+			withNote("then %d more, each once the lane was released: %s", len(latency)-1, describeSpread(latency)),
 	}, nil
 }

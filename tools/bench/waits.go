@@ -16,65 +16,62 @@ import (
 
 const (
 	waitedPost    = 50.0 // ms, of a post beside answers that are held
-	waitedLooks   = 2.0  // queries a second and lane: one look, and what a lane at rest asks besides
+	waitedLooks   = 2.0  // queries a second and lane: one of the waiting answers, and those of a lane at rest
 	stateRequests = 2.0
 )
 
-// waits measures posts beside many answers that are held, what those ask of storage, and what
-// the state of a message costs in a backlog.
-func waits(ctx context.Context, b *bench) ([]result, error) {
-	held, err := b.heldAnswers(ctx)
+// runWaits measures posts beside many held answers, the storage requests of those, and the cost of a
+// message's state in a backlog.
+func runWaits(ctx context.Context, b *bench) ([]result, error) {
+	held, err := measureHeldAnswers(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("held answers: %w", err)
 	}
-	states, err := b.stateCosts(ctx)
+	states, err := measureStateCosts(ctx, b)
 	if err != nil {
 		return held, fmt.Errorf("states: %w", err)
 	}
 	return append(held, states...), nil
 }
 
-// heldAnswers pauses all lanes, has answers held, and posts beside them.
-func (b *bench) heldAnswers(ctx context.Context) ([]result, error) {
-	r, err := b.newRig(ctx, setup{env: []string{smallInstance}})
+// measureHeldAnswers pauses all lanes, has answers held, and posts beside them.
+func measureHeldAnswers(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
+	defer r.shutDown()
+	if err := pauseAllLanes(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := r.pauseAll(ctx); err != nil {
-		return nil, err
-	}
-	n, span := b.sizes.crowds.waits, b.sizes.crowds.waitSpan
+	n, span := b.sizes.crowds.waits.held, b.sizes.crowds.waits.span
 	var held atomic.Int64
 	group, posting := errgroup.WithContext(ctx)
 	for i := range n {
 		group.Go(func() error {
-			pause(posting, span/2/time.Duration(n)*time.Duration(i))
-			applied, err := r.postWaiting(posting, fmt.Sprint("/waited/", i), 2*span)
+			sleepFor(posting, span/2/time.Duration(n)*time.Duration(i))
+			applied, err := postWaiting(posting, r, fmt.Sprint("/waited/", i), 2*span)
 			if applied {
 				held.Add(1)
 			}
 			return err
 		})
 	}
-	if !pause(ctx, span*3/4) {
+	if !sleepFor(ctx, span*3/4) {
 		return nil, ctx.Err()
 	}
-	before, err := r.transactions(ctx)
+	before, err := r.readTransactions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	pause(ctx, span/2)
-	after, err := r.transactions(ctx)
+	sleepFor(ctx, span/2)
+	after, err := r.readTransactions(ctx)
 	seconds := time.Since(began).Seconds()
 	if err != nil {
 		return nil, err
 	}
-	posts, err := r.postTimes(ctx, span/2)
+	posts, err := measurePosts(ctx, r, span/2)
 	if err != nil {
 		return nil, err
 	}
@@ -84,20 +81,22 @@ func (b *bench) heldAnswers(ctx context.Context) ([]result, error) {
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
 	queries := (after["table query"] - before["table query"]) / seconds
 	return []result{
-		measured(fmt.Sprintf("%d answers held: a post beside them, p99", n), "ms", percentile(posts, 0.99)).atMost(waitedPost).
-			noted("%s; %d were held, each %s", spread(posts), held.Load(), 2*span),
-		measured(fmt.Sprintf("%d answers held: queries a second, one lane", n), "1/s", queries).atMost(waitedLooks),
-		measured(fmt.Sprintf("%d answers held: peak resident set", n), "MiB", peak).atMost(residentLimit).noted("%s", smallInstance),
+		newRow(fmt.Sprintf("%d answers held: a post beside them, p99", n), "ms",
+			percentile(posts, 0.99)).limitValue(waitedPost).
+			withNote("%s; %d were held, each %s", describeSpread(posts), held.Load(), 2*span),
+		newRow(fmt.Sprintf("%d answers held: queries a second, one lane", n), "1/s", queries).limitValue(waitedLooks),
+		newRow(fmt.Sprintf("%d answers held: peak resident set", n), "MiB",
+			peak).limitValue(residentLimit).withNote("%s", smallInstance),
 	}, err
 }
 
-func (r *rig) pauseAll(ctx context.Context) error {
-	return r.command(ctx, "/pause", `{"all": true, "reason": "bench"}`)
+func pauseAllLanes(ctx context.Context, r *rig) error {
+	return sendCommand(ctx, r, "/pause", `{"all": true, "reason": "bench"}`)
 }
 
-// command sends JSON to the first handler itself.
-func (r *rig) command(ctx context.Context, path, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at(r.host.Status().Instances[0])+"/api"+path,
+// sendCommand sends JSON to the first handler itself.
+func sendCommand(ctx context.Context, r *rig, path, body string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, handlerURL(r.host.Status().Instances[0])+"/api"+path,
 		strings.NewReader(body))
 	if err != nil {
 		return err
@@ -115,9 +114,9 @@ func (r *rig) command(ctx context.Context, path, body string) error {
 }
 
 // postWaiting posts a message that is not delivered, and reports whether its answer was held.
-func (r *rig) postWaiting(ctx context.Context, path string, wait time.Duration) (applied bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.direct()[0],
-		strings.NewReader(message{path, 1}.body()))
+func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (applied bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.handlerURLs()[0],
+		strings.NewReader(message{path, 1}.articleBody()))
 	if err != nil {
 		return false, err
 	}
@@ -135,52 +134,51 @@ func (r *rig) postWaiting(ctx context.Context, path string, wait time.Duration) 
 	return resp.Header.Get("Preference-Applied") != "", err
 }
 
-// postTimes posts one message after the other for a while, and returns how long each took, in ms.
-func (r *rig) postTimes(ctx context.Context, span time.Duration) (took []float64, err error) {
-	for end := time.Now().Add(span); time.Now().Before(end) && err == nil; pause(ctx, 20*time.Millisecond) {
+// measurePosts posts one message after the other for a while, and returns how long each took, in ms.
+func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float64, err error) {
+	for end := time.Now().Add(span); time.Now().Before(end) && err == nil; sleepFor(ctx, 20*time.Millisecond) {
 		began := time.Now()
-		err = post(ctx, r.client, r.direct()[0], message{fmt.Sprint("/beside/", len(took)), 1})
-		took = append(took, ms(time.Since(began)))
+		err = postMessage(ctx, r.client, r.handlerURLs()[0], message{fmt.Sprint("/beside/", len(took)), 1})
+		took = append(took, milliseconds(time.Since(began)))
 	}
 	return took, errors.Join(err, ctx.Err())
 }
 
-// stateCosts reads the state of a message in the middle of a backlog.
-func (b *bench) stateCosts(ctx context.Context) ([]result, error) {
-	r, err := b.newRig(ctx, setup{})
+// measureStateCosts reads the state of a message in the middle of a backlog.
+func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
+	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	if err := r.warm(ctx); err != nil {
+	defer r.shutDown()
+	if err := pauseAllLanes(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := r.pauseAll(ctx); err != nil {
+	n := b.sizes.crowds.waits.backlog
+	if err := fillAtOnce(ctx, r.store, makeMessages("state", n, n), 64, nil); err != nil {
 		return nil, err
 	}
-	n := b.sizes.crowds.stateBacklog
-	if err := fillAtOnce(ctx, r.store, messages("state", n, n), 64, nil); err != nil {
-		return nil, err
-	}
-	id, err := r.idOf(ctx, fmt.Sprint("/state/", n*2/3))
+	id, err := findMessageID(ctx, r, fmt.Sprint("/state/", n*2/3))
 	if err != nil {
 		return nil, err
 	}
-	plain, err := r.readStates(ctx, id)
+	plain, err := measureStateReads(ctx, r, id)
 	if err != nil {
 		return nil, err
 	}
-	outlook, err := r.readStates(ctx, id+"?outlook=1")
+	outlook, err := measureStateReads(ctx, r, id+"?outlook=1")
 	return []result{
-		measured(fmt.Sprintf("a state in a backlog of %d: requests to storage", n), "1", plain.requests).atMost(stateRequests).
-			noted("with the outlook %.2f", outlook.requests),
-		measured(fmt.Sprintf("a state in a backlog of %d: CPU time of the handler", n), "ms", plain.cpu).noted("with the outlook %.2f", outlook.cpu),
+		newRow(fmt.Sprintf("a state in a backlog of %d: requests to storage", n), "1",
+			plain.requests).limitValue(stateRequests).
+			withNote("with the outlook %.2f", outlook.requests),
+		newRow(fmt.Sprintf("a state in a backlog of %d: CPU time of the handler", n), "ms",
+			plain.cpu).withNote("with the outlook %.2f", outlook.cpu),
 	}, err
 }
 
-// idOf finds a waiting message by its key.
-func (r *rig) idOf(ctx context.Context, key string) (id string, err error) {
-	err = get(ctx, r.client, r.direct()[0]+"?limit=1&key="+key, func(body io.Reader) error {
+// findMessageID finds a waiting message by its key.
+func findMessageID(ctx context.Context, r *rig, key string) (id string, err error) {
+	err = getURL(ctx, r.client, r.handlerURLs()[0]+"?limit=1&key="+key, func(body io.Reader) error {
 		var found struct{ Messages []struct{ ID string } }
 		if err := json.NewDecoder(body).Decode(&found); err != nil {
 			return err
@@ -194,25 +192,25 @@ func (r *rig) idOf(ctx context.Context, key string) (id string, err error) {
 	return id, err
 }
 
-// stateCost is what one read of a state takes.
+// stateCost is the cost of one read of a state.
 type stateCost struct{ requests, cpu float64 }
 
-func (r *rig) readStates(ctx context.Context, address string) (stateCost, error) {
-	before, err := r.transactions(ctx)
+func measureStateReads(ctx context.Context, r *rig, address string) (stateCost, error) {
+	before, err := r.readTransactions(ctx)
 	if err != nil {
 		return stateCost{}, err
 	}
-	n := r.sizes.crowds.states
-	var spent effort
-	err = r.work(&spent, func() error {
+	n := r.sizes.crowds.waits.states
+	var spent cpuTimes
+	err = addCPUTimes(r, &spent, func() error {
 		for range n {
-			if err := get(ctx, r.client, r.direct()[0]+"/"+address, nil); err != nil {
+			if err := getURL(ctx, r.client, r.handlerURLs()[0]+"/"+address, nil); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	after, err2 := r.transactions(ctx)
+	after, err2 := r.readTransactions(ctx)
 	reads := after["table query"] - before["table query"] + after["table get"] - before["table get"]
 	return stateCost{reads / float64(n), spent.handlers * 1000 / float64(n)}, errors.Join(err, err2)
 }

@@ -1,0 +1,199 @@
+package main
+
+import "time"
+
+// sizes are how much each scenario measures: full by default, tiny in the smoke test.
+type sizes struct {
+	load      loadSizes
+	accept    acceptSizes
+	fast      int // messages to the CMS that takes no time
+	cpu       int // messages whose CPU time is measured
+	logs      logSizes
+	trickle   trickleSizes
+	idle      idleSizes
+	backlog   backlogSizes
+	takeovers int // of each kind
+	due       dueSizes
+	retry     retrySizes
+	scheduled scheduledSizes
+	recurring recurringSizes
+	groups    groupSizes
+	cold      coldSizes
+	recipe    int // messages
+	crowds    crowdSizes
+}
+
+// loadSizes are the sizes that most scenarios share.
+type loadSizes struct {
+	burst   int // messages
+	clients int // that post them at once
+	keys    int // over which they are spread
+	warm    int // messages before a measurement
+	trips   int // bare round trips on each side of one
+}
+
+type acceptSizes struct {
+	latencies int // samples of one client
+	rate      int // posts of many clients in a turn
+}
+
+type logSizes struct {
+	burst, trickle int // messages whose log lines are counted
+}
+
+type trickleSizes struct {
+	messages int
+	gap      time.Duration // between two of them
+}
+
+type idleSizes struct {
+	backOff time.Duration // until the host polls at its longest interval
+	minutes int
+	wakes   int // messages out of idleness
+}
+
+type backlogSizes struct {
+	short, long int // messages
+	inMemory    int // messages of the long one on memory storage
+}
+
+type dueSizes struct {
+	messages int           // due at random times
+	lead     time.Duration // until the first of them, for filing all
+	span     time.Duration // from the first to the last
+	killed   int           // messages that are due after every instance was killed
+}
+
+type retrySizes struct {
+	messages int
+	gap      time.Duration // between two of them
+}
+
+type scheduledSizes struct {
+	messages int // far ahead, on Azurite
+	inMemory int // far ahead, on memory storage
+	burst    int // messages of a round beside them
+	rounds   int
+}
+
+type recurringSizes struct {
+	occurrences int           // of all schedules
+	lead        time.Duration // until the first, for the instances to start
+	kills       int
+}
+
+type groupSizes struct {
+	burst int // messages posted to the http group
+	flow  int // messages sent by the process group
+	due   int
+}
+
+type coldSizes struct {
+	lanes  []int
+	starts int // for each number of lanes
+}
+
+// crowdSizes are the sizes of the scenarios in which many messages come together: at one time,
+// behind one key, on many lanes.
+type crowdSizes struct {
+	due       dueRateSizes
+	moment    momentSizes
+	schedules scheduleSizes
+	refused   refusedSizes
+	aside     asideSizes
+	retention oldSizes
+	sweep     oldSizes
+	tickets   ticketSizes
+	hang      hangSizes
+	memory    memorySizes
+	waits     waitSizes
+}
+
+type dueRateSizes struct {
+	rates []int         // messages a second
+	span  time.Duration // from the first to the last
+}
+
+type momentSizes struct {
+	messages []int         // due at one time
+	lead     time.Duration // until then, for filing all
+}
+
+type scheduleSizes struct {
+	count int // of one second each
+	span  time.Duration
+}
+
+type refusedSizes struct {
+	bad, good int // messages
+}
+
+type asideSizes struct {
+	behind int           // messages behind a blocked key
+	large  int           // messages of largeBody due at one time
+	lead   time.Duration // until then
+}
+
+type oldSizes struct {
+	lanes, each int // old messages in each lane
+}
+
+type ticketSizes struct {
+	lanes     int
+	instances []int
+	span      time.Duration
+}
+
+type hangSizes struct {
+	posts int
+	span  time.Duration // from the first of them to the last
+	flow  time.Duration // of messages before one request hangs, and after
+}
+
+type memorySizes struct {
+	posts    int // at a time
+	searched int // messages of searchedBody
+	searches int // at a time
+	hung     int // posts of a megabyte while storage hangs
+}
+
+type waitSizes struct {
+	held    int // answers at a time
+	span    time.Duration
+	states  int // status reads in a backlog
+	backlog int
+}
+
+var fullSizes = sizes{
+	load: loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100}, accept: acceptSizes{300, 1000},
+	fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60}, trickle: trickleSizes{120, time.Second},
+	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
+	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,
+	due:       dueSizes{messages: 1000, lead: 10 * time.Second, span: time.Minute, killed: 200},
+	retry:     retrySizes{500, 40 * time.Millisecond},
+	scheduled: scheduledSizes{messages: 5000, inMemory: 100_000, burst: 2000, rounds: 60},
+	recurring: recurringSizes{occurrences: 200, lead: 10 * time.Second, kills: 4},
+	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15}, recipe: 60,
+	crowds: fullCrowds,
+}
+
+var fullCrowds = crowdSizes{
+	due: dueRateSizes{[]int{10, 20}, 45 * time.Second}, moment: momentSizes{[]int{1000, 2000}, 10 * time.Second},
+	schedules: scheduleSizes{300, 20 * time.Second}, refused: refusedSizes{bad: 400, good: 50},
+	aside:     asideSizes{behind: 20_000, large: 1000, lead: time.Minute},
+	retention: oldSizes{lanes: 8, each: 1000}, sweep: oldSizes{lanes: 256, each: 10},
+	tickets: ticketSizes{lanes: 64, instances: []int{1, 4}, span: 3 * time.Minute},
+	hang:    hangSizes{posts: 40, span: 10 * time.Second, flow: 8 * time.Second},
+	memory:  memorySizes{posts: 200, searched: 3000, searches: 40, hung: 150},
+	waits:   waitSizes{held: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
+}
+
+// fartherSizes returns the sizes of a second pass, with storage far away: less of the scenarios that
+// count, and none on memory storage.
+func (s sizes) fartherSizes() sizes {
+	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
+		min(s.idle.wakes, 5)
+	s.backlog.long, s.takeovers, s.recipe = min(s.backlog.long, 5000), min(s.takeovers, 1), min(s.recipe, 20)
+	s.scheduled.messages = min(s.scheduled.messages, 2000)
+	return s
+}
