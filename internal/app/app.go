@@ -12,7 +12,9 @@ import (
 	"weir/internal/calendar"
 	"weir/internal/cms"
 	"weir/internal/contract"
+	"weir/internal/drain"
 	"weir/internal/poll"
+	"weir/internal/signin"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
 )
@@ -24,6 +26,8 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
+	sender      drain.Sender   // the client, or the steps of contracts in front of it
+	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar
 	instruments *instruments
@@ -50,7 +54,7 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
 	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
 	if len(settings.Contracts) > 0 || err == nil {
-		a.contracts, found.contracts = contract.New(settings.Contracts,
+		a.contracts, found.contracts = contract.New(settings.definitions(),
 			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
 	}
 	if settings.Storage != "" || !settings.Identity.IsZero() {
@@ -58,19 +62,14 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 			Identity: settings.Identity, Prefix: settings.Prefix, Counter: storageCalls})
 	}
 	if settings.Delivery.URL != "" {
-		a.cms, found.cms = cms.New(a.cmsConfig())
+		found.cms = a.newCMS()
+	}
+	if a.cms != nil && a.contracts != nil {
+		var err error
+		a.sender, err = a.newStepsSender()
+		found.contracts = errors.Join(found.contracts, err)
 	}
 	return a, found
-}
-
-func (a *App) cmsConfig() cms.Config {
-	d := a.settings.Delivery
-	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Now: time.Now}
-	if a.contracts != nil {
-		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
-	}
-	return cfg
 }
 
 // NewForCommand returns the App of a command. Its logs go to local. The caller must Close it.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// diagnoseCMS opens a connection to the CMS, and sends nothing over it.
+// diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
 func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or what it is taken from"}
 	if a.cms == nil {
@@ -31,6 +31,9 @@ func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
 		return f
 	}
 	f.Detail = "accepts connections at " + through.Host
+	if err := a.checkSignIn(ctx); err != nil {
+		f.Wrong, f.Todo = firstLine(err), "see whether delivery.signIn in weir.yaml has the right values"
+	}
 	return f
 }
 

@@ -9,21 +9,28 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"weir/internal/steps"
 )
 
 // ${NAME} in weir.yaml is replaced by a variable of the environment, after the YAML was parsed. So a value
 // with a quote, a colon or a line break stays as it is, and cannot add YAML of its own. The braces would
 // mean something to the parser, so it sees marks of Unicode's private use area in their place.
 
+// A mark has as many characters as the placeholder, so that positions in the marked text are those of the
+// file.
 const (
-	markBegin = "\uE000"
+	markBegin = "\uE000\uE000"
 	markEnd   = "\uE001"
 )
 
 var (
 	variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 	markPattern     = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
-	markReverser    = strings.NewReplacer(markBegin, "${", markEnd, "}")
+	// expressionKeys are settings with expressions. Package steps puts variables there, so that none becomes
+	// part of an expression.
+	expressionKeys = []string{"steps", "on", "send", "for"}
+	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
 // decodeYAML reads YAML into the settings. It returns the variables that the YAML names and the environment
@@ -34,6 +41,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	if err != nil {
 		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)))
 	}
+	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env}
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.NullType {
@@ -55,6 +63,10 @@ type envExpander struct {
 
 // Visit implements ast.Visitor.
 func (e *envExpander) Visit(n ast.Node) ast.Visitor {
+	if pair, ok := n.(*ast.MappingValueNode); ok && slices.Contains(expressionKeys, pair.Key.GetToken().Value) {
+		ast.Walk(missingCollector{e}, pair.Value)
+		return nil
+	}
 	if text, ok := n.(*ast.StringNode); ok {
 		text.Value = markPattern.ReplaceAllStringFunc(text.Value, e.readVariable)
 		text.Token.Value = text.Value
@@ -70,4 +82,15 @@ func (e *envExpander) readVariable(mark string) string {
 		e.missing = append(e.missing, name)
 	}
 	return value
+}
+
+// missingCollector notes the variables that are not set, and replaces none.
+type missingCollector struct{ *envExpander }
+
+// Visit implements ast.Visitor.
+func (c missingCollector) Visit(n ast.Node) ast.Visitor {
+	if text, ok := n.(*ast.StringNode); ok {
+		markPattern.ReplaceAllStringFunc(text.Value, c.readVariable)
+	}
+	return c
 }

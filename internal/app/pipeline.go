@@ -94,7 +94,7 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 	}
 }
 
-// newSender returns the CMS client. It makes a span of each attempt.
+// newSender returns the sender of messages to the CMS. It makes a span of each attempt.
 func (a *App) newSender() drain.Sender {
-	return a.instruments.export.Sender(a.cms, a.settings.Delivery.Method, a.settings.Delivery.URL)
+	return a.instruments.export.Sender(a.sender, a.settings.Delivery.Method, a.settings.Delivery.URL)
 }

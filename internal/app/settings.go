@@ -15,6 +15,8 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/poll"
+	"weir/internal/signin"
+	"weir/internal/steps"
 	"weir/internal/storage/azure"
 )
 
@@ -25,19 +27,27 @@ type Settings struct {
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
 
-	Lanes         int                   `yaml:"lanes"`
-	Lease         duration              `yaml:"lease"`
-	TicketDelay   delayRange            `yaml:"ticketDelay"`
-	MaxBody       byteSize              `yaml:"maxBody"`
-	Retention     duration              `yaml:"retention"`
-	DeadRetention duration              `yaml:"deadRetention"`
-	Delivery      deliverySettings      `yaml:"delivery"`
-	Poll          pollSettings          `yaml:"poll"`
-	Calendar      calendar.Settings     `yaml:"calendar"`
-	Notify        []receiverSettings    `yaml:"notify"`
-	Callbacks     callbackSettings      `yaml:"callbacks"`
-	Log           logSettings           `yaml:"log"`
-	Contracts     []contract.Definition `yaml:"contracts"`
+	Lanes         int                `yaml:"lanes"`
+	Lease         duration           `yaml:"lease"`
+	TicketDelay   delayRange         `yaml:"ticketDelay"`
+	MaxBody       byteSize           `yaml:"maxBody"`
+	Retention     duration           `yaml:"retention"`
+	DeadRetention duration           `yaml:"deadRetention"`
+	Delivery      deliverySettings   `yaml:"delivery"`
+	Poll          pollSettings       `yaml:"poll"`
+	Calendar      calendar.Settings  `yaml:"calendar"`
+	Notify        []receiverSettings `yaml:"notify"`
+	Callbacks     callbackSettings   `yaml:"callbacks"`
+	Log           logSettings        `yaml:"log"`
+	Contracts     []contractSettings `yaml:"contracts"`
+
+	file *steps.File // weir.yaml, for the parts that package steps reads
+}
+
+// contractSettings describes a kind of message, and how it is written to the CMS.
+type contractSettings struct {
+	contract.Definition `yaml:",inline"`
+	Steps               steps.Source `yaml:"steps"` // not set = one request with the message's bytes
 }
 
 // logSettings selects the lines that the process logs.
@@ -58,6 +68,12 @@ type deliverySettings struct {
 
 	Rate          attemptRate `yaml:"rate"`          // of this instance over all lanes
 	MaxConcurrent int         `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+
+	SignIn     signInSettings `yaml:"signIn"`
+	TLS        signin.TLS     `yaml:"tls"`
+	On         steps.Source   `yaml:"on"`         // rules for the answers to all steps
+	RetryAfter string         `yaml:"retryAfter"` // header with the delay that the CMS asks for; "" = Retry-After
+	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // of the answer to a step; 0 = 4 MiB
 
 	Instances string `yaml:"instances"` // the instances that deliver: any, or those that run the function process
 }
@@ -179,6 +195,7 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Instances == anyInstance || d.Instances == processInstance,
 		"delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
+	must(d.MaxAnswer >= 0 && d.MaxAnswer <= 64<<20, "delivery.maxAnswer is %d and must be at most 64MiB", d.MaxAnswer)
 	if err := d.Backoff.checkValues(); err != nil {
 		must(false, "%w", err)
 	}

@@ -33,6 +33,7 @@ type Config struct {
 	Answers      map[string]map[int]weir.Outcome // by contract and status: overrides Classify
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
+	Secrets      func() []string   // further secrets at this time; nil = none
 }
 
 // Client makes attempts. It is safe for concurrent use.
@@ -102,6 +103,17 @@ func CheckHeaders(headers map[string]string) error {
 	return errors.Join(problems...)
 }
 
+// Transport returns the transport of requests.
+func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
+
+// mask returns the mask of the texts that are kept.
+func (c *Client) mask() Mask {
+	if c.cfg.Secrets == nil {
+		return c.secrets
+	}
+	return c.secrets.With(c.cfg.Secrets()...)
+}
+
 // Send makes one attempt. It returns with the answer, at the attempt's timeout, or when ctx ends; then
 // the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -114,18 +126,20 @@ func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
+	secrets := c.mask()
 	resp, failure := Exchange(ctx, limited, c.client, func(ctx context.Context) (*http.Request, error) {
 		return c.newRequest(ctx, d)
 	})
 	if resp == nil {
-		failure.Reason = c.secrets.Hide(failure.Reason)
+		failure.Reason = secrets.Hide(failure.Reason)
 		return failure
 	}
-	return c.readAnswer(ctx, limited, d, resp)
+	return c.readAnswer(ctx, limited, d, resp, secrets)
 }
 
 // readAnswer reads the response, and returns its result.
-func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response) weir.Result {
+func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response,
+	secrets Mask) weir.Result {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil && ctx.Err() != nil {
@@ -136,7 +150,7 @@ func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp 
 			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
 	return Classify(Answer{resp.StatusCode, resp.Header, body},
-		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], c.secrets}, c.cfg.Now())
+		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], secrets}, c.cfg.Now())
 }
 
 // Answer is an answer of the CMS.

@@ -11,7 +11,10 @@ import (
 // Mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the
 // address or a header of a request in its answer, and everyone who may read a message's status can read
 // the answer's text.
-type Mask struct{ replacer *strings.Replacer }
+type Mask struct {
+	replacer *strings.Replacer
+	more     *strings.Replacer
+}
 
 const (
 	maskText = "…"
@@ -50,7 +53,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
 		add(credential)
 	}
-	return Mask{newReplacer(secrets, pairs)}
+	return Mask{replacer: newReplacer(secrets, pairs)}
 }
 
 // NewMask returns a mask of these secrets, except short ones.
@@ -61,7 +64,13 @@ func NewMask(secrets ...string) Mask {
 			forms = append(forms, encodedForms(secret)...)
 		}
 	}
-	return Mask{newReplacer(forms, nil)}
+	return Mask{replacer: newReplacer(forms, nil)}
+}
+
+// With returns a mask that hides these secrets, too.
+func (m Mask) With(secrets ...string) Mask {
+	m.more = NewMask(secrets...).replacer
+	return m
 }
 
 // encodedForms returns the forms in which an answer may repeat a value.
@@ -93,10 +102,12 @@ func newReplacer(secrets, pairs []string) *strings.Replacer {
 
 // Hide returns a text without secrets. The zero mask hides none.
 func (m Mask) Hide(text string) string {
-	if m.replacer == nil {
-		return text
+	for _, replacer := range []*strings.Replacer{m.replacer, m.more} {
+		if replacer != nil {
+			text = replacer.Replace(text)
+		}
 	}
-	return m.replacer.Replace(text)
+	return text
 }
 
 // redirectTarget returns scheme and host of a Location. Its path and query often repeat those of the

@@ -166,6 +166,19 @@ func forcedFact(m wire.Message) []labelledValue {
 	return []labelledValue{{"by force", "whatever was delivered since"}}
 }
 
+// stepText describes one request of a chain.
+func stepText(s wire.Step) string {
+	text := "no answer"
+	if s.Status != 0 {
+		text = formatCount(s.Status)
+	}
+	text += " in " + spanText(time.Duration(s.Duration))
+	if s.Reason != "" {
+		text += ", then from the first step again: " + s.Reason
+	}
+	return text
+}
+
 func attemptEvents(m wire.Message) []event {
 	var events []event
 	for i, a := range m.AttemptLog {
@@ -175,6 +188,9 @@ func attemptEvents(m wire.Message) []event {
 			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}
 		e.Facts = append(e.Facts, labelledValue{"took", spanText(time.Duration(a.Duration))})
+		for _, s := range a.Steps {
+			e.Facts = append(e.Facts, labelledValue{"step " + s.Name, stepText(s)})
+		}
 		if a.Answer != "" {
 			e.Facts = append(e.Facts, labelledValue{"answer", a.Answer})
 		}

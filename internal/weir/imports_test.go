@@ -30,7 +30,10 @@ var may = map[string][]string{
 	"weir/internal/wire": {"weir/internal/weir"},
 	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/drain"},
-	"weir/internal/cms":       {"weir/internal/weir"},
+	"weir/internal/cms":    {"weir/internal/weir"},
+	"weir/internal/signin": {},
+	"weir/internal/steps": {"weir/internal/clock", "weir/internal/cms", "weir/internal/contract", "weir/internal/signin",
+		"weir/internal/weir"},
 	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
 	"weir/internal/recur":     {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/overview":  {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
@@ -61,7 +64,7 @@ const wiring = "weir/internal/app"
 
 // adapters are for wiring to choose; functions and the core do not know them.
 var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
-	"weir/internal/lease"}
+	"weir/internal/lease", "weir/internal/steps", "weir/internal/signin"}
 
 func TestImports(t *testing.T) {
 	t.Parallel()

@@ -95,6 +95,16 @@ type Result struct {
 	Refused    bool          // unavailable, by an answer that may concern only this message (403)
 	StartedAt  time.Time
 	Duration   time.Duration
+	Steps      []Step // of a chain of requests; nil = a single request
+}
+
+// Step is the record of one request of a chain.
+type Step struct {
+	Name     string        `json:"name"`
+	At       time.Time     `json:"-"`        // kept for the trace only
+	Duration time.Duration `json:"duration"` // nanoseconds
+	Status   int           `json:"status,omitempty"`
+	Reason   string        `json:"reason,omitempty"` // of a step that began the chain anew
 }
 
 // Attempt is the record of one attempt.
@@ -107,6 +117,7 @@ type Attempt struct {
 	Reason   string        `json:"reason,omitempty"`
 	Body     string        `json:"body,omitempty"`
 	Fence    int64         `json:"fence,omitempty"`
+	Steps    []Step        `json:"steps,omitempty"`
 }
 
 // Status is the state of a message, with its attempts.

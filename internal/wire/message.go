@@ -54,6 +54,15 @@ type Attempt struct {
 	Status   int          `json:"status,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	Answer   string       `json:"answer,omitempty"` // the first 2 KB of the CMS's answer
+	Steps    []Step       `json:"steps,omitempty"`  // of a chain of requests
+}
+
+// Step is one request of a chain.
+type Step struct {
+	Name     string       `json:"name"`
+	Duration Milliseconds `json:"durationMs"`
+	Status   int          `json:"status,omitempty"`
+	Reason   string       `json:"reason,omitempty"` // of a step that began the chain anew
 }
 
 // Milliseconds is a duration. Its JSON form is a whole number of milliseconds.
@@ -92,7 +101,15 @@ func NewMessage(st weir.Status) Message {
 	}
 	for _, a := range st.Attempts {
 		out.AttemptLog = append(out.AttemptLog,
-			Attempt{a.Number, a.At.UTC(), Milliseconds(a.Duration), a.Outcome, a.Status, a.Reason, a.Body})
+			Attempt{a.Number, a.At.UTC(), Milliseconds(a.Duration), a.Outcome, a.Status, a.Reason, a.Body,
+				newSteps(a.Steps)})
+	}
+	return out
+}
+
+func newSteps(steps []weir.Step) (out []Step) {
+	for _, s := range steps {
+		out = append(out, Step{s.Name, Milliseconds(s.Duration), s.Status, s.Reason})
 	}
 	return out
 }

@@ -2,11 +2,15 @@ package azure
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
@@ -53,6 +57,19 @@ func (i Identity) newCredential() (azcore.TokenCredential, error) {
 		options.ID = azidentity.ClientID(i.ClientID)
 	}
 	return azidentity.NewManagedIdentityCredential(&options)
+}
+
+// NewTokenSource returns a function that gets tokens of the process's identity for other services.
+func (i Identity) NewTokenSource() func(ctx context.Context, scope string) (string, time.Time, error) {
+	newCredential := sync.OnceValues(i.newCredential)
+	return func(ctx context.Context, scope string) (string, time.Time, error) {
+		credential, err := newCredential()
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+		return token.Token, token.ExpiresOn, err
+	}
 }
 
 func clientsByIdentity(c Config) (clients, error) {

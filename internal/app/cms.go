@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/drain"
+	"weir/internal/signin"
+	"weir/internal/steps"
+	"weir/internal/weir"
+)
+
+// signInSettings describes how requests to the CMS are signed in: by one of signin's ways, or by requests.
+type signInSettings struct {
+	signin.Settings `yaml:",inline"`
+	Steps           steps.Source `yaml:"steps"`
+	Send            steps.Source `yaml:"send"`    // headers of each request after the sign-in
+	Cookies         bool         `yaml:"cookies"` // each request has the cookies of the sign-in
+	For             steps.Source `yaml:"for"`     // life of the sign-in
+}
+
+func (s *signInSettings) isSet() bool {
+	return s.IsSet() || s.Steps.IsSet() || s.Send.IsSet() || s.For.IsSet() || s.Cookies
+}
+
+// newCMS makes the client of the CMS, with its sign-in.
+func (a *App) newCMS() error {
+	d := &a.settings.Delivery
+	transport, err := a.newTransport()
+	if err != nil {
+		return err
+	}
+	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
+		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport}
+	if a.keeper != nil {
+		cfg.Secrets = a.keeper.Secrets
+	}
+	if a.contracts != nil {
+		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
+	}
+	if a.cms, err = cms.New(cfg); err == nil {
+		a.sender = a.cms
+	}
+	return err
+}
+
+// newTransport returns the transport of requests to the CMS: it signs them in, if the settings say how.
+func (a *App) newTransport() (http.RoundTripper, error) {
+	d := &a.settings.Delivery
+	config, err := d.TLS.NewConfig()
+	if err != nil {
+		return nil, err
+	}
+	transport := cms.NewTransport(config)
+	if !d.SignIn.isSet() {
+		return transport, nil
+	}
+	for name := range d.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return nil, errors.New("delivery.signIn and the header Authorization in delivery.headers exclude each other")
+		}
+	}
+	source, err := a.newSignInSource(transport)
+	if err != nil {
+		return nil, err
+	}
+	a.keeper = signin.NewKeeper(source, time.Now)
+	return signin.NewTransport(transport, a.keeper), nil
+}
+
+func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error) {
+	d := &a.settings.Delivery
+	if !d.SignIn.Steps.IsSet() {
+		if d.SignIn.Send.IsSet() || d.SignIn.For.IsSet() || d.SignIn.Cookies {
+			return nil, errors.New("delivery.signIn: send, cookies and for belong to steps")
+		}
+		return d.SignIn.NewSource(signin.Tools{Transport: transport, Azure: a.settings.Identity.NewTokenSource(), Now: time.Now})
+	}
+	if d.SignIn.IsSet() {
+		return nil, errors.New("delivery.signIn has steps and another way to sign in, and must have one")
+	}
+	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL, Steps: d.SignIn.Steps, Send: d.SignIn.Send,
+		Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport, Timeout: time.Duration(d.Timeout), Now: time.Now})
+}
+
+// newStepsSender returns the client, with the contracts' steps in front of it if there are any.
+func (a *App) newStepsSender() (drain.Sender, error) {
+	d := &a.settings.Delivery
+	contracts := a.settings.contractsWithSteps()
+	if len(contracts) == 0 {
+		if d.On.IsSet() {
+			return a.cms, errors.New("delivery.on is for the answers to steps, and no contract has steps")
+		}
+		return a.cms, nil
+	}
+	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
+		Timeout: time.Duration(d.Timeout), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
+		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now}
+	if a.keeper != nil {
+		cfg.Secrets = a.keeper.Secrets
+	}
+	return steps.New(cfg)
+}
+
+// definitions returns the contracts as package contract has them.
+func (s *Settings) definitions() []contract.Definition {
+	var definitions []contract.Definition
+	for _, c := range s.Contracts {
+		definitions = append(definitions, c.Definition)
+	}
+	return definitions
+}
+
+func (s *Settings) contractsWithSteps() []steps.Contract {
+	var found []steps.Contract
+	for i, c := range s.Contracts {
+		if !c.Steps.IsSet() {
+			continue
+		}
+		answers := map[int]weir.Outcome{}
+		for status, means := range c.Answers {
+			answers[status] = weir.Outcome(means)
+		}
+		found = append(found, steps.Contract{Name: c.Name, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps,
+			Answers: answers})
+	}
+	return found
+}
+
+// checkSignIn signs in to the CMS.
+func (a *App) checkSignIn(ctx context.Context) error {
+	if a.keeper == nil {
+		return nil
+	}
+	return a.keeper.Check(ctx)
+}

@@ -1,0 +1,97 @@
+package steps
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"weir/internal/cms"
+)
+
+// address is where a step's request goes. Expressions stand in its path and query, and each value is
+// one segment or one value there.
+type address struct {
+	base *url.URL // delivery.url; nil = the address is complete
+	text *template
+}
+
+var completeAddress = regexp.MustCompile(`^https?://[^/?#{}]+(/|\?|$)`)
+
+// compileAddress compiles the address of a step.
+func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
+	text, ok := readText(p.value)
+	if !ok {
+		f.refuse(placeOf(p.value, p.at.path), "the address must be a text such as /items/{{ key }}, in quotes if it has {{ }}")
+		return nil
+	}
+	a := &address{base: base, text: f.compileText(p.value, p.at.path, text, s, f.fillVariables)}
+	f.requireText(a.text, placeOf(p.value, p.at.path))
+	begin := ""
+	if len(a.text.parts) > 0 {
+		begin = a.text.parts[0].literal
+	}
+	switch isComplete := completeAddress.MatchString(begin); {
+	case isComplete && s.chain != nil:
+		f.refuse(placeOf(p.value, p.at.path), "the address of a step must begin with / or ?, because it is put behind delivery.url; "+
+			"write the host there")
+	case isComplete:
+		a.base = nil
+	case strings.HasPrefix(text, "http://"), strings.HasPrefix(text, "https://"):
+		f.refuse(placeOf(p.value, p.at.path), "the host of an address cannot come from an expression")
+	case !strings.HasPrefix(begin, "/") && !strings.HasPrefix(begin, "?") && len(a.text.parts) > 0:
+		f.refuse(placeOf(p.value, p.at.path), "the address must begin with / or ?; write /%s", strings.TrimSpace(f.hideVariables(text)))
+	case strings.Contains(a.text.literal(), "#"):
+		f.refuse(placeOf(p.value, p.at.path), "an address has no #; write %%23 if the character itself is meant")
+	case strings.ContainsAny(a.text.literal(), " \n\t"):
+		f.refuse(placeOf(p.value, p.at.path), "an address has no spaces; write %%20")
+	case strings.ContainsAny(a.text.literal(), "{}"):
+		f.refuse(placeOf(p.value, p.at.path), "{…} is not filled in within steps; write {{ key }}")
+	}
+	return a
+}
+
+// errEmptyPart is the failure of an address with an expression that is empty: /items/ is all items, and
+// ?slug= no filter.
+var errEmptyPart = errors.New("it is empty, and an address must not have an empty part")
+
+// expand returns the address with its values.
+func (a *address) expand(env map[string]any) (string, error) {
+	text, err := a.text.convert(env, func(before string, value any) (string, error) {
+		text, err := toText(value)
+		switch {
+		case err != nil:
+			return "", err
+		case strings.TrimSpace(text) == "":
+			return "", errEmptyPart
+		case strings.Contains(before, "?"):
+			return url.QueryEscape(text), nil
+		}
+		return cms.EscapeSegment(text), nil
+	})
+	if err != nil || a.base == nil {
+		return text, err
+	}
+	return joinAddress(a.base, text), nil
+}
+
+// joinAddress puts an address behind the base.
+func joinAddress(base *url.URL, text string) string {
+	path, query, _ := strings.Cut(text, "?")
+	joined := *base
+	joined.RawQuery = ""
+	whole := joined.String()
+	if path != "" {
+		whole = strings.TrimSuffix(whole, "/") + path
+	}
+	queries := []string{}
+	for _, q := range []string{base.RawQuery, query} {
+		if q != "" {
+			queries = append(queries, q)
+		}
+	}
+	if len(queries) > 0 {
+		whole += "?" + strings.Join(queries, "&")
+	}
+	return whole
+}

@@ -1,0 +1,201 @@
+package steps
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/contract"
+)
+
+// answer is an answer of the CMS, as expressions see it.
+type answer struct {
+	Status  int                   `expr:"status"`
+	JSON    any                   `expr:"json"`
+	Headers map[string]any        `expr:"headers"` // by name in lower case, the first value of each
+	Body    string                `expr:"body"`
+	XML     func(path string) any `expr:"xml"`
+	header  http.Header           `expr:"-"`
+	raw     []byte                `expr:"-"`
+	isCut   bool                  `expr:"-"` // the body ended early or was over the limit
+	cutBy   string                `expr:"-"`
+	tree    *contract.Tree        `expr:"-"`
+	problem map[part]string       `expr:"-"` // why a part could not be read
+}
+
+// readAnswer reads an answer of at most limit bytes.
+func readAnswer(resp *http.Response, limit int64) (*answer, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	a := &answer{Status: resp.StatusCode, Headers: map[string]any{}, header: resp.Header, problem: map[part]string{}}
+	switch {
+	case err != nil:
+		a.isCut, a.cutBy = true, "the answer ended early"
+	case int64(len(body)) > limit:
+		body, a.isCut, a.cutBy = body[:limit], true, fmt.Sprintf("the answer has more than %d bytes", limit)
+	}
+	for name, values := range resp.Header {
+		if len(values) > 0 {
+			a.Headers[strings.ToLower(name)] = values[0]
+		}
+	}
+	a.raw, a.XML = body, func(string) any { return nil }
+	return a, err
+}
+
+// need is how much an answer must have a part.
+type need int
+
+const (
+	needNone    need = iota
+	needLenient      // a rule for every step's answer reads it
+	needStrict       // an expression of this step or a later one reads it
+)
+
+// needs are the parts of an answer that expressions read.
+type needs map[part]need
+
+func (n needs) add(p part, more need) { n[p] = max(n[p], more) }
+
+// parse reads the parts that expressions need.
+func (a *answer) parse(n needs) {
+	if a.isCut {
+		for p := range n {
+			a.problem[p] = a.cutBy
+		}
+		return
+	}
+	if n[partBody] > needNone {
+		if utf8.Valid(a.raw) {
+			a.Body = string(a.raw)
+		} else {
+			a.problem[partBody] = "the answer is not text in UTF-8"
+		}
+	}
+	if n[partJSON] > needNone {
+		a.parseJSON()
+	}
+	if n[partXML] > needNone {
+		a.parseXML()
+	}
+}
+
+func (a *answer) parseJSON() {
+	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF"))))
+	decoder.UseNumber()
+	var value any
+	err := decoder.Decode(&value)
+	if err == nil {
+		if _, more := decoder.Token(); more != io.EOF {
+			err = fmt.Errorf("more follows")
+		}
+	}
+	switch {
+	case len(bytes.TrimSpace(a.raw)) == 0:
+		a.problem[partJSON] = "the answer is empty and should be JSON"
+	case err != nil:
+		a.problem[partJSON] = "the answer is not JSON" + a.kindOfBody()
+	default:
+		a.JSON = convertNumbers(value)
+	}
+}
+
+// kindOfBody names another kind of answer, because a page in place of JSON has a common cause: a page for
+// signing in, a firewall, or a CMS that starts.
+func (a *answer) kindOfBody() string {
+	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
+	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
+		return ", but a page of HTML"
+	}
+	return ""
+}
+
+// convertNumbers returns a tree with numbers of Go. A whole number stays exact.
+func convertNumbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return int(n)
+		}
+		n, err := v.Float64()
+		if err != nil {
+			return v.String()
+		}
+		return n
+	case []any:
+		for i := range v {
+			v[i] = convertNumbers(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = convertNumbers(v[name])
+		}
+	}
+	return value
+}
+
+func (a *answer) parseXML() {
+	tree, err := contract.ParseTree(a.raw, contract.Limits{})
+	switch {
+	case len(bytes.TrimSpace(a.raw)) == 0:
+		a.problem[partXML] = "the answer is empty and should be XML"
+		return
+	case err != nil:
+		a.problem[partXML] = "the answer is not XML" + a.kindOfBody()
+		return
+	}
+	a.tree = &tree
+	a.XML = func(path string) any {
+		p, err := contract.CompileTreePath(path)
+		if err != nil {
+			return nil // refused at the start
+		}
+		if values := tree.Texts(p); len(values) > 0 {
+			return values[0]
+		}
+		return nil
+	}
+}
+
+// errorWords returns the words of an error in an answer's JSON, by the fields that CMSs use; empty =
+// there are none.
+func errorWords(value any) string {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return ""
+	}
+	if list, ok := object["errors"].([]any); ok && len(list) > 0 {
+		if words := errorWords(list[0]); words != "" {
+			return words
+		}
+	}
+	if inner, ok := object["error"].(map[string]any); ok {
+		if words := errorWords(inner); words != "" {
+			return words
+		}
+	}
+	for _, name := range []string{"message", "detail", "title", "error_description", "error"} {
+		if words, ok := object[name].(string); ok && words != "" {
+			return words + errorPath(object)
+		}
+	}
+	return ""
+}
+
+// errorPath returns the field that an error names.
+func errorPath(object map[string]any) string {
+	switch where := object["path"].(type) {
+	case string:
+		return " (" + where + ")"
+	case []any:
+		var parts []string
+		for _, p := range where {
+			parts = append(parts, fmt.Sprint(p))
+		}
+		return " (" + strings.Join(parts, ".") + ")"
+	}
+	return ""
+}

@@ -1,0 +1,344 @@
+package steps
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"weir/internal/contract"
+)
+
+// chain is the compiled steps of a contract.
+type chain struct {
+	contract   string
+	steps      []*step
+	selections []contract.Selection // of the message, by all expressions
+	extractor  *contract.Extractor
+}
+
+func (c *chain) addSelection(s contract.Selection) {
+	if !slices.Contains(c.selections, s) {
+		c.selections = append(c.selections, s)
+	}
+}
+
+// step is one request.
+type step struct {
+	name       string
+	method     string
+	isSafe     bool // it writes nothing
+	isGraphQL  bool
+	address    *address
+	headers    []header
+	body       body
+	when       *expression // nil = always
+	expect     []int       // empty = 2xx
+	rules      []rule      // its own, and then those of all steps
+	success    *expression // nil = each expected answer
+	until      *expression // nil = the step is done once
+	every      time.Duration
+	forTime    time.Duration
+	retryAfter string // name of the header
+	needs      needs
+}
+
+// header is a header of a step's requests.
+type header struct {
+	name  string
+	value *template
+}
+
+// The settings of a step, besides its method.
+var (
+	methods      = []string{"get", "head", "post", "put", "patch", "delete"}
+	otherKeys    = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter"}
+	stepName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
+	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	ownHeaders   = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
+	reservedName = []string{"in", "not", "and", "or", "true", "false", "nil", "let", "if", "else", "matches", "contains",
+		"startsWith", "endsWith"}
+)
+
+const (
+	defaultEvery = 2 * time.Second
+	defaultFor   = 30 * time.Second
+)
+
+// compiler compiles the steps of one contract, or of a sign-in.
+type compiler struct {
+	file       *File
+	chain      *chain // nil = of a sign-in
+	base       *url.URL
+	common     Source // rules for every step
+	retryAfter string
+	timeout    time.Duration
+}
+
+// compileSteps compiles a list of steps.
+func (c *compiler) compileSteps(n ast.Node, path string) []*step {
+	f := c.file
+	items, ok := f.readList(n)
+	if !ok || len(items) == 0 {
+		f.refuse(placeOf(n, path), "it must be a list of steps, such as - get: /items/{{ key }}")
+		return nil
+	}
+	names := c.readNames(items, path)
+	var steps []*step
+	for i, item := range items {
+		s := &scope{chain: c.chain, earlier: steps, later: names[i:]}
+		if st := c.compileStep(item, fmt.Sprintf("%s[%d]", path, i), names[i], s); st != nil {
+			steps = append(steps, st)
+		}
+	}
+	return steps
+}
+
+// readNames returns the names of the steps, and records names that are no good.
+func (c *compiler) readNames(items []ast.Node, path string) []string {
+	f := c.file
+	taken := (&scope{chain: c.chain, own: &step{}}).prototype()
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = "step" + strconv.Itoa(i+1)
+		pairs, _ := f.readMapping(item, "")
+		for _, p := range pairs {
+			if p.key != "name" {
+				continue
+			}
+			name, _ := readText(p.value)
+			at := placeOf(p.value, p.at.path)
+			at.path = fmt.Sprintf("%s[%d].name", path, i)
+			switch {
+			case !stepName.MatchString(name):
+				f.refuse(at, "%q is not a name that expressions can use; write letters, digits and _, such as find", name)
+			case slices.Contains(names[:i], name):
+				f.refuse(at, "%s is the name of an earlier step, too; each needs its own", name)
+			case taken[name] != nil || slices.Contains(reservedName, name):
+				f.refuse(at, "%s has a meaning in expressions; take another name, such as %s_item", name, name)
+			}
+			names[i] = name
+		}
+	}
+	return names
+}
+
+// compileStep compiles one step, or returns nil if it has no request.
+func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
+	f := c.file
+	pairs, ok := f.readMapping(n, path)
+	if !ok {
+		f.refuse(placeOf(n, path), "a step must be a mapping, such as { name: find, get: /items/{{ key }} }")
+		return nil
+	}
+	settings := map[string]pair{}
+	for _, p := range pairs {
+		settings[p.key] = p
+	}
+	st := &step{name: name, needs: needs{}, retryAfter: c.retryAfter}
+	c.refuseUnknown(pairs)
+	if !c.compileRequest(settings, st, s, placeOf(n, path)) {
+		return nil
+	}
+	st.body = f.compileBody(settings, st, s)
+	c.compileHeaders(settings, st, s)
+	if p, ok := settings["when"]; ok {
+		st.when = f.compileCondition(p.value, p.at.path, s)
+	}
+	c.refuseInSignIn(settings)
+	c.compileAnswer(settings, st, s)
+	c.compilePolling(settings, st, s)
+	return st
+}
+
+// refuseInSignIn records settings that the steps of a sign-in cannot have: all of them are done, each
+// once, and a failure of one is a failure of the sign-in.
+func (c *compiler) refuseInSignIn(settings map[string]pair) {
+	if c.chain != nil {
+		return
+	}
+	for _, key := range []string{"when", "on", "until", "retryAfter"} {
+		if p, ok := settings[key]; ok {
+			c.file.refuse(p.at, "a step of a sign-in has no %s; it has an address, headers, a body, expect and success", key)
+		}
+	}
+}
+
+// refuseUnknown records settings that no step has.
+func (c *compiler) refuseUnknown(pairs []pair) {
+	known := slices.Concat(otherKeys, methods, bodyKeys, []string{"variables", "address"})
+	for _, p := range pairs {
+		if !slices.Contains(known, p.key) {
+			hint := suggest(p.key, known)
+			if hint == "" {
+				hint = "; a step has " + strings.Join(known, ", ")
+			}
+			c.file.refuse(p.at, "%s is not a setting of a step%s", p.key, hint)
+		}
+	}
+}
+
+// compileRequest compiles method and address.
+func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, at place) bool {
+	f := c.file
+	var found []string
+	for _, method := range append(slices.Clone(methods), "graphql") {
+		if _, ok := settings[method]; ok {
+			found = append(found, method)
+		}
+	}
+	switch len(found) {
+	case 0:
+		f.refuse(at, "the step has no request; write get, post, put, patch, delete (with an address) or graphql")
+		return false
+	case 1:
+	default:
+		f.refuse(settings[found[1]].at, "a step is one request; make two steps of %s and %s", found[0], found[1])
+		return false
+	}
+	st.method = strings.ToUpper(found[0])
+	p := settings[found[0]]
+	if found[0] == "graphql" {
+		query, _ := readText(p.value)
+		st.method, st.isGraphQL, st.isSafe = http.MethodPost, true, !isMutation(query)
+		st.needs.add(partJSON, needStrict)
+		if p, ok := settings["address"]; ok {
+			st.address = f.compileAddress(p, s, c.base)
+		} else {
+			st.address = &address{base: c.base, text: &template{}}
+		}
+		return true
+	}
+	if p, ok := settings["address"]; ok {
+		f.refuse(p.at, "the address stands behind the method: %s: /items", found[0])
+	}
+	if p, ok := settings["variables"]; ok {
+		f.refuse(p.at, "variables belong to graphql")
+	}
+	st.isSafe = st.method == http.MethodGet || st.method == http.MethodHead
+	st.address = f.compileAddress(p, s, c.base)
+	return true
+}
+
+var graphQLWrites = regexp.MustCompile(`(?m)(^|\})\s*(mutation|subscription)\b`)
+
+// isMutation reports whether a GraphQL request writes.
+func isMutation(query string) bool { return graphQLWrites.MatchString(query) }
+
+func (c *compiler) compileHeaders(settings map[string]pair, st *step, s *scope) {
+	p, ok := settings["headers"]
+	if !ok {
+		return
+	}
+	st.headers = c.readHeaders(p, s)
+}
+
+func (c *compiler) readHeaders(p pair, s *scope) []header {
+	f := c.file
+	pairs, ok := f.readMapping(p.value, p.at.path)
+	if !ok {
+		f.refuse(placeOf(p.value, p.at.path), "headers must be a mapping of names to values, such as { If-Match: \"{{ find.headers.etag }}\" }")
+	}
+	var headers []header
+	for _, h := range pairs {
+		canonical := http.CanonicalHeaderKey(h.key)
+		switch {
+		case !headerName.MatchString(h.key):
+			f.refuse(h.at, "%q is not the name of a header", h.key)
+		case slices.Contains(ownHeaders, canonical) || strings.HasPrefix(canonical, "Weir-"):
+			f.refuse(h.at, "%s is set by Weir; leave it out", h.key)
+		}
+		t := f.compileTemplate(h.value, h.at.path, s)
+		f.requireText(t, placeOf(h.value, h.at.path))
+		headers = append(headers, header{canonical, t})
+	}
+	return headers
+}
+
+// compileAnswer compiles the settings that read the answer.
+func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
+	f := c.file
+	own := *s
+	own.own = st
+	if p, ok := settings["expect"]; ok {
+		st.expect = c.readStatuses(p)
+	}
+	if p, ok := settings["on"]; ok {
+		st.rules = c.compileRules(p.value, p.at.path, &own)
+	}
+	if c.common.IsSet() && s.chain != nil {
+		common := own
+		common.isLenient, common.earlier = true, nil
+		st.rules = append(st.rules, c.compileRules(c.common.node, "delivery.on", &common)...)
+	}
+	if p, ok := settings["success"]; ok {
+		st.success = f.compileCondition(p.value, p.at.path, &own)
+	}
+	if p, ok := settings["retryAfter"]; ok {
+		name, ok := readText(p.value)
+		if !ok || !headerName.MatchString(name) {
+			f.refuse(placeOf(p.value, p.at.path), "it must be the name of a header, such as X-RateLimit-Reset")
+		}
+		st.retryAfter = name
+	}
+}
+
+// readStatuses reads expect.
+func (c *compiler) readStatuses(p pair) []int {
+	f := c.file
+	items, isList := f.readList(p.value)
+	if !isList {
+		items = []ast.Node{p.value}
+	}
+	var statuses []int
+	for _, item := range items {
+		text, _ := readText(item)
+		status, err := strconv.Atoi(text)
+		at := placeOf(item, p.at.path)
+		switch {
+		case err != nil || status < 200 || status > 599:
+			f.refuse(at, "%q is not a status from 200 to 599; write a list such as [200, 404]", text)
+		case status == http.StatusUnauthorized:
+			f.refuse(at, "401 is never an answer to a step; Weir signs in anew and repeats it")
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+// compilePolling compiles until, every and for.
+func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) {
+	f := c.file
+	own := *s
+	own.own = st
+	st.every, st.forTime = defaultEvery, min(defaultFor, c.timeout)
+	p, polls := settings["until"]
+	if polls {
+		st.until = f.compileCondition(p.value, p.at.path, &own)
+	}
+	for name, target := range map[string]*time.Duration{"every": &st.every, "for": &st.forTime} {
+		p, ok := settings[name]
+		if !ok {
+			continue
+		}
+		text, _ := readText(p.value)
+		d, err := time.ParseDuration(text)
+		switch {
+		case !polls:
+			f.refuse(p.at, "%s belongs to until; write until: with the condition that ends the step", name)
+		case err != nil || d <= 0:
+			f.refuse(placeOf(p.value, p.at.path), "%q is not a duration such as 2s or 1m", text)
+		case name == "for" && d > c.timeout:
+			f.refuse(placeOf(p.value, p.at.path), "%s is longer than delivery.timeout (%s), which holds for all steps together", text,
+				c.timeout)
+		default:
+			*target = d
+		}
+	}
+}

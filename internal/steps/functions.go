@@ -1,0 +1,148 @@
+package steps
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+	"golang.org/x/text/unicode/norm"
+
+	"weir/internal/contract"
+	"weir/internal/weir"
+)
+
+// pathFunctions read the message by a path.
+var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
+	"number": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
+
+// message is the message of an attempt, as expressions see it.
+type message struct {
+	*weir.Message
+	values map[contract.Selection][]string
+}
+
+// addMessage adds the message and the functions that read it.
+func addMessage(env map[string]any, m message) {
+	if m.Message == nil {
+		m.Message = &weir.Message{}
+	}
+	env["key"], env["version"], env["contract"] = m.Key, m.Version, m.Contract
+	env["id"], env["acceptedAt"] = m.Public().String(), m.AcceptedAt.UTC().Format(time.RFC3339)
+	read := func(path string, form contract.Form) []string {
+		return m.values[contract.Selection{Path: path, Form: form}]
+	}
+	first := func(form contract.Form) func(string) any {
+		return func(path string) any {
+			if values := read(path, form); len(values) > 0 {
+				return values[0]
+			}
+			return nil
+		}
+	}
+	env["text"], env["inner"], env["outer"] = first(contract.FormText), first(contract.FormInner),
+		first(contract.FormOuter)
+	env["texts"] = func(path string) []string { return read(path, contract.FormText) }
+	env["has"] = func(path string) bool { return len(read(path, contract.FormText)) > 0 }
+	env["number"] = func(path string) (any, error) {
+		values := read(path, contract.FormText)
+		if len(values) == 0 || values[0] == "" {
+			return nil, nil
+		}
+		return parseNumber(path, values[0])
+	}
+}
+
+// messageNames are the names that addMessage adds.
+func messageNames() []string {
+	env := map[string]any{}
+	addMessage(env, message{})
+	names := make([]string, 0, len(env))
+	for name := range env {
+		names = append(names, name)
+	}
+	return names
+}
+
+func parseNumber(path, text string) (any, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || strings.ContainsAny(text, "xXnNiI_") {
+		return nil, fmt.Errorf("%s is %.40q and not a number", path, text)
+	}
+	return n, nil
+}
+
+// addFunctions adds the functions that depend on their arguments alone. Each returns nil for nil, so
+// that a field without a value is left out.
+func addFunctions(env map[string]any) {
+	ofText := func(convert func(string) string) func(any) (any, error) {
+		return func(value any) (any, error) {
+			if value == nil {
+				return nil, nil
+			}
+			text, err := toText(value)
+			return convert(text), err
+		}
+	}
+	env["slug"] = ofText(makeSlug)
+	env["dir"], env["base"] = ofText(path.Dir), ofText(path.Base)
+	env["escape"] = ofText(url.QueryEscape)
+	env["base64"] = ofText(func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) })
+	env["uuid5"] = func(namespace string, value any) (any, error) {
+		if value == nil {
+			return nil, nil
+		}
+		space, err := uuid.Parse(namespace)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a UUID", namespace)
+		}
+		text, err := toText(value)
+		return uuid.NewSHA1(space, []byte(text)).String(), err
+	}
+}
+
+// addOwn adds the parts of the step's own answer.
+func addOwn(env map[string]any, a *answer) {
+	env["status"], env["json"], env["headers"], env["body"], env["xml"] = a.Status, a.JSON, a.Headers, a.Body, a.XML
+}
+
+// makeSlug returns a text as a part of an address: lower-case letters and digits of ASCII, and hyphens.
+func makeSlug(text string) string {
+	var b strings.Builder
+	for _, r := range norm.NFKD.String(strings.ReplaceAll(text, "ß", "ss")) {
+		r = unicode.ToLower(r)
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case unicode.Is(unicode.Mn, r), r == '\'', r == '’': // an accent, an apostrophe
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	return strings.TrimRight(b.String(), "-")
+}
+
+// toText returns a value as a part of a text.
+func toText(value any) (string, error) {
+	switch v := value.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int:
+		return strconv.Itoa(v), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	return "", fmt.Errorf("%s cannot stand in a text; take one part of it, or write toJSON(…)", describe(value))
+}

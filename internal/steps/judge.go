@@ -1,0 +1,235 @@
+package steps
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/weir"
+)
+
+// isExpected reports whether the step names the status as an answer.
+func (st *step) isExpected(status int) bool {
+	if len(st.expect) == 0 {
+		return status/100 == 2
+	}
+	return slices.Contains(st.expect, status)
+}
+
+// judge returns what an answer means: by the rules, then by the status, then by success.
+func (r *run) judge(st *step, a *answer) verdict {
+	base := r.classify(st, a)
+	expected := st.isExpected(a.Status)
+	if problem := st.findUnreadable(a); problem != "" && expected {
+		return r.unreadable(st, base, problem)
+	}
+	env := r.ownEnv(a)
+	found, err := firstRule(st.rules, env)
+	switch {
+	case found != nil:
+		return r.apply(st, base, found.do, found.words(env))
+	case err != nil && expected && a.isReadable():
+		return r.unreadable(st, base, "on: "+err.Error())
+	case !expected:
+		return r.judgeStatus(st, a, base)
+	}
+	if do, words := st.judgeBody(a); do != actionOK {
+		return r.apply(st, base, do, words)
+	}
+	if st.success != nil {
+		held, err := st.success.holds(env)
+		switch {
+		case err != nil:
+			return r.unreadable(st, base, "success: "+err.Error())
+		case !held:
+			base.Outcome = weir.OutcomeRetry
+			base.Reason += " (the answer does not fit success: " + st.success.source + ")"
+			return verdict{actionRetry, base}
+		}
+	}
+	base.Outcome = weir.OutcomeDelivered
+	return verdict{actionOK, base}
+}
+
+// classify returns the result that the status means by default.
+func (r *run) classify(st *step, a *answer) weir.Result {
+	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
+	result := cms.Classify(shown, cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}, r.sender.cfg.Now())
+	result.Reason = st.name + ": " + result.Reason
+	if words := errorWords(a.JSON); words != "" {
+		result.Reason = fmt.Sprintf("%s: %d %s: %s", st.name, a.Status, http.StatusText(a.Status), words)
+	}
+	if st.isSafe {
+		result.Unanswered = false
+	}
+	if st.retryAfter != "" {
+		result.RetryAfter = max(result.RetryAfter, parseReset(a.header.Get(st.retryAfter), r.sender.cfg.Now()))
+	}
+	return result
+}
+
+// parseReset parses the delay of a named header: seconds, a date, or the time in seconds since 1970.
+func parseReset(value string, now time.Time) time.Duration {
+	const laterThanAnyDelay = 1_000_000_000
+	if at, err := strconv.ParseInt(value, 10, 64); err == nil && at > laterThanAnyDelay {
+		return cms.ParseRetryAfter(time.Unix(at, 0).UTC().Format(http.TimeFormat), now)
+	}
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds > 0 && seconds < 1e6 {
+		return cms.ParseRetryAfter(strconv.Itoa(int(seconds+0.999)), now)
+	}
+	return cms.ParseRetryAfter(value, now)
+}
+
+// isReadable reports whether every part that was needed could be read.
+func (a *answer) isReadable() bool { return len(a.problem) == 0 }
+
+// findUnreadable returns why an answer that should be one cannot be read; empty = it can. An empty
+// answer to a write is readable where only the rules for all steps ask for its parts.
+func (st *step) findUnreadable(a *answer) string {
+	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
+	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent || st.method == http.MethodHead
+	for _, p := range []part{partJSON, partXML, partBody} {
+		problem := a.problem[p]
+		switch {
+		case problem == "" || a.Status/100 != 2:
+		case st.needs[p] == needLenient && isEmpty:
+		case isEmpty && hasNoContent && !st.isSafe:
+		default:
+			return problem
+		}
+	}
+	return ""
+}
+
+// unreadable returns the verdict of an answer that says nothing: a look-up has found the CMS out of
+// order, and a write may have been done.
+func (r *run) unreadable(st *step, result weir.Result, problem string) verdict {
+	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
+	if st.isSafe {
+		result.Outcome = weir.OutcomeUnavailable
+		return verdict{actionUnavailable, result}
+	}
+	result.Outcome = weir.OutcomeRetry
+	return verdict{actionRetry, result}
+}
+
+// judgeStatus returns the verdict of a status that the step does not expect and no rule names. A stale
+// version and an item that is there meanwhile need the look-up anew.
+func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
+	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
+	switch {
+	case isDefined:
+	case a.Status == http.StatusConflict, a.Status == http.StatusPreconditionFailed:
+		return r.apply(st, base, actionAgain, "")
+	case a.Status/100 == 2:
+		base.Outcome = weir.OutcomeRetry
+		base.Reason += " (not an expected status)"
+	}
+	return verdict{"", base}
+}
+
+// judgeBody returns what an expected answer means by the conventions of its protocol: GraphQL and XML-RPC
+// answer 200 to failures.
+func (st *step) judgeBody(a *answer) (action, string) {
+	if st.isGraphQL {
+		return judgeGraphQL(a.JSON)
+	}
+	if call, ok := st.body.(*xmlBody); ok && call.isCall {
+		return judgeCall(a)
+	}
+	return actionOK, ""
+}
+
+// judgeGraphQL returns what a GraphQL answer means.
+func judgeGraphQL(value any) (action, string) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return actionUnavailable, "the answer is not one of GraphQL"
+	}
+	list, _ := object["errors"].([]any)
+	if len(list) == 0 {
+		if object["data"] == nil {
+			return actionUnavailable, "the answer of GraphQL has neither data nor errors"
+		}
+		return actionOK, ""
+	}
+	words := errorWords(value)
+	first, _ := list[0].(map[string]any)
+	extensions, _ := first["extensions"].(map[string]any)
+	switch extensions["code"] {
+	case "UNAUTHENTICATED", "AUTH_NOT_AUTHENTICATED", "RATE_LIMITED", "THROTTLED":
+		return actionUnavailable, words
+	case "INTERNAL_SERVER_ERROR":
+		return actionRetry, words
+	}
+	return actionReject, words
+}
+
+var (
+	faultCode  = mustTreePath("/methodResponse/fault//member[name='faultCode']/value/*")
+	faultText  = mustTreePath("/methodResponse/fault//member[name='faultString']/value/*")
+	faultPlain = mustTreePath("/methodResponse/fault//member[name='faultString']/value")
+)
+
+func mustTreePath(path string) contract.TreePath {
+	p, err := contract.CompileTreePath(path)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// judgeCall returns what an answer of XML-RPC means. Its fault codes are often statuses of HTTP.
+func judgeCall(a *answer) (action, string) {
+	if a.tree == nil || a.tree.Root() != "methodResponse" {
+		return actionUnavailable, "the answer is not one of XML-RPC"
+	}
+	codes := a.tree.Texts(faultCode)
+	if len(codes) == 0 {
+		if a.XML("/methodResponse/fault") != nil {
+			return actionReject, "a fault without a code"
+		}
+		return actionOK, ""
+	}
+	words := "fault " + codes[0]
+	for _, text := range slices.Concat(a.tree.Texts(faultText), a.tree.Texts(faultPlain)) {
+		if text != "" {
+			words += ": " + text
+			break
+		}
+	}
+	switch codes[0] {
+	case "401", "403", "429", "503":
+		return actionUnavailable, words
+	case "409", "412":
+		return actionAgain, words
+	}
+	return actionReject, words
+}
+
+// apply returns the verdict of an action.
+func (r *run) apply(st *step, result weir.Result, do action, words string) verdict {
+	if words != "" {
+		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
+	}
+	result.Refused = false
+	if result.Unanswered && (do == actionAgain || do == actionDone) {
+		do = actionRetry // a server on the way gave up: the request may still be at work
+	}
+	result.Outcome = map[action]weir.Outcome{actionOK: weir.OutcomeDelivered, actionDone: weir.OutcomeDelivered,
+		actionAgain: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry, actionReject: weir.OutcomeRejected,
+		actionUnavailable: weir.OutcomeUnavailable}[do]
+	return verdict{do, result}
+}
+
+// fail returns the verdict of a step that has failed behind a good answer.
+func (r *run) fail(st *step, outcome weir.Outcome, words string, a *answer) verdict {
+	result := r.classify(st, a)
+	result.Outcome, result.Reason = outcome, st.name+": "+words
+	return verdict{"", result}
+}

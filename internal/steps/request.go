@@ -1,0 +1,67 @@
+package steps
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+
+	"weir/internal/weir"
+)
+
+// preparedRequest has the values of a step's request.
+type preparedRequest struct {
+	method, address string
+	content         []byte
+	contentType     string
+	headers         http.Header
+}
+
+// prepare evaluates the expressions of a step's request.
+func (st *step) prepare(env map[string]any, m *weir.Message) (*preparedRequest, error) {
+	p := &preparedRequest{method: st.method}
+	var err error
+	if p.address, err = st.address.expand(env); err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	if st.body != nil {
+		if p.content, p.contentType, err = st.body.render(env, m); err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+	}
+	p.headers, err = evaluateHeaders(st.headers, env)
+	return p, err
+}
+
+// evaluateHeaders returns the headers. One that is nil is left out.
+func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) {
+	out := http.Header{}
+	for _, h := range headers {
+		value, err := h.value.value(env)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", h.name, err)
+		}
+		text, err := toText(value)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", h.name, err)
+		}
+		if value != nil {
+			out.Set(h.name, text)
+		}
+	}
+	return out, nil
+}
+
+// newRequest makes a request that net/http cannot send again by itself.
+func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, p.method, p.address, bytes.NewReader(p.content))
+	if err != nil {
+		return nil, err
+	}
+	req.GetBody = nil
+	req.Header.Set("Accept", "application/json, application/xml;q=0.9, */*;q=0.8")
+	if p.contentType != "" {
+		req.Header.Set("Content-Type", p.contentType)
+	}
+	return req, nil
+}

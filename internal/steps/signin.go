@@ -1,0 +1,172 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/signin"
+)
+
+// SignInConfig has the settings of a sign-in by requests.
+type SignInConfig struct {
+	File      *File
+	URL       string // addresses that begin with / are put behind it
+	Steps     Source
+	Send      Source // headers of every later request
+	Cookies   bool   // the cookies of the answers belong to every later request
+	For       Source // life of the credential: a duration, or an expression of seconds
+	Transport http.RoundTripper
+	Timeout   time.Duration
+	Now       func() time.Time
+}
+
+// SignIn is a sign-in by requests.
+type SignIn struct {
+	cfg     SignInConfig
+	base    *url.URL
+	steps   []*step
+	headers []header
+	life    time.Duration
+	seconds *template // nil = life
+}
+
+const defaultLife = 10 * time.Minute
+
+// NewSignIn compiles a sign-in. The error has one line for each mistake.
+func NewSignIn(cfg SignInConfig) (*SignIn, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, errors.New("steps: delivery.url cannot be read")
+	}
+	f := cfg.File
+	s := &SignIn{cfg: cfg, base: base, life: defaultLife}
+	c := &compiler{file: f, base: base, timeout: cfg.Timeout}
+	const path = "delivery.signIn"
+	s.steps = c.compileSteps(cfg.Steps.node, path+".steps")
+	names := &scope{earlier: s.steps}
+	if cfg.Send.IsSet() {
+		at := placeOf(cfg.Send.node, path+".send")
+		s.headers = c.readHeaders(pair{"send", cfg.Send.node, at}, names)
+	} else if !cfg.Cookies {
+		f.refuse(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, such as "+
+			"{ Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
+	}
+	if cfg.For.IsSet() {
+		s.compileLife(cfg.For, path+".for", names)
+	}
+	return s, f.err()
+}
+
+// compileLife compiles for.
+func (s *SignIn) compileLife(life Source, path string, names *scope) {
+	f := s.cfg.File
+	text, _ := readText(life.node)
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		s.life = d
+		return
+	}
+	s.seconds = f.compileTemplate(life.node, path, names)
+	if !s.seconds.isSingle() {
+		f.refuse(placeOf(life.node, path), "%q is neither a duration such as 15m nor an expression of seconds such as "+
+			"{{ step1.json.expires_in }}", text)
+	}
+}
+
+// Fetch implements signin.Source. Its errors have no words of the answers, which may have secrets.
+func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return signin.Credential{}, err
+	}
+	began := s.cfg.Now()
+	client := cms.NewHTTPClient(s.cfg.Transport)
+	client.Jar = jar
+	env := map[string]any{}
+	addFunctions(env)
+	for _, st := range s.steps {
+		a, err := s.send(ctx, client, st, env)
+		if err != nil {
+			return signin.Credential{}, fmt.Errorf("%s: %w", st.name, err)
+		}
+		env[st.name] = a
+	}
+	c := signin.Credential{ExpiresAt: began.Add(s.life)}
+	if c.Headers, err = evaluateHeaders(s.headers, env); err != nil {
+		return c, errors.New("send cannot be evaluated with the answers")
+	}
+	if s.cfg.Cookies {
+		if c.Cookies = jar.Cookies(s.base); len(c.Cookies) == 0 {
+			return c, errors.New("the answers have no cookie")
+		}
+	}
+	return c, s.readLife(&c, began, env)
+}
+
+// readLife evaluates the life of the credential.
+func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]any) error {
+	if s.seconds == nil {
+		return nil
+	}
+	value, err := s.seconds.value(env)
+	var seconds float64
+	switch v := value.(type) {
+	case int:
+		seconds = float64(v)
+	case float64:
+		seconds = v
+	}
+	if err != nil || seconds <= 0 {
+		return errors.New("for is no number of seconds with the answers")
+	}
+	c.ExpiresAt = began.Add(time.Duration(seconds * float64(time.Second)))
+	return nil
+}
+
+// send makes one request of the sign-in.
+func (s *SignIn) send(ctx context.Context, client *http.Client, st *step, env map[string]any) (*answer, error) {
+	p, err := st.prepare(env, nil)
+	if err != nil {
+		return nil, errors.New("the request cannot be made of the answers before it")
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	resp, failure := cms.Exchange(ctx, limited, client, func(ctx context.Context) (*http.Request, error) {
+		req, err := p.newRequest(ctx)
+		if err == nil {
+			maps.Copy(req.Header, p.headers)
+		}
+		return req, err
+	})
+	if resp == nil {
+		return nil, errors.New(failure.Reason)
+	}
+	defer resp.Body.Close()
+	a, _ := readAnswer(resp, defaultMaxAnswer)
+	a.parse(st.needs)
+	if !st.isExpected(a.Status) {
+		return nil, fmt.Errorf("%d %s", a.Status, http.StatusText(a.Status))
+	}
+	if problem := st.findUnreadable(a); problem != "" {
+		return nil, fmt.Errorf("%d, but %s", a.Status, problem)
+	}
+	return a, s.checkSuccess(st, a, env)
+}
+
+func (s *SignIn) checkSuccess(st *step, a *answer, env map[string]any) error {
+	if st.success == nil {
+		return nil
+	}
+	own := maps.Clone(env)
+	addOwn(own, a)
+	if held, err := st.success.holds(own); err != nil || !held {
+		return fmt.Errorf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
+	}
+	return nil
+}

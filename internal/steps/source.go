@@ -1,0 +1,311 @@
+package steps
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Source is a part of the settings file that this package reads itself.
+type Source struct{ node ast.Node }
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (s *Source) UnmarshalYAML(n ast.Node) error {
+	s.node = n
+	return nil
+}
+
+// IsSet reports whether the settings file has the part.
+func (s Source) IsSet() bool { return s.node != nil }
+
+// File is a settings file. It finds positions in the text, and resolves aliases and variables.
+type File struct {
+	lines    []string
+	anchors  map[string]ast.Node
+	variable *regexp.Regexp
+	lookUp   func(name string) string
+	secrets  []string
+	mistakes []Mistake
+}
+
+// NewFile returns the file of a parsed text. Variable matches the place of a variable of the environment
+// in the text, with its name as the first group. The places may stand in the literal part of a value;
+// there lookUp fills them in, and an expression never sees them.
+func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
+	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
+	for _, doc := range docs {
+		if doc.Body != nil {
+			ast.Walk(anchorCollector{f}, doc.Body)
+		}
+	}
+	return f
+}
+
+type anchorCollector struct{ file *File }
+
+// Visit implements ast.Visitor.
+func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
+	if anchor, ok := n.(*ast.AnchorNode); ok {
+		c.file.anchors[anchor.Name.GetToken().Value] = anchor.Value
+	}
+	return c
+}
+
+// Secrets returns the values of the variables that the steps have used.
+func (f *File) Secrets() []string { return f.secrets }
+
+// Mistake is a mistake in the settings file.
+type Mistake struct {
+	Line, Column int // from 1
+	Path         string
+	Message      string
+}
+
+func (m Mistake) Error() string {
+	return fmt.Sprintf("[%d:%d] %s: %s", m.Line, m.Column, m.Path, m.Message)
+}
+
+// place is a position with the name of what stands there.
+type place struct {
+	line, column int
+	path         string
+}
+
+func (p place) child(path string) place {
+	p.path += path
+	return p
+}
+
+// refuse records a mistake, each once: an alias brings the same text several times.
+func (f *File) refuse(at place, format string, args ...any) {
+	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}
+	same := func(other Mistake) bool {
+		return other.Line == m.Line && other.Column == m.Column && other.Message == m.Message
+	}
+	if !slices.ContainsFunc(f.mistakes, same) {
+		f.mistakes = append(f.mistakes, m)
+	}
+}
+
+// takeMistakes returns the mistakes in the order of the file, and forgets them.
+func (f *File) takeMistakes() []Mistake {
+	found := f.mistakes
+	f.mistakes = nil
+	slices.SortStableFunc(found, func(a, b Mistake) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return found
+}
+
+// hideVariables writes the places of variables as the file's author wrote them.
+func (f *File) hideVariables(text string) string {
+	return f.variable.ReplaceAllString(text, "$${$1}")
+}
+
+// fillVariables puts variables into a literal text, and remembers their values as secrets.
+func (f *File) fillVariables(text string) string {
+	return f.variable.ReplaceAllStringFunc(text, func(found string) string {
+		value := f.lookUp(f.variable.FindStringSubmatch(found)[1])
+		if !slices.Contains(f.secrets, value) {
+			f.secrets = append(f.secrets, value)
+		}
+		return value
+	})
+}
+
+// resolve returns the value behind anchors, aliases and tags.
+func (f *File) resolve(n ast.Node) ast.Node {
+	for range 100 {
+		switch t := n.(type) {
+		case *ast.AnchorNode:
+			n = t.Value
+		case *ast.TagNode:
+			n = t.Value
+		case *ast.AliasNode:
+			n = f.anchors[t.Value.GetToken().Value]
+		default:
+			return n
+		}
+	}
+	return nil // an alias of itself
+}
+
+// placeOf returns the place at which a node begins.
+func placeOf(n ast.Node, path string) place {
+	switch t := n.(type) {
+	case *ast.MappingNode:
+		if !t.IsFlowStyle && len(t.Values) > 0 {
+			return placeOf(t.Values[0], path)
+		}
+	case *ast.MappingValueNode:
+		return placeOf(t.Key, path)
+	}
+	at := n.GetToken().Position
+	return place{at.Line, at.Column, path}
+}
+
+// pair is an entry of a mapping.
+type pair struct {
+	key   string
+	value ast.Node
+	at    place // of the key
+}
+
+// readMapping returns the entries of a mapping, with those of merged ones (<<).
+func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
+	var values []*ast.MappingValueNode
+	switch t := f.resolve(n).(type) {
+	case *ast.MappingNode:
+		values = t.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{t}
+	default:
+		return nil, false
+	}
+	var pairs []pair
+	for _, v := range values {
+		if v.Key.IsMergeKey() {
+			merged, _ := f.readMapping(v.Value, path)
+			for _, m := range merged {
+				pairs = addMerged(pairs, m)
+			}
+			continue
+		}
+		name := v.Key.GetToken().Value
+		p := pair{key: name, value: f.resolve(v.Value), at: placeOf(v.Key, path+"."+name)}
+		if p.value == nil {
+			p.value = emptyAt(p.at)
+		}
+		pairs = slices.DeleteFunc(pairs, func(other pair) bool { return other.key == name })
+		pairs = append(pairs, p)
+	}
+	return pairs, true
+}
+
+// emptyAt returns an empty value.
+func emptyAt(at place) ast.Node {
+	return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: &token.Token{Position: &token.Position{Line: at.line,
+		Column: at.column}}}
+}
+
+// addMerged adds a merged entry, unless the mapping has one of that name.
+func addMerged(pairs []pair, p pair) []pair {
+	if slices.ContainsFunc(pairs, func(other pair) bool { return other.key == p.key }) {
+		return pairs
+	}
+	return append(pairs, p)
+}
+
+// readList returns the items of a sequence.
+func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
+	list, ok := f.resolve(n).(*ast.SequenceNode)
+	if !ok {
+		return nil, false
+	}
+	items := make([]ast.Node, len(list.Values))
+	for i, item := range list.Values {
+		items[i] = f.resolve(item)
+	}
+	return items, true
+}
+
+// readText returns the text of a scalar: a string as it is, a number or a bool as written.
+func readText(n ast.Node) (string, bool) {
+	switch t := n.(type) {
+	case *ast.StringNode:
+		return t.Value, true
+	case *ast.LiteralNode:
+		return t.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+// locate returns the place of part, which stands in the value of a scalar: its occurrence number count
+// (from 0) in the file from the scalar's beginning on, plus the characters of skip.
+func (f *File) locate(n ast.Node, path, part string, count int, skip string) place {
+	at := placeOf(n, path)
+	line, column := at.line, at.column
+	for l := line; l <= len(f.lines); l++ {
+		text := f.lines[l-1]
+		from := 0
+		if l == line {
+			from = byteOffset(text, column-1)
+		}
+		for {
+			i := strings.Index(text[from:], part)
+			if i < 0 {
+				break
+			}
+			if count == 0 {
+				at.line, at.column = l, utf8.RuneCountInString(text[:from+i])+1
+				return f.advance(at, from+i, skip)
+			}
+			count--
+			from += i + len(part)
+		}
+	}
+	return at
+}
+
+// advance moves a place behind a text that stands in the file at that byte of the line, if it does.
+func (f *File) advance(at place, offset int, skip string) place {
+	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
+		at.column += utf8.RuneCountInString(skip)
+	}
+	return at
+}
+
+// byteOffset returns the byte at which a character of a line begins.
+func byteOffset(line string, characters int) int {
+	offset := 0
+	for range characters {
+		_, size := utf8.DecodeRuneInString(line[offset:])
+		if size == 0 {
+			break
+		}
+		offset += size
+	}
+	return offset
+}
+
+// suggest returns the name that is most like the given one, in words; empty = none is like it.
+func suggest(given string, names []string) string {
+	best, bestCost := "", 3
+	for _, name := range names {
+		if cost := editDistance(strings.ToLower(given), strings.ToLower(name)); cost < bestCost && cost < len(given) {
+			best, bestCost = name, cost
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// editDistance returns how many characters differ between two words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		previous := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := previous
+			if a[i] != b[j] {
+				cost = 1 + min(previous, row[j], row[j+1])
+			}
+			previous, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

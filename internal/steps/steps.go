@@ -1,0 +1,145 @@
+// Package steps writes a message to a CMS by a chain of requests that the settings describe: look an
+// item up, create or update it, publish it.
+//
+// An attempt is one run of the chain from its first step; no progress is stored. The look-up decides
+// whether an item is there, and an answer that cannot be read is a failure, never "not there". This is
+// safe because each key has one writer at a time.
+//
+// All expressions are compiled and type-checked when the settings are read. Each mistake has its line
+// and column.
+package steps
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/weir"
+)
+
+// Contract is a contract with steps.
+type Contract struct {
+	Name    string
+	Path    string // in the settings file
+	Steps   Source
+	Answers map[int]weir.Outcome // by status: overrides the default
+}
+
+// Messages reads values of accepted messages.
+type Messages interface {
+	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
+}
+
+// Next makes the attempts of messages whose contract has no steps.
+type Next interface {
+	Send(ctx context.Context, d weir.Delivery) weir.Result
+}
+
+// Config has the settings of a Sender.
+type Config struct {
+	File       *File
+	URL        string // the addresses of steps begin here
+	Headers    map[string]string
+	Timeout    time.Duration // of one attempt: all its steps
+	Rules      Source        // of every step's answer, behind its own
+	RetryAfter string        // name of the header with the delay; empty = Retry-After
+	MaxAnswer  int64         // bytes of an answer; 0 = 4 MiB
+	Contracts  []Contract
+	Messages   Messages
+	Next       Next
+	Transport  http.RoundTripper // signs in
+	Secrets    func() []string   // of the sign-in at this time; nil = none
+	Now        func() time.Time
+}
+
+const defaultMaxAnswer = 4 << 20
+
+// Sender makes attempts. It is safe for concurrent use.
+type Sender struct {
+	cfg     Config
+	chains  map[string]*chain
+	answers map[string]map[int]weir.Outcome
+	client  *http.Client
+	secrets []string
+}
+
+// New compiles the steps of all contracts. The error has one line for each mistake.
+func New(cfg Config) (*Sender, error) {
+	s := &Sender{cfg: cfg, chains: map[string]*chain{}, answers: map[string]map[int]weir.Outcome{}}
+	base, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, errors.New("steps: delivery.url cannot be read")
+	}
+	if cfg.MaxAnswer == 0 {
+		s.cfg.MaxAnswer = defaultMaxAnswer
+	}
+	if cfg.Transport == nil {
+		s.cfg.Transport = cms.NewTransport(nil)
+	}
+	s.client = cms.NewHTTPClient(s.cfg.Transport)
+	for _, con := range cfg.Contracts {
+		ch := &chain{contract: con.Name}
+		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
+			timeout: cfg.Timeout}
+		ch.steps = c.compileSteps(con.Steps.node, con.Path)
+		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
+			return nil, err // each selection was checked
+		}
+		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
+	}
+	s.secrets = append(secretsOf(base, cfg.Headers), cfg.File.Secrets()...)
+	return s, cfg.File.err()
+}
+
+// err returns the mistakes that were found, as one error; nil = none.
+func (f *File) err() error {
+	var problems []error
+	for _, m := range f.takeMistakes() {
+		problems = append(problems, m)
+	}
+	return errors.Join(problems...)
+}
+
+// secretsOf returns the secrets of an address and of headers.
+func secretsOf(base *url.URL, headers map[string]string) []string {
+	var secrets []string
+	if password, ok := base.User.Password(); ok {
+		secrets = append(secrets, password)
+	}
+	for _, values := range base.Query() {
+		secrets = append(secrets, values...)
+	}
+	for _, value := range headers {
+		secrets = append(secrets, value)
+	}
+	return secrets
+}
+
+// mask returns the mask of the texts that are kept.
+func (s *Sender) mask() cms.Mask {
+	secrets := s.secrets
+	if s.cfg.Secrets != nil {
+		secrets = append(secrets[:len(secrets):len(secrets)], s.cfg.Secrets()...)
+	}
+	return cms.NewMask(secrets...)
+}
+
+// Send makes one attempt: one run of the contract's steps.
+func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	ch := s.chains[d.Message.Contract]
+	if ch == nil {
+		return s.cfg.Next.Send(ctx, d)
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	started := s.cfg.Now()
+	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.mask()}
+	result := r.attempt()
+	result.Reason = cms.SingleLine(r.mask.Hide(result.Reason))
+	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
+	return result
+}
