@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -179,7 +180,7 @@ func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey 
 	if err != nil {
 		return 0, unavailable("append: store body", err)
 	}
-	inline, _ := sub.columns["Body"].([]byte)
+	inline := rows.Body.Of(sub.columns)
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
 	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
 	m.Size = len(m.Body)
@@ -300,7 +301,7 @@ const markLimit = time.Second
 // mark says of large bodies that their message is filed. One that stays unmarked by a
 // failure here is looked up in the log before it would be removed, so nothing is lost.
 func (a *Appender) mark(sub *submission) {
-	name, _ := sub.columns["Blob"].(string)
+	name := rows.Blob.Of(sub.columns)
 	if name == "" {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -147,8 +148,8 @@ func (sub *submission) firstAwaited() *submission {
 func (t *try) build() {
 	head := t.gather.head
 	t.first, t.filed = head.Next, t.group
-	t.ops = append(t.ops[:0], storage.Op{Kind: storage.Merge, Key: headKey, IfMatch: head.ETag,
-		Values: map[string]any{"Next": head.Next + int64(len(t.group))}})
+	t.ops = append(t.ops[:0], storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: head.ETag,
+		Values: rows.Values(rows.NextSeq.Is(head.Next + int64(len(t.group))))})
 	now := t.a.store.Now().UTC().Truncate(time.Microsecond)
 	for i, sub := range t.group {
 		seq := head.Next + int64(i)
@@ -157,24 +158,24 @@ func (t *try) build() {
 			sub.message.DueAt = time.Time{} // the past is now
 		}
 		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
-		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: sub.messageValues()})
+		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: sub.messageValues()})
 		if !sub.message.DueAt.IsZero() {
 			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
 		}
 		if sub.idem != "" {
-			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: map[string]any{
-				"Seq": seq, "Nonce": sub.nonce, "BodyHash": sub.bodyHash}})
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: rows.Values(
+				rows.Seq.Is(seq), rows.Nonce.Is(sub.nonce), rows.BodyHash.Is(sub.bodyHash))})
 		}
 	}
 }
 
 func (sub *submission) messageValues() map[string]any {
 	m := sub.message
-	v := sparse(map[string]any{
-		"Nonce": sub.nonce, "Stage": string(stageOf(&m)), "Contract": m.Contract, "Key": m.Key, "Version": m.Version, "Supersede": m.Supersede,
-		"Skip": m.Skip, "ContentType": m.ContentType, "TraceParent": m.TraceParent, "TraceState": m.TraceState, "Callback": m.Callback,
-		"DueAt": timeValue(m.DueAt), "AcceptedAt": m.AcceptedAt, "Size": int64(m.Size), "Idem": sub.idem,
-	})
+	v := rows.Sparse(
+		rows.Nonce.Is(sub.nonce), rows.Stage.Is(string(stageOf(&m))), rows.Contract.Is(m.Contract), rows.Key.Is(m.Key), rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede),
+		rows.Skip.Is(m.Skip), rows.ContentType.Is(m.ContentType), rows.TraceParent.Is(m.TraceParent), rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback),
+		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)), rows.IdempotencyRow.Is(sub.idem),
+	)
 	for name, value := range sub.columns {
 		v[name] = value
 	}
@@ -279,12 +280,12 @@ func (t *try) lookUp(ctx context.Context) ([]*storage.Row, error) {
 
 // answerRepeat answers a submission whose idempotency key is filed already.
 func (t *try) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
-	v := values{row.Values}
-	if v.string("BodyHash") != sub.bodyHash {
+	v := row.Values
+	if rows.BodyHash.Of(v) != sub.bodyHash {
 		sub.answer(result{err: errOtherBody()})
 		return
 	}
-	id := weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}
+	id := weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}
 	st, err := t.a.store.Status(ctx, id)
 	if err != nil {
 		sub.answer(result{err: err})

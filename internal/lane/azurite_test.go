@@ -55,7 +55,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 	for _, prefix := range []string{"m_", "i_", "d_"} {
 		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
 		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%d rows %s are left, %v", len(page.Rows), prefix, err)
+			t.Errorf("%d found %s are left, %v", len(page.Rows), prefix, err)
 		}
 	}
 	if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {

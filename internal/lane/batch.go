@@ -3,6 +3,7 @@ package lane
 import (
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -51,7 +52,7 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	c.final = append(c.final, e.Seq())
 	c.callBack(e.Seq(), e.Message.Callback, stage, at)
 	if stage == weir.Dead {
-		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: deadKey(e.Seq()), Values: deadValues(e, at)})
+		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.DeadKey(e.Seq()), Values: deadValues(e, at)})
 	}
 	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld {
 		c.first = e
@@ -88,18 +89,15 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	if err != nil {
 		return storage.Op{}, err
 	}
-	next := timeValue(e.status.NextAttemptAt)
-	if next == nil {
-		next = never
-	}
-	v := map[string]any{
-		"Stage": string(e.Stage), "Attempts": attempts, "AttemptCount": int64(e.AttemptCount),
-		"LastError": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus), "NextAttemptAt": next, "Held": e.IsHeld && !e.Stage.Final(),
-	}
+	v := rows.Values(
+		rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(attempts), rows.AttemptCount.Is(int64(e.AttemptCount)),
+		rows.LastError.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)), rows.NextAttemptAt.Is(e.status.NextAttemptAt),
+		rows.IsHeld.Is(e.IsHeld && !e.Stage.Final()),
+	)
 	if e.Stage.Final() {
-		v["FinishedAt"] = e.status.FinishedAt
+		rows.Put(v, rows.FinishedAt.Is(e.status.FinishedAt))
 	}
-	return storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v}, nil
+	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
 // Hold puts a message that was not tried among the held ones of a block. The message's
@@ -107,36 +105,36 @@ func mergeOp(e *Entry) (storage.Op, error) {
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.queueUp(block, e)
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Held": true}})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.IsHeld.Is(true))})
 }
 
 // queueUp writes the message's row in a block's line.
 func (c *Change) queueUp(block string, e *Entry) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: heldKey(block, e.place()), Values: heldFrom(e).values()})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.place()), Values: heldFrom(e).values()})
 }
 
 // Unhold takes it away; it must stand there in storage.
 func (c *Change) Unhold(block, place string) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: heldKey(block, place)})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
 
 // SaveBlock writes a block's row.
 func (c *Change) SaveBlock(b KeyBlock) {
-	v := map[string]any{"Next": b.NextAt, "Held": b.HeldCount, "Key": b.KeyHash}
+	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount), rows.Key.Is(b.KeyHash))
 	if b.LogWaitsFrom != 0 {
-		v["Ahead"] = b.LogWaitsFrom
+		rows.Put(v, rows.LogWaitsFrom.Is(b.LogWaitsFrom))
 		if b.IsParked {
-			v["Shelved"] = true
+			rows.Put(v, rows.IsParked.Is(true))
 		} else {
-			v["Placed"] = b.ReleasedAt
+			rows.Put(v, rows.ReleasedAt.Is(b.ReleasedAt))
 		}
 	}
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: blockKey(b.ID), Values: v})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 
 // RemoveBlock removes a block's row; it must stand there in storage.
 func (c *Change) RemoveBlock(id string) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: blockKey(id)})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.BlockKey(id)})
 }
 
 func (c *Counts) add(stage weir.Stage) {
@@ -154,7 +152,7 @@ func (c *Counts) add(stage weir.Stage) {
 
 // Batch is as many changes as one transaction can take.
 type Batch struct {
-	rows    map[string]int
+	opOfRow map[string]int // index in ops of the write of a row
 	ops     []storage.Op
 	changes []*Change
 	firsts  []*Entry // delivered at their first attempt
@@ -168,12 +166,12 @@ const maxBatchOps = storage.MaxOps - 1
 // counts: they write whole states, and no row is both made and removed in one batch,
 // since a key's next outcome waits for the commit of its last one.
 func (b *Batch) TryAdd(c *Change) bool {
-	if b.rows == nil {
-		b.rows = map[string]int{}
+	if b.opOfRow == nil {
+		b.opOfRow = map[string]int{}
 	}
 	fresh := 0
 	for _, op := range c.ops {
-		if _, ok := b.rows[op.Key]; !ok {
+		if _, ok := b.opOfRow[op.Key]; !ok {
 			fresh++
 		}
 	}
@@ -189,11 +187,11 @@ func (b *Batch) TryAdd(c *Change) bool {
 		b.firsts = append(b.firsts, c.first)
 	}
 	for _, op := range c.ops {
-		if i, ok := b.rows[op.Key]; ok {
+		if i, ok := b.opOfRow[op.Key]; ok {
 			b.ops[i] = op
 			continue
 		}
-		b.rows[op.Key] = len(b.ops)
+		b.opOfRow[op.Key] = len(b.ops)
 		b.ops = append(b.ops, op)
 	}
 	b.changes = append(b.changes, c)

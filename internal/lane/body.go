@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -86,12 +87,12 @@ func blobName(at time.Time, partition, nonce string) string {
 
 // editedName is the last part of an edited body's name. It holds the place of the message,
 // which may have been filed long before.
-func editedName(nonce string, seq int64) string { return nonce + "-" + OrderPos(seq) }
+func editedName(nonce string, seq int64) string { return nonce + "-" + rows.SeqPos(seq) }
 
 // seqOfEdited returns the place of the message that a body is an edit of, if it is one.
 func seqOfEdited(blob string) (int64, bool) {
 	_, place, edited := strings.Cut(blob[strings.LastIndex(blob, "/")+1:], "-")
-	seq, err := parseSeq(place)
+	seq, err := rows.ParseSeq(place)
 	return seq, edited && err == nil
 }
 
@@ -103,20 +104,23 @@ func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in body
 		return nil, err
 	}
 	if len(packed) <= inlineLimit {
-		return map[string]any{in.inline: packed}, nil
+		return rows.Values(in.inline.Is(packed)), nil
 	}
 	if err := s.Bodies.Put(ctx, blob, packed); err != nil {
 		return nil, err
 	}
-	return map[string]any{in.blob: blob}, nil
+	return rows.Values(in.blob.Is(blob)), nil
 }
 
 // bodyColumns are those of a row that keep one body: one or the other has it.
-type bodyColumns struct{ inline, blob string }
+type bodyColumns struct {
+	inline rows.Bytes
+	blob   rows.Text
+}
 
 var (
-	acceptedBody = bodyColumns{"Body", "Blob"}
-	editedBody   = bodyColumns{"Edited", "EditedBlob"}
+	acceptedBody = bodyColumns{rows.Body, rows.Blob}
+	editedBody   = bodyColumns{rows.EditedBody, rows.EditedBlob}
 )
 
 // bodyIn are the columns of the body that is sent.
@@ -128,9 +132,9 @@ func (e *Entry) bodyIn() bodyColumns {
 }
 
 // loadBody reads a body from where its row says it is.
-func (s *Store) loadBody(ctx context.Context, v values, in bodyColumns) ([]byte, error) {
-	packed := v.bytes(in.inline)
-	if blob := v.string(in.blob); blob != "" {
+func (s *Store) loadBody(ctx context.Context, v map[string]any, in bodyColumns) ([]byte, error) {
+	packed := in.inline.Of(v)
+	if blob := in.blob.Of(v); blob != "" {
 		var err error
 		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
 			return nil, err

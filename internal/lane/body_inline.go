@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"weir/internal/storage"
+	"weir/internal/lane/rows"
 )
 
 // bodyGap is how far apart numbers may be whose bodies are read in one query: what lies
@@ -12,7 +12,7 @@ import (
 const bodyGap = 4
 
 // IsBodyInBlob says of an entry of Past or ReadMany whether its body is too large for its row.
-func (e *Entry) IsBodyInBlob() bool { return e.row.string(e.bodyIn().blob) != "" }
+func (e *Entry) IsBodyInBlob() bool { return e.bodyIn().blob.Of(e.row) != "" }
 
 // WaitingSince is from when on a message that waits could have been delivered: it was accepted
 // then, or fell due, or was asked to be replayed.
@@ -37,19 +37,19 @@ func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (loo
 func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error {
 	wanted := make(map[string]*Entry, len(group))
 	for _, e := range group {
-		wanted[messageKey(e.Seq())] = e
+		wanted[rows.MessageKey(e.Seq())] = e
 	}
-	q := storage.Query{Partition: s.partition(lane), From: messageKey(group[len(group)-1].Seq()), To: messageKey(group[0].Seq() + 1), Columns: []string{acceptedBody.inline, editedBody.inline}}
-	rows, _, err := s.rows(ctx, q, pastRows)
+	q := rows.Messages(s.partition(lane), group[len(group)-1].Seq(), group[0].Seq()+1, rows.Names(acceptedBody.inline, editedBody.inline))
+	found, _, err := rows.ReadPages(ctx, s.Table, q, pastRows)
 	if err != nil {
 		return err
 	}
-	for _, r := range rows {
+	for _, r := range found {
 		e := wanted[r.Key]
 		if e == nil {
 			continue
 		}
-		if packed := (values{r.Values}).bytes(e.bodyIn().inline); packed != nil {
+		if packed := e.bodyIn().inline.Of(r.Values); packed != nil {
 			if e.Message.Body, err = decompress(packed); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -57,7 +58,7 @@ type WaitingPosition struct {
 
 // IsValid reports whether a place can have come from a walk.
 func (p WaitingPosition) IsValid() bool {
-	prefix := map[waitingPart]string{partScheduled: prefixDue, partLog: prefixMessage, partHeld: prefixHeld}[p.Part]
+	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix, partHeld: rows.HeldPrefix}[p.Part]
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
@@ -119,9 +120,9 @@ func (s *Store) readWaitingPage(ctx context.Context, lane int, at WaitingPositio
 	if at.Part == partLog {
 		return s.readWaitingLog(ctx, lane, at)
 	}
-	prefix := prefixDue
+	prefix := rows.DuePrefix
 	if at.Part == partHeld {
-		prefix = prefixHeld
+		prefix = rows.HeldPrefix
 	}
 	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), prefix, at.After, standingColumns))
 	if err != nil {
@@ -154,9 +155,9 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 		if err != nil {
 			return nil, at, err
 		}
-		behind = messageKey(max(c.Tail.Cursor-1, 0))
+		behind = rows.MessageKey(max(c.Tail.Cursor-1, 0))
 	}
-	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), prefixMessage, behind, pastColumns))
+	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), rows.MessagePrefix, behind, pastColumns))
 	if err != nil {
 		return nil, at, err
 	}
@@ -168,7 +169,7 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 }
 
 func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
-	q := storage.Query{Partition: partition, From: prefix, To: after(prefix), Limit: waitingPage, Columns: columns}
+	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage, Columns: columns}
 	if behind != "" {
 		q.From, q.After = "", behind
 	}
@@ -206,7 +207,7 @@ func (s *Store) cancelEach(ctx context.Context, lane int, entries []*Entry, coun
 // cancelGroup returns the operations that cancel the first n messages in one transaction.
 func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []storage.Op) {
 	for _, e := range entries {
-		more := []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}
+		more := []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()))}}
 		if e.Stage == weir.Scheduled {
 			more = cancelOps(e, at, nonce)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -15,7 +16,6 @@ type Claim struct {
 }
 
 // claimKey is the key of the last claim: a note, which the holder reads with the control rows.
-const claimKey = "!heir"
 
 // longestClaim is how far ahead a claim may end. One that ends later does not count: the clock of the
 // process that wrote it is wrong, and the lane would stand.
@@ -23,18 +23,18 @@ const longestClaim = time.Minute
 
 // PutClaim writes a claim in the place of any other. Neither head nor tail changes.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
-	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: claimKey,
-		Values: map[string]any{"By": c.By, "Until": c.Until.UTC().Truncate(time.Microsecond)}}})
+	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
+		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})
 	return err
 }
 
 // Claim returns the claim in force, if there is one.
 func (c Control) Claim(now time.Time) (Claim, bool) {
-	r, found := c.note(claimKey)
+	r, found := c.note(rows.ClaimKey)
 	if !found {
 		return Claim{}, false
 	}
-	v := values{r.Values}
-	claim := Claim{By: v.string("By"), Until: v.time("Until")}
+	v := r.Values
+	claim := Claim{By: rows.Claimant.Of(v), Until: rows.Until.Of(v)}
 	return claim, claim.Until.After(now) && claim.Until.Before(now.Add(longestClaim))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -25,7 +26,7 @@ func errSealed(op string) error {
 // filed when this returns never will be.
 func (s *Store) SealLane(ctx context.Context, lane int) error {
 	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
-		return c.Head.IsSealed, headOp(c.Head, map[string]any{"Sealed": true})
+		return c.Head.IsSealed, headOp(c.Head, rows.Values(rows.IsSealed.Is(true)))
 	})
 	return err
 }
@@ -39,29 +40,29 @@ func (s *Store) UnsealLane(ctx context.Context, lane int) error {
 		if first == "" {
 			first = c.Head.ETag
 		}
-		return !c.Head.IsSealed && c.Head.ETag != first, headOp(c.Head, map[string]any{"Sealed": false, "Touched": c.Head.RequestSeq + 1})
+		return !c.Head.IsSealed && c.Head.ETag != first, headOp(c.Head, rows.Values(rows.IsSealed.Is(false), rows.RequestSeq.Is(c.Head.RequestSeq+1)))
 	})
 	return err
 }
 
 func headOp(h Head, v map[string]any) storage.Op {
-	return storage.Op{Kind: storage.Merge, Key: headKey, IfMatch: h.ETag, Values: v}
+	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: v}
 }
 
 // RecordMoved writes into a closed lane's tail how many of its messages have moved on: the dead
 // among them, and those that were scheduled. They are counted in the next epoch then.
 func (s *Store) RecordMoved(ctx context.Context, lane int) error {
-	dead, err := s.keys(ctx, lane, prefixDead)
+	dead, err := s.keys(ctx, lane, rows.DeadPrefix)
 	if err != nil {
 		return err
 	}
-	scheduled, err := s.keys(ctx, lane, prefixDue)
+	scheduled, err := s.keys(ctx, lane, rows.DuePrefix)
 	if err != nil {
 		return err
 	}
 	_, err = s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
-		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{
-			"Booked": true, "Dead": c.Tail.Counts.Dead - int64(len(dead)), "Moved": int64(len(dead) + len(scheduled))}}
+		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(
+			rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))), rows.Moved.Is(int64(len(dead)+len(scheduled))))}
 	})
 	return err
 }
@@ -179,18 +180,12 @@ func (s *Store) ReopenLane(ctx context.Context, lane int, nonce string) error {
 // keys reads the keys of a lane's rows that begin with prefix.
 func (s *Store) keys(ctx context.Context, lane int, prefix string) ([]string, error) {
 	var keys []string
-	q := storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix), Columns: []string{"Seq"}}
-	for {
-		page, err := s.Table.Range(ctx, q)
+	q := rows.WithPrefix(s.partition(lane), prefix, rows.Names(rows.Seq))
+	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Rows {
-			keys = append(keys, r.Key)
-			q.From, q.After = "", r.Key
-		}
-		if !page.More {
-			return keys, nil
-		}
+		keys = append(keys, r.Key)
 	}
+	return keys, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -167,54 +168,54 @@ func believed(at, latest time.Time) time.Time {
 func dueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
 
 func (h Head) values() map[string]any {
-	return map[string]any{"Next": h.Next, "Touched": h.RequestSeq, "Sealed": h.IsSealed}
+	return rows.Values(rows.NextSeq.Is(h.Next), rows.RequestSeq.Is(h.RequestSeq), rows.IsSealed.Is(h.IsSealed))
 }
 
 func headFrom(r storage.Row) Head {
-	v := values{r.Values}
-	return Head{ETag: r.ETag, Next: v.int("Next"), RequestSeq: v.int("Touched"), IsSealed: v.bool("Sealed")}
+	v := r.Values
+	return Head{ETag: r.ETag, Next: rows.NextSeq.Of(v), RequestSeq: rows.RequestSeq.Of(v), IsSealed: rows.IsSealed.Of(v)}
 }
 
 func (t Tail) values() map[string]any {
-	return sparse(map[string]any{
-		"Nonce": t.Nonce, "Fence": t.Fence, "Commit": t.CommitSeq, "Cursor": t.Cursor,
-		"Delivered": t.Counts.Delivered, "Dead": t.Counts.Dead,
-		"Cancelled": t.Counts.Cancelled, "Superseded": t.Counts.Superseded, "Moved": t.Counts.Moved,
-		"NextDue": timeValue(t.NextDueAt), "Placed": timeValue(t.LastReleasedAt), "TouchedSeen": t.RequestsSeen,
-		"PausedUntil": timeValue(t.PausedUntil), "PauseReason": t.PauseReason, "Pauses": t.PauseCount, "Refusing": timeValue(t.RefusingSince), "Probed": t.ProbedBelow,
-		"SettleUntil": timeValue(t.SettleUntil), "RateNext": timeValue(t.NextAllowedAt),
-		"Holder": t.Holder, "LastError": t.LastError, "LastErrorAt": timeValue(t.LastErrorAt),
-		"Open": t.IsOpen, "Crashes": t.Crashes, "Trying": t.InFlightSeq, "TryingCrashes": t.InFlightCrashes,
-		"Closed": t.IsClosed, "Booked": t.MovedRecorded, "Taken": t.SentBelow, "Watched": t.HistoryFence,
-	})
+	return rows.Sparse(
+		rows.Nonce.Is(t.Nonce), rows.Fence.Is(t.Fence), rows.CommitSeq.Is(t.CommitSeq), rows.Cursor.Is(t.Cursor),
+		rows.Delivered.Is(t.Counts.Delivered), rows.Dead.Is(t.Counts.Dead),
+		rows.Cancelled.Is(t.Counts.Cancelled), rows.Superseded.Is(t.Counts.Superseded), rows.Moved.Is(t.Counts.Moved),
+		rows.NextDueAt.Is(t.NextDueAt), rows.LastReleasedAt.Is(t.LastReleasedAt), rows.RequestsSeen.Is(t.RequestsSeen),
+		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason), rows.PauseCount.Is(t.PauseCount), rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
+		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
+		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError), rows.LastErrorAt.Is(t.LastErrorAt),
+		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq), rows.InFlightCrashes.Is(t.InFlightCrashes),
+		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow), rows.HistoryFence.Is(t.HistoryFence),
+	)
 }
 
 func tailFrom(r storage.Row) Tail {
-	v := values{r.Values}
+	v := r.Values
 	return Tail{
-		ETag: r.ETag, Nonce: v.string("Nonce"), Fence: v.int("Fence"), CommitSeq: v.int("Commit"), Cursor: v.int("Cursor"),
-		Counts:    Counts{v.int("Delivered"), v.int("Dead"), v.int("Cancelled"), v.int("Superseded"), v.int("Moved")},
-		NextDueAt: v.time("NextDue"), LastReleasedAt: v.time("Placed"), RequestsSeen: v.int("TouchedSeen"),
-		PausedUntil: v.time("PausedUntil"), PauseReason: v.string("PauseReason"), PauseCount: v.int("Pauses"), RefusingSince: v.time("Refusing"), ProbedBelow: v.int("Probed"),
-		SettleUntil: v.time("SettleUntil"), NextAllowedAt: v.time("RateNext"),
-		Holder: v.string("Holder"), LastError: v.string("LastError"), LastErrorAt: v.time("LastErrorAt"),
-		IsOpen: v.bool("Open"), Crashes: v.int("Crashes"), InFlightSeq: v.int("Trying"), InFlightCrashes: v.int("TryingCrashes"),
-		IsClosed: v.bool("Closed"), MovedRecorded: v.bool("Booked"), SentBelow: v.int("Taken"), HistoryFence: v.int("Watched"),
+		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v), CommitSeq: rows.CommitSeq.Of(v), Cursor: rows.Cursor.Of(v),
+		Counts:    Counts{rows.Delivered.Of(v), rows.Dead.Of(v), rows.Cancelled.Of(v), rows.Superseded.Of(v), rows.Moved.Of(v)},
+		NextDueAt: rows.NextDueAt.Of(v), LastReleasedAt: rows.LastReleasedAt.Of(v), RequestsSeen: rows.RequestsSeen.Of(v),
+		PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v), PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v),
+		SettleUntil: rows.SettleUntil.Of(v), NextAllowedAt: rows.NextAllowedAt.Of(v),
+		Holder: rows.Holder.Of(v), LastError: rows.LastError.Of(v), LastErrorAt: rows.LastErrorAt.Of(v),
+		IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v), InFlightSeq: rows.InFlightSeq.Of(v), InFlightCrashes: rows.InFlightCrashes.Of(v),
+		IsClosed: rows.IsClosed.Of(v), MovedRecorded: rows.MovedRecorded.Of(v), SentBelow: rows.SentBelow.Of(v), HistoryFence: rows.HistoryFence.Of(v),
 	}
 }
 
 // ReadControl reads both control rows of a lane in one snapshot.
 func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
-	rows, err := s.controlRows(ctx, lane)
+	found, err := s.controlRows(ctx, lane)
 	if err != nil {
 		return Control{}, err
 	}
 	c := Control{lane: lane, settle: cmp.Or(s.SettleTime, longestSettle)}
-	for _, r := range rows {
+	for _, r := range found {
 		switch r.Key {
-		case headKey:
+		case rows.HeadKey:
 			c.Head = headFrom(r)
-		case tailKey:
+		case rows.TailKey:
 			c.Tail = tailFrom(r)
 		default:
 			c.notes = append(c.notes, r)
@@ -235,32 +236,28 @@ const controlTries = 8
 func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error) {
 	var before []storage.Row
 	for range controlTries {
-		rows, pages, err := s.readControlRows(ctx, lane)
-		if err != nil || pages == 1 || before != nil && slices.EqualFunc(before, rows, sameVersion) {
-			return rows, err
+		found, pages, err := s.readControlRows(ctx, lane)
+		if err != nil || pages == 1 || before != nil && slices.EqualFunc(before, found, sameVersion) {
+			return found, err
 		}
-		before = rows
+		before = found
 	}
 	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1, Err: errNoSnapshot}
 }
 
-var errNoSnapshot = errors.New("storage cuts each answer, and the rows change between two")
+var errNoSnapshot = errors.New("storage cuts each answer, and the found change between two")
 
 func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
 
-func (s *Store) readControlRows(ctx context.Context, lane int) (rows []storage.Row, pages int, err error) {
-	q := storage.Query{Partition: s.partition(lane), From: headKey, To: controlAfter}
-	for {
-		page, err := s.Table.Range(ctx, q)
+func (s *Store) readControlRows(ctx context.Context, lane int) (found []storage.Row, pages int, err error) {
+	q := storage.Query{Partition: s.partition(lane), From: rows.HeadKey, To: rows.ControlEnd}
+	for page, err := range rows.Pages(ctx, s.Table, q) {
 		if err != nil {
 			return nil, pages, err
 		}
-		rows, pages = append(rows, page.Rows...), pages+1
-		if !page.More {
-			return rows, pages, nil
-		}
-		q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
+		found, pages = append(found, page.Rows...), pages+1
 	}
+	return found, pages, nil
 }
 
 // EnsureControlRows makes the lane's control rows where they are missing.
@@ -271,8 +268,8 @@ func (s *Store) ensure(ctx context.Context, lane int, fence int64) error {
 		return err
 	}
 	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
-		{Kind: storage.Insert, Key: headKey, Values: Head{Next: 1}.values()},
-		{Kind: storage.Insert, Key: tailKey, Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.values()},
+		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.values()},
+		{Kind: storage.Insert, Key: rows.TailKey, Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.values()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

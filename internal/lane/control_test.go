@@ -198,7 +198,7 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 		}
 		meta, err := next.ReadEpochRecord(t.Context())
 		if err != nil || len(meta.Earlier) != 0 || len(b.keys()) != 0 {
-			t.Errorf("after ten days: earlier epochs %v, %d rows of its lane; %v", meta.Earlier, len(b.keys()), err)
+			t.Errorf("after ten days: earlier epochs %v, %d found of its lane; %v", meta.Earlier, len(b.keys()), err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -20,17 +21,17 @@ type DeadRow struct {
 
 // deadValues are those of the line of a message that died.
 func deadValues(e *Entry, at time.Time) map[string]any {
-	v := map[string]any{"Key": e.Message.Key, "Contract": e.Message.Contract, "DiedAt": at, "Reason": e.status.LastError, "CMSStatus": int64(e.status.CMSStatus)}
+	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at), rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))
 	if e.placed != "" {
-		v["Place"] = e.placed
+		rows.Put(v, rows.OrderPos.Is(e.placed))
 	}
 	return v
 }
 
 // ReadDead reads the dead messages of a lane behind a place in the log, in the order of the
 // log, up to limit, and says whether there are more.
-func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []DeadRow, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), After: deadKey(behind), To: after(prefixDead), Limit: limit})
+func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (found []DeadRow, more bool, err error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), After: rows.DeadKey(behind), To: rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -39,9 +40,9 @@ func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int)
 		if err != nil {
 			return nil, false, err
 		}
-		rows = append(rows, d)
+		found = append(found, d)
 	}
-	return rows, page.More, nil
+	return found, page.More, nil
 }
 
 // deadKeysPages is how far DeadKeys reads.
@@ -50,30 +51,24 @@ const deadKeysPages = 10
 // ReadDeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
 // there are too many of them to be known.
 func (s *Store) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
-	keys = map[string]bool{}
-	q := storage.Query{Partition: s.partition(lane), From: prefixDead, To: after(prefixDead), Columns: []string{"Key"}}
-	for range deadKeysPages {
-		page, err := s.Table.Range(ctx, q)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, r := range page.Rows {
-			keys[KeyHash(values{r.Values}.string("Key"))] = true
-			q.From, q.After = "", r.Key
-		}
-		if !page.More {
-			return keys, false, nil
-		}
+	q := rows.WithPrefix(s.partition(lane), rows.DeadPrefix, rows.Names(rows.Key))
+	found, more, err := rows.ReadPages(ctx, s.Table, q, deadKeysPages)
+	if err != nil || more {
+		return nil, more, err
 	}
-	return nil, true, nil
+	keys = map[string]bool{}
+	for _, r := range found {
+		keys[KeyHash(rows.Key.Of(r.Values))] = true
+	}
+	return keys, false, nil
 }
 
 func deadFrom(r storage.Row) (DeadRow, error) {
-	seq, err := parseSeq(r.Key[len(prefixDead):])
-	v := values{r.Values}
-	place := v.string("Place")
+	seq, err := rows.ParseSeq(r.Key[len(rows.DeadPrefix):])
+	v := r.Values
+	place := rows.OrderPos.Of(v)
 	if place == "" {
-		place = OrderPos(seq)
+		place = rows.SeqPos(seq)
 	}
-	return DeadRow{Seq: seq, OrderPos: place, Key: v.string("Key"), Contract: v.string("Contract"), DiedAt: v.time("DiedAt"), Reason: v.string("Reason"), CMSStatus: int(v.int("CMSStatus"))}, err
+	return DeadRow{Seq: seq, OrderPos: place, Key: rows.Key.Of(v), Contract: rows.Contract.Of(v), DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
 }

@@ -29,16 +29,16 @@ func TestStore_Dead(t *testing.T) {
 			}
 			b.finish(w, seq+1, stage)
 		}
-		rows, more, err := b.store.ReadDead(t.Context(), 0, 0, 2)
-		if err != nil || len(rows) != 2 || !more || rows[0].Seq != 1 || rows[1].Seq != 3 {
-			t.Fatalf("%+v, more %v, %v", rows, more, err)
+		found, more, err := b.store.ReadDead(t.Context(), 0, 0, 2)
+		if err != nil || len(found) != 2 || !more || found[0].Seq != 1 || found[1].Seq != 3 {
+			t.Fatalf("%+v, more %v, %v", found, more, err)
 		}
-		if r := rows[1]; r.Key != "/2" || r.Contract != "article" || r.DiedAt.Before(at) {
+		if r := found[1]; r.Key != "/2" || r.Contract != "article" || r.DiedAt.Before(at) {
 			t.Errorf("%+v", r)
 		}
-		rows, more, err = b.store.ReadDead(t.Context(), 0, rows[1].Seq, 5)
-		if err != nil || len(rows) != 2 || more || rows[0].Seq != 4 || rows[1].Seq != 5 {
-			t.Errorf("%+v, more %v, %v", rows, more, err)
+		found, more, err = b.store.ReadDead(t.Context(), 0, found[1].Seq, 5)
+		if err != nil || len(found) != 2 || more || found[0].Seq != 4 || found[1].Seq != 5 {
+			t.Errorf("%+v, more %v, %v", found, more, err)
 		}
 	})
 }

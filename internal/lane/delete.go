@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -38,13 +39,13 @@ func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 // nextDropped returns the keys that Drop removes next: all others first, then the notes, then
 // the control rows.
 func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
-	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: controlAfter, Columns: []string{"Seq"}}, storage.MaxOps)
-	if err == nil && len(rows) == 0 {
-		rows, err = s.first(ctx, storage.Query{Partition: s.partition(lane), To: controlAfter, Columns: []string{"Seq"}}, storage.MaxOps)
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
+	if err == nil && len(found) == 0 {
+		found, err = rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), To: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
 	}
 	var control, notes []string
-	for _, row := range rows {
-		if row.Key == headKey || row.Key == tailKey {
+	for _, row := range found {
+		if row.Key == rows.HeadKey || row.Key == rows.TailKey {
 			control = append(control, row.Key)
 		} else {
 			notes = append(notes, row.Key)
@@ -57,12 +58,12 @@ func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
 }
 
 // errHalfDropped means that a lane is neither whole nor dropped.
-var errHalfDropped = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
+var errHalfDropped = errors.New("a control row is missing, and found of messages are there: nothing is removed")
 
 // checkDropped returns nil if the lane was dropped, except perhaps for its last rows. A query that did
 // not find the control rows is no proof: to drop a lane removes all that is known of it.
 func (s *Store) checkDropped(ctx context.Context, lane int) error {
-	for _, key := range []string{headKey, tailKey} {
+	for _, key := range []string{rows.HeadKey, rows.TailKey} {
 		_, err := s.Table.Get(ctx, s.partition(lane), key)
 		if storage.Is(err, storage.NotFound) {
 			continue
@@ -72,11 +73,11 @@ func (s *Store) checkDropped(ctx context.Context, lane int) error {
 		}
 		// Earlier versions dropped a lane of many notes one control row before the other, and
 		// everything else before both.
-		if any, err := s.hasRows(ctx, lane, controlAfter, ""); any || err != nil {
+		if any, err := s.hasRows(ctx, lane, rows.ControlEnd, ""); any || err != nil {
 			return errors.Join(err, errHalfDropped)
 		}
 	}
-	if any, err := s.hasRows(ctx, lane, prefixMessage, after(prefixMessage)); any || err != nil {
+	if any, err := s.hasRows(ctx, lane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
 		return errors.Join(err, errHalfDropped)
 	}
 	return nil
@@ -84,8 +85,8 @@ func (s *Store) checkDropped(ctx context.Context, lane int) error {
 
 // hasRows reports whether there are rows in a range of keys; to empty = up to the last.
 func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, error) {
-	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: from, To: to, Columns: []string{"Stage"}}, 1)
-	return len(rows) > 0, err
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
+	return len(found) > 0, err
 }
 
 // atOnce is how many requests of one kind Each lets be under way.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -25,18 +26,18 @@ type DueTime struct {
 const dueDigits = 18
 
 func (d DueTime) String() string {
-	return padded(d.At.UnixMicro(), dueDigits) + "_" + OrderPos(d.Seq)
+	return rows.Pad(d.At.UnixMicro(), dueDigits) + "_" + rows.SeqPos(d.Seq)
 }
 
-func dueKey(d DueTime) string { return prefixDue + d.String() }
+func dueKey(d DueTime) string { return rows.DuePrefix + d.String() }
 
 func parseDue(key string) (DueTime, error) {
-	at, seq, _ := strings.Cut(strings.TrimPrefix(key, prefixDue), "_")
+	at, seq, _ := strings.Cut(strings.TrimPrefix(key, rows.DuePrefix), "_")
 	micros, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
-	n, err := parseSeq(seq)
+	n, err := rows.ParseSeq(seq)
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
@@ -51,13 +52,13 @@ func (e *Entry) place() string {
 	if e.placed != "" {
 		return e.placed
 	}
-	return OrderPos(e.Seq())
+	return rows.SeqPos(e.Seq())
 }
 
 // placeOfDue is the position of a message that fell due when the log's next number was next:
 // behind all that was filed before, before all that came after; those of one moment of the
 // log by d's time, then by acceptance.
-func placeOfDue(next int64, d DueTime) string { return OrderPos(next-1) + "_" + d.String() }
+func placeOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
 // AfterLog is After of the entry's line.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
@@ -69,7 +70,7 @@ func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 // where its line alone tells.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
-	last, err := parseSeq(log)
+	last, err := rows.ParseSeq(log)
 	if !released || err != nil {
 		return 0
 	}
@@ -79,7 +80,7 @@ func (h HeldMessage) AfterLog() int64 {
 // ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and says whether there
 // are more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixDue, To: after(prefixDue), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -112,12 +113,13 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 		near := seqs[:n]
 		seqs = seqs[n:]
 		group.Go(func() error {
-			rows, _, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(near[0]), To: messageKey(near[len(near)-1] + 1)}, len(near)*bodyGap)
+			q := rows.Messages(s.partition(lane), near[0], near[len(near)-1]+1, nil)
+			read, _, err := rows.ReadPages(ctx, s.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
-			for i := 0; i < len(rows) && err == nil; i++ {
+			for i := 0; i < len(read) && err == nil; i++ {
 				var e *Entry
-				if e, err = s.entryFrom(lane, rows[i]); err == nil {
+				if e, err = s.entryFrom(lane, read[i]); err == nil {
 					found[e.Seq()] = e
 				}
 			}
@@ -140,8 +142,8 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	*placed = at
 	e.Stage, e.IsHeld, e.placed = weir.Queued, true, placeOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: heldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
-		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"Stage": string(weir.Queued), "Held": true, "Place": e.placed}})
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true), rows.OrderPos.Is(e.placed))})
 }
 
 // Releases reports whether the change takes a message out of the scheduled ones of a moment.
@@ -153,7 +155,7 @@ func (c *Change) Releases(d DueTime) bool {
 // scheduled for that moment any more: somebody cancelled or moved it.
 func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
-	if !ok || !strings.HasPrefix(row, prefixDue) {
+	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {
 		return DueTime{}, false
 	}
 	d, err := parseDue(row)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -60,11 +61,11 @@ func (s *Store) follow(ctx context.Context, id weir.ID) (*Entry, error) {
 // copyOf reads the copy of a message of the epoch before.
 func (s *Store) copyOf(ctx context.Context, e *Entry) (*Entry, error) {
 	lane := Of(e.Message.Key, s.Lanes)
-	r, err := s.Table.Get(ctx, s.partition(lane), prefixFrom+from(e.Message.ID))
+	r, err := s.Table.Get(ctx, s.partition(lane), rows.CopyPrefix+from(e.Message.ID))
 	if err != nil {
 		return nil, err
 	}
-	return s.ReadMessage(ctx, lane, values{r.Values}.int("Seq"))
+	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
 // repeated looks an idempotency key up in earlier epochs: what was filed there is not filed
@@ -80,7 +81,7 @@ func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey str
 	if id.IsZero() {
 		return Receipt{}, false, nil
 	}
-	if sum := sha256.Sum256(m.Body); row.string("BodyHash") != hex.EncodeToString(sum[:]) {
+	if sum := sha256.Sum256(m.Body); rows.BodyHash.Of(row) != hex.EncodeToString(sum[:]) {
 		return Receipt{}, false, errOtherBody()
 	}
 	st, err := s.Status(ctx, id)
@@ -92,23 +93,23 @@ func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey str
 
 // lookUpEarlier asks all earlier epochs at once for an idempotency row. The zero id: none
 // has it.
-func (s *Store) lookUpEarlier(ctx context.Context, key, idempotencyKey string) (values, weir.ID, error) {
-	rows, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))
+func (s *Store) lookUpEarlier(ctx context.Context, key, idempotencyKey string) (map[string]any, weir.ID, error) {
+	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))
 	var wg sync.WaitGroup
 	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
-			rows[i], errs[i] = s.Table.Get(ctx, partition(e.Number, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
+			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
 		})
 	}
 	wg.Wait()
 	for i, err := range errs {
 		if err == nil {
-			v, e := values{rows[i].Values}, s.EarlierEpochs[i]
-			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: v.int("Seq"), Nonce: v.string("Nonce")}, nil
+			v, e := found[i].Values, s.EarlierEpochs[i]
+			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}, nil
 		}
 		if !storage.Is(err, storage.NotFound) {
-			return values{}, weir.ID{}, err
+			return nil, weir.ID{}, err
 		}
 	}
-	return values{}, weir.ID{}, nil
+	return nil, weir.ID{}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -15,10 +16,7 @@ import (
 const MaxLanes = 1024
 
 // The number of lanes is kept in a partition of its own.
-const (
-	metaPartition = "meta"
-	lanesKey      = "lanes"
-)
+const ()
 
 // ErrReplaced means that the record of lanes is not the one this process began with: the table
 // was removed, with all messages, and another process has begun anew.
@@ -58,11 +56,11 @@ type EpochRecord struct {
 }
 
 func metaFrom(r storage.Row) (EpochRecord, error) {
-	v := values{r.Values}
-	m := EpochRecord{ETag: r.ETag, Open: Epoch{int(v.int("Epoch")), int(v.int("Lanes"))}, Step: Step(v.string("Step")),
-		Next: Epoch{int(v.int("NextEpoch")), int(v.int("NextLanes"))}, Used: int(v.int("Used")), Origin: v.string("Origin")}
+	v := r.Values
+	m := EpochRecord{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v))}, Step: Step(rows.Step.Of(v)),
+		Next: Epoch{int(rows.NextEpoch.Of(v)), int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v)}
 	m.Used = max(m.Used, m.Open.Number)
-	if text := v.string("Earlier"); text != "" {
+	if text := rows.EarlierEpochs.Of(v); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
 			return EpochRecord{}, fmt.Errorf("lane: the record of earlier epochs: %w", err)
 		}
@@ -71,23 +69,23 @@ func metaFrom(r storage.Row) (EpochRecord, error) {
 }
 
 func (m EpochRecord) values() (map[string]any, error) {
-	v := sparse(map[string]any{
-		"Epoch": int64(m.Open.Number), "Lanes": int64(m.Open.Lanes), "Step": string(m.Step),
-		"NextEpoch": int64(m.Next.Number), "NextLanes": int64(m.Next.Lanes), "Used": int64(m.Used), "Origin": m.Origin,
-	})
+	v := rows.Sparse(
+		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
+		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)), rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin),
+	)
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)
 		if err != nil {
 			return nil, err
 		}
-		v["Earlier"] = string(text)
+		rows.Put(v, rows.EarlierEpochs.Is(string(text)))
 	}
 	return v, nil
 }
 
 // ReadEpochRecord reads the row; NotFound where storage was never used.
 func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
-	row, err := s.Table.Get(ctx, metaPartition, lanesKey)
+	row, err := s.Table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if err != nil {
 		return EpochRecord{}, err
 	}
@@ -131,7 +129,7 @@ func (s *Store) writeMeta(ctx context.Context, meta EpochRecord) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Replace, Key: lanesKey, IfMatch: meta.ETag, Values: v}})
+	_, err = s.Table.Transact(ctx, rows.MetaPartition, []storage.Op{{Kind: storage.Replace, Key: rows.LanesKey, IfMatch: meta.ETag, Values: v}})
 	return err
 }
 
@@ -150,7 +148,7 @@ func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) 
 	if err != nil {
 		return EpochRecord{}, err
 	}
-	_, err = s.Table.Transact(ctx, metaPartition, []storage.Op{{Kind: storage.Insert, Key: lanesKey, Values: v}})
+	_, err = s.Table.Transact(ctx, rows.MetaPartition, []storage.Op{{Kind: storage.Insert, Key: rows.LanesKey, Values: v}})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return EpochRecord{}, err
 	}
@@ -203,9 +201,9 @@ func (s *Store) ForEpoch(e Epoch) *Store {
 // ReadLaneCount is the number of lanes as storage has it, 0 where it was never used. It changes
 // nothing there.
 func ReadLaneCount(ctx context.Context, table storage.Table) (int, error) {
-	row, err := table.Get(ctx, metaPartition, lanesKey)
+	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if storage.Is(err, storage.NotFound) {
 		return 0, nil
 	}
-	return int(values{row.Values}.int("Lanes")), err
+	return int(rows.Lanes.Of(row.Values)), err
 }

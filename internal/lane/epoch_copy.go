@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -69,7 +70,7 @@ func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
 		byLane := map[int][]*refiled{}
 		for _, m := range chunk {
 			if m.row.Key != "" {
-				to := Of(values{m.row.Values}.string("Key"), r.To.Lanes)
+				to := Of(rows.Key.Of(m.row.Values), r.To.Lanes)
 				byLane[to] = append(byLane[to], m)
 			}
 		}
@@ -95,22 +96,16 @@ type refiled struct {
 // or was released.
 func (r *EpochCopy) list(ctx context.Context, lane int) ([]*refiled, error) {
 	var list []*refiled
-	for _, prefix := range []string{prefixDead, prefixDue} {
-		q := storage.Query{Partition: r.From.partition(lane), From: prefix, To: after(prefix)}
-		for more := true; more; {
-			page, err := r.From.Table.Range(ctx, q)
+	for _, prefix := range []string{rows.DeadPrefix, rows.DuePrefix} {
+		for row, err := range rows.Scan(ctx, r.From.Table, rows.WithPrefix(r.From.partition(lane), prefix, nil)) {
 			if err != nil {
 				return nil, err
 			}
-			for _, row := range page.Rows {
-				seq, err := parseSeq(row.Key[strings.LastIndex(row.Key, "_")+1:])
-				if err != nil {
-					return nil, fmt.Errorf("lane: row %q: %w", row.Key, err)
-				}
-				list = append(list, &refiled{id: weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: seq}, index: row})
-				q.From, q.After = "", row.Key
+			seq, err := rows.ParseSeq(row.Key[strings.LastIndex(row.Key, "_")+1:])
+			if err != nil {
+				return nil, fmt.Errorf("lane: row %q: %w", row.Key, err)
 			}
-			more = page.More
+			list = append(list, &refiled{id: weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: seq}, index: row})
 		}
 	}
 	slices.SortFunc(list, func(a, b *refiled) int { return strings.Compare(a.place(), b.place()) })
@@ -125,10 +120,10 @@ func (r *EpochCopy) read(ctx context.Context, lane int, chunk []*refiled) error 
 		low, high = min(low, m.id.Seq), max(high, m.id.Seq)
 	}
 	if high-low < refileDense*int64(len(chunk)) {
-		return r.readPages(ctx, lane, chunk, storage.Query{Partition: r.From.partition(lane), From: messageKey(low), To: messageKey(high + 1)})
+		return r.readPages(ctx, lane, chunk, rows.Messages(r.From.partition(lane), low, high+1, nil))
 	}
 	return ForEach(len(chunk), func(i int) error {
-		row, err := r.From.Table.Get(ctx, r.From.partition(lane), messageKey(chunk[i].id.Seq))
+		row, err := r.From.Table.Get(ctx, r.From.partition(lane), rows.MessageKey(chunk[i].id.Seq))
 		if storage.Is(err, storage.NotFound) {
 			return nil
 		}
@@ -140,28 +135,22 @@ func (r *EpochCopy) read(ctx context.Context, lane int, chunk []*refiled) error 
 func (r *EpochCopy) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
 	byKey := make(map[string]*refiled, len(chunk))
 	for _, m := range chunk {
-		byKey[messageKey(m.id.Seq)] = m
+		byKey[rows.MessageKey(m.id.Seq)] = m
 	}
-	for {
-		page, err := r.From.Table.Range(ctx, q)
+	for row, err := range rows.Scan(ctx, r.From.Table, q) {
 		if err != nil {
 			return err
 		}
-		for _, row := range page.Rows {
-			if m := byKey[row.Key]; m != nil {
-				m.fill(row)
-			}
-			q.From, q.After = "", row.Key
-		}
-		if !page.More {
-			return nil
+		if m := byKey[row.Key]; m != nil {
+			m.fill(row)
 		}
 	}
+	return nil
 }
 
 func (m *refiled) fill(row storage.Row) {
 	m.row = row
-	m.id.Nonce = values{row.Values}.string("Nonce")
+	m.id.Nonce = rows.Nonce.Of(row.Values)
 }
 
 // fileAll files messages in one new lane, as many in a transaction as it holds.
@@ -211,7 +200,7 @@ func (r *EpochCopy) file(ctx context.Context, lane int, list []*refiled) error {
 func (r *EpochCopy) missing(ctx context.Context, lane int, list []*refiled) ([]*refiled, error) {
 	there := make([]bool, len(list))
 	err := ForEach(len(list), func(i int) error {
-		_, err := r.To.Table.Get(ctx, r.To.partition(lane), prefixFrom+from(list[i].id))
+		_, err := r.To.Table.Get(ctx, r.To.partition(lane), rows.CopyPrefix+from(list[i].id))
 		there[i] = err == nil
 		if storage.Is(err, storage.NotFound) {
 			return nil
@@ -234,19 +223,19 @@ func (r *EpochCopy) ops(c Control, list []*refiled) []storage.Op {
 	ops := make([]storage.Op, 2, 2+3*len(list))
 	for i, m := range list {
 		seq := c.Head.Next + int64(i)
-		index := prefixDead
-		if strings.HasPrefix(m.index.Key, prefixDead) {
+		index := rows.DeadPrefix
+		if strings.HasPrefix(m.index.Key, rows.DeadPrefix) {
 			dead++
 		} else {
 			index = m.index.Key[:strings.LastIndex(m.index.Key, "_")+1]
 		}
 		ops = append(ops,
-			storage.Op{Kind: storage.Insert, Key: messageKey(seq), Values: m.values()},
-			storage.Op{Kind: storage.Insert, Key: index + OrderPos(seq), Values: m.indexValues(seq)},
-			storage.Op{Kind: storage.Insert, Key: prefixFrom + from(m.id), Values: map[string]any{"Seq": seq}})
+			storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: m.values()},
+			storage.Op{Kind: storage.Insert, Key: index + rows.SeqPos(seq), Values: m.indexValues(seq)},
+			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + from(m.id), Values: rows.Values(rows.Seq.Is(seq))})
 	}
-	ops[0] = headOp(c.Head, map[string]any{"Next": c.Head.Next + int64(len(list))})
-	ops[1] = storage.Op{Kind: storage.Merge, Key: tailKey, IfMatch: c.Tail.ETag, Values: map[string]any{"Dead": dead}}
+	ops[0] = headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next+int64(len(list)))))
+	ops[1] = storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(rows.Dead.Is(dead))}
 	return ops
 }
 
@@ -254,24 +243,24 @@ func (r *EpochCopy) ops(c Control, list []*refiled) []storage.Op {
 // idempotency row stays in the old lane, where repeats look for it.
 func (m *refiled) values() map[string]any {
 	v := maps.Clone(m.row.Values)
-	delete(v, "Idem")
-	delete(v, "Held")
-	delete(v, "Place")
+	rows.Remove(v, rows.IdempotencyRow)
+	rows.Remove(v, rows.IsHeld)
+	rows.Remove(v, rows.OrderPos)
 	if m.late != "" {
-		v["Late"] = m.late
+		rows.Put(v, rows.ReplayBlockedBy.Is(m.late))
 	}
-	v["From"] = from(m.id)
-	if v["Origin"] == nil {
-		v["Origin"] = m.id.String()
+	rows.Put(v, rows.CopiedFrom.Is(from(m.id)))
+	if !rows.Has(v, rows.Origin) {
+		rows.Put(v, rows.Origin.Is(m.id.String()))
 	}
 	return v
 }
 
 func (m *refiled) indexValues(seq int64) map[string]any {
 	v := maps.Clone(m.index.Values)
-	delete(v, "Place")
-	if _, ok := v["Seq"]; ok {
-		v["Seq"] = seq
+	rows.Remove(v, rows.OrderPos)
+	if rows.Has(v, rows.Seq) {
+		rows.Put(v, rows.Seq.Is(seq))
 	}
 	return v
 }

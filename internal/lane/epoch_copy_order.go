@@ -3,6 +3,8 @@ package lane
 import (
 	"context"
 	"strings"
+
+	"weir/internal/lane/rows"
 )
 
 // The order of keys does not go from lane to lane: a copy has its place in the new one. So
@@ -27,7 +29,7 @@ func (r *EpochCopy) order(ctx context.Context, lane int) (keyOrder, error) {
 // note writes it down for the dead ones among some messages.
 func (o keyOrder) note(s *Store, list []*refiled) error {
 	for _, m := range list {
-		if m.row.Key == "" || !strings.HasPrefix(m.index.Key, prefixDead) {
+		if m.row.Key == "" || !strings.HasPrefix(m.index.Key, rows.DeadPrefix) {
 			continue
 		}
 		e, err := s.entryFrom(m.id.Lane, m.row)
@@ -41,8 +43,8 @@ func (o keyOrder) note(s *Store, list []*refiled) error {
 
 // place is the message's position among the others.
 func (m *refiled) place() string {
-	if place := (values{m.index.Values}).string("Place"); place != "" {
+	if place := rows.OrderPos.Of(m.index.Values); place != "" {
 		return place
 	}
-	return OrderPos(m.id.Seq)
+	return rows.SeqPos(m.id.Seq)
 }

@@ -194,7 +194,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 		store.Table = table
 		b.forget(b.retention(&store))
 		if n := table.operations.Load(); n > 17*(1+1+8+6)+4 {
-			t.Errorf("%d operations for 17 days, want at most 16 a day: a search, and the day's rows", n)
+			t.Errorf("%d operations for 17 days, want at most 16 a day: a search, and the day's found", n)
 		}
 		var names []string
 		for _, info := range b.blobInfos() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -40,21 +41,21 @@ func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 // ReadBlocks reads all blocks of a lane.
 func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
 	var blocks []KeyBlock
-	q := storage.Query{Partition: s.partition(lane), From: prefixBlock, To: after(prefixBlock)}
-	for {
-		page, err := s.Table.Range(ctx, q)
+	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.partition(lane), rows.BlockPrefix, nil)) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Rows {
-			v := values{r.Values}
-			blocks = append(blocks, KeyBlock{ID: strings.TrimPrefix(r.Key, prefixBlock), KeyHash: v.string("Key"), NextAt: v.time("Next"), HeldCount: v.int("Held"), LogWaitsFrom: v.int("Ahead"), IsParked: v.bool("Shelved"), ReleasedAt: v.time("Placed")})
-			q.After = r.Key
-		}
-		if !page.More {
-			return blocks, nil
-		}
-		q.From = ""
+		blocks = append(blocks, blockFrom(r))
+	}
+	return blocks, nil
+}
+
+func blockFrom(r storage.Row) KeyBlock {
+	v := r.Values
+	return KeyBlock{
+		ID: strings.TrimPrefix(r.Key, rows.BlockPrefix), KeyHash: rows.Key.Of(v),
+		NextAt: rows.NextAt.Of(v), HeldCount: rows.HeldCount.Of(v),
+		LogWaitsFrom: rows.LogWaitsFrom.Of(v), IsParked: rows.IsParked.Of(v), ReleasedAt: rows.ReleasedAt.Of(v),
 	}
 }
 
@@ -78,18 +79,18 @@ func heldFrom(e *Entry) HeldMessage {
 }
 
 func (h HeldMessage) values() map[string]any {
-	v := map[string]any{"Seq": h.Seq}
+	v := rows.Values(rows.Seq.Is(h.Seq))
 	if h.Contract != "" {
-		v["Contract"], v["Version"] = h.Contract, h.Version
+		rows.Put(v, rows.Contract.Is(h.Contract), rows.Version.Is(h.Version))
 	}
 	if h.Tried {
-		v["Tried"] = true
+		rows.Put(v, rows.WasTried.Is(true))
 	}
 	if h.Replayed {
-		v["Again"] = true
+		rows.Put(v, rows.WasReplayed.Is(true))
 	}
 	if h.Callback != "" {
-		v["Callback"] = h.Callback
+		rows.Put(v, rows.Callback.Is(h.Callback))
 	}
 	return v
 }
@@ -99,23 +100,23 @@ func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
 // ReadHeld reads the first messages of a block's line, up to limit.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
-	prefix := heldKey(block, "")
-	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefix, To: after(prefix)}, limit)
+	prefix := rows.HeldKey(block, "")
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partition(lane), prefix, nil), limit)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) == 0 {
+	if len(found) == 0 {
 		return nil, &storage.Error{Op: "lane held", Kind: storage.NotFound, Index: -1}
 	}
-	line := make([]HeldMessage, len(rows))
-	for i, r := range rows {
+	line := make([]HeldMessage, len(found))
+	for i, r := range found {
 		line[i] = heldFromRow(r)
 	}
 	return line, nil
 }
 
 func heldFromRow(r storage.Row) HeldMessage {
-	v := values{r.Values}
-	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixHeld), "_") // behind the block
-	return HeldMessage{Seq: v.int("Seq"), OrderPos: place, Contract: v.string("Contract"), Version: v.string("Version"), Callback: v.string("Callback"), Tried: v.bool("Tried"), Replayed: v.bool("Again")}
+	v := r.Values
+	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // behind the block
+	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v), Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -19,19 +20,19 @@ type LaneEventState struct {
 
 // LaneEventState is what was told of the lane.
 func (c Control) LaneEventState() LaneEventState {
-	r, ok := c.note(mailedKey)
+	r, ok := c.note(rows.LaneEventsKey)
 	if !ok {
 		return LaneEventState{}
 	}
-	v := values{r.Values}
-	return LaneEventState{ETag: r.ETag, PausedSince: v.time("Paused"), PausedReceivers: strings.Fields(v.string("PausedTo")), BehindReceivers: strings.Fields(v.string("BehindTo"))}
+	v := r.Values
+	return LaneEventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v), PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)), BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
 // SaveLaneEvents writes the note, and puts mail into the outbox in the same transaction. It says
 // whether it was this call that did; if not, somebody else has written the note since.
 func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, mail []Event) (bool, error) {
-	v := sparse(map[string]any{"Paused": timeValue(t.PausedSince), "PausedTo": strings.Join(t.PausedReceivers, " "), "BehindTo": strings.Join(t.BehindReceivers, " ")})
-	op := storage.Op{Kind: storage.Insert, Key: mailedKey, Values: v}
+	v := rows.Sparse(rows.PausedSince.Is(t.PausedSince), rows.PausedReceivers.Is(strings.Join(t.PausedReceivers, " ")), rows.BehindReceivers.Is(strings.Join(t.BehindReceivers, " ")))
+	op := storage.Op{Kind: storage.Insert, Key: rows.LaneEventsKey, Values: v}
 	if t.ETag != "" {
 		op.Kind, op.IfMatch = storage.Replace, t.ETag
 		if len(v) == 0 {

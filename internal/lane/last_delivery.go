@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -24,16 +25,16 @@ type LastDelivery struct {
 
 // ReadLastDelivery reads the row of a key.
 func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), prefixLast+keyHash)
+	r, err := s.Table.Get(ctx, s.partition(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
 		return LastDelivery{}, nil
 	}
-	return s.lastFrom(lane, values{r.Values}), err
+	return s.lastFrom(lane, r.Values), err
 }
 
-func (s *Store) lastFrom(lane int, v values) LastDelivery {
-	l := LastDelivery{OrderPos: v.string("Place"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
-	if id := originFrom(v.string("Origin")); !id.IsZero() {
+func (s *Store) lastFrom(lane int, v map[string]any) LastDelivery {
+	l := LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
+	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		l.ID = id
 	}
 	return l
@@ -42,8 +43,8 @@ func (s *Store) lastFrom(lane int, v values) LastDelivery {
 // SaveLastDelivery writes that this message, which is being delivered, stands last of its key.
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLast + e.keyHash, Values: sparse(map[string]any{
-		"Place": e.place(), "Seq": id.Seq, "Nonce": id.Nonce, "Origin": origin(&e.Message)})})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash, Values: rows.Sparse(
+		rows.OrderPos.Is(e.place()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
 }
 
 // unknownLate stands in place of an id.
@@ -52,7 +53,7 @@ const unknownLate = "unknown"
 // late names the later message of its key that was delivered after a dead one; "" = there
 // is none, or the contract lets them go ahead anyway. watched is tail's.
 func (e *Entry) late(l LastDelivery, watched int64) string {
-	switch known := e.row.string("Late"); {
+	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
 		return ""
 	case known != "" && known != unknownLate: // before the message was moved here
@@ -96,20 +97,14 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (st
 // lasts reads the rows of all keys.
 func (s *Store) lasts(ctx context.Context, lane int) (map[string]LastDelivery, error) {
 	all := map[string]LastDelivery{}
-	q := storage.Query{Partition: s.partition(lane), From: prefixLast, To: after(prefixLast)}
-	for {
-		page, err := s.Table.Range(ctx, q)
+	q := rows.WithPrefix(s.partition(lane), rows.LastDeliveryPrefix, nil)
+	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Rows {
-			all[r.Key[len(prefixLast):]] = s.lastFrom(lane, values{r.Values})
-			q.From, q.After = "", r.Key
-		}
-		if !page.More {
-			return all, nil
-		}
+		all[r.Key[len(rows.LastDeliveryPrefix):]] = s.lastFrom(lane, r.Values)
 	}
+	return all, nil
 }
 
 func earlier(a, b time.Time) time.Time {

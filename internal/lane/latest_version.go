@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -21,13 +22,13 @@ func (e *Entry) SupersedeKey() string { return latestHash(&e.Message) }
 
 // ReadLatestVersion reads what was last delivered under a LatestKey.
 func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), prefixLatest+latestKey)
+	r, err := s.Table.Get(ctx, s.partition(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
 		return LatestVersion{}, nil
 	}
-	v := values{r.Values}
-	l := LatestVersion{Version: v.string("Version"), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: v.int("Seq"), Nonce: v.string("Nonce")}}
-	if id := originFrom(v.string("Origin")); !id.IsZero() {
+	v := r.Values
+	l := LatestVersion{Version: rows.Version.Of(v), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
+	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		l.ID = id
 	}
 	return l, err
@@ -42,10 +43,11 @@ func originFrom(text string) weir.ID {
 	return id
 }
 
-// origin is what the column holds; nil where it is not needed.
-func origin(m *weir.Message) any {
+// originText returns the column that names a message of an earlier epoch; "" = it was accepted in this
+// one.
+func originText(m *weir.Message) string {
 	if m.Origin.IsZero() {
-		return nil
+		return ""
 	}
 	return m.Origin.String()
 }
@@ -53,9 +55,9 @@ func origin(m *weir.Message) any {
 // SaveLatestVersion writes that a message is the latest of its LatestKey.
 func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 	id := e.Message.ID
-	v := sparse(map[string]any{"Version": e.Message.Version, "Seq": id.Seq, "Nonce": id.Nonce, "Key": e.Message.Key, "Contract": e.Message.Contract,
-		"Origin": origin(&e.Message)})
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: prefixLatest + e.SupersedeKey(), Values: v})
+	v := rows.Sparse(rows.Version.Is(e.Message.Version), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract),
+		rows.Origin.Is(originText(&e.Message)))
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.VersionPrefix + e.SupersedeKey(), Values: v})
 	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public()}
 }
 
@@ -64,6 +66,6 @@ func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time
 	c.UpdateTail(func(t *Tail) { t.Counts.add(weir.Superseded) })
 	c.final = append(c.final, seq)
 	c.callBack(seq, callback, weir.Superseded, at)
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(seq), Values: map[string]any{
-		"Stage": string(weir.Superseded), "SupersededBy": by.ID.String(), "FinishedAt": at, "Held": false, "NextAttemptAt": never}})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: rows.Values(
+		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at), rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))})
 }

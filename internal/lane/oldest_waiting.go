@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -45,14 +46,14 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 // oldestHeld looks at those that were filed first among the first rows of held messages: one
 // that was replayed may wait for less time than a later one that was not.
 func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixHeld, To: after(prefixHeld), Limit: oldestPage, Columns: []string{"Seq", "Again"}})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
 	if err != nil {
 		return time.Time{}, err
 	}
 	first := map[bool]int64{} // by whether it was replayed
 	for _, r := range page.Rows {
-		v := values{r.Values}
-		if seq, again := v.int("Seq"), v.bool("Again"); first[again] == 0 || seq < first[again] {
+		v := r.Values
+		if seq, again := rows.Seq.Of(v), rows.WasReplayed.Of(v); first[again] == 0 || seq < first[again] {
 			first[again] = seq
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -49,20 +50,20 @@ type Event struct {
 }
 
 func mailRowKey(m Event) string {
-	return fmt.Sprintf("%s%0*d_%s_%s", prefixMail, dueDigits, m.NextAt.UnixMicro(), m.Key, m.Receiver)
+	return fmt.Sprintf("%s%0*d_%s_%s", rows.EventPrefix, dueDigits, m.NextAt.UnixMicro(), m.Key, m.Receiver)
 }
 
 func (m Event) values() map[string]any {
-	v := sparse(map[string]any{"Type": m.Type, "At": timeValue(m.At), "Seq": m.Seq, "Stage": string(m.Stage), "URL": m.URL, "ID": m.ID,
-		"Tries": int64(m.Attempts), "Tried": timeValue(m.FirstTriedAt)})
+	v := rows.Sparse(rows.EventType.Is(m.Type), rows.EventAt.Is(m.At), rows.Seq.Is(m.Seq), rows.Stage.Is(string(m.Stage)), rows.URL.Is(m.URL), rows.EventID.Is(m.ID),
+		rows.EventAttempts.Is(int64(m.Attempts)), rows.FirstTriedAt.Is(m.FirstTriedAt))
 	if m.Body != nil {
-		v["Body"] = m.Body
+		rows.Put(v, rows.Body.Is(m.Body))
 	}
 	return v
 }
 
 func mailFrom(r storage.Row) (Event, error) {
-	parts := strings.SplitN(strings.TrimPrefix(r.Key, prefixMail), "_", 3)
+	parts := strings.SplitN(strings.TrimPrefix(r.Key, rows.EventPrefix), "_", 3)
 	if len(parts) != 3 {
 		return Event{}, fmt.Errorf("lane: row %q is no mail", r.Key)
 	}
@@ -70,16 +71,16 @@ func mailFrom(r storage.Row) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	v := values{r.Values}
-	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: v.string("Type"), At: v.time("At"), Seq: v.int("Seq"),
-		Stage: weir.Stage(v.string("Stage")), URL: v.string("URL"), ID: v.string("ID"), Body: v.bytes("Body"),
-		Attempts: int(v.int("Tries")), FirstTriedAt: v.time("Tried"), column: r.Key}, nil
+	v := r.Values
+	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: rows.EventType.Of(v), At: rows.EventAt.Of(v), Seq: rows.Seq.Of(v),
+		Stage: weir.Stage(rows.Stage.Of(v)), URL: rows.URL.Of(v), ID: rows.EventID.Of(v), Body: rows.Body.Of(v),
+		Attempts: int(rows.EventAttempts.Of(v)), FirstTriedAt: rows.FirstTriedAt.Of(v), column: r.Key}, nil
 }
 
 // about is the mail that tells of a message's end.
 func about(seq int64, stage weir.Stage, at time.Time, to, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
-	return Event{Key: hash("final", OrderPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
+	return Event{Key: hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
 		At: at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
 }
 
@@ -89,7 +90,7 @@ func mailOps(mail ...Event) []storage.Op {
 	for _, m := range mail {
 		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: mailRowKey(m), Values: m.values()})
 	}
-	return append(ops, storage.Op{Kind: storage.Upsert, Key: mailKey, Values: map[string]any{"At": mail[0].NextAt}})
+	return append(ops, storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey, Values: rows.Values(rows.EventAt.Is(mail[0].NextAt))})
 }
 
 // callBack tells the message's own receiver that it is final, where it has one.
@@ -121,7 +122,7 @@ func (c *Change) HasEvents() bool { return c.mails }
 // OutboxMarker gives the version of the note that says the outbox may hold something; empty = it is
 // empty.
 func (c Control) OutboxMarker() storage.ETag {
-	r, _ := c.note(mailKey)
+	r, _ := c.note(rows.OutboxKey)
 	return r.ETag
 }
 
@@ -148,7 +149,7 @@ type Outbox struct {
 
 // ReadOutbox reads the first rows of a lane's outbox, up to limit.
 func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: prefixMail, To: after(prefixMail), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.EventPrefix, To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
 	if err != nil {
 		return Outbox{}, err
 	}
@@ -196,7 +197,7 @@ func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []P
 		last := g == len(gone) && l == len(later)
 		ops := mailedOps(gone[:g], later[:l])
 		if last && whole && note != "" {
-			ops = append(ops, storage.Op{Kind: storage.Delete, Key: mailKey, IfMatch: note})
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note})
 		}
 		asSeen, err := s.mailed(ctx, lane, gone[:g], later[:l], ops)
 		if err != nil {
@@ -250,7 +251,7 @@ func (s *Store) mailed(ctx context.Context, lane int, gone []Event, later []Post
 // ClearOutboxMarker removes the note of an outbox that was found empty, if it still has this version.
 // It is false where somebody has written it anew, or an earlier try of ours was successful.
 func (s *Store) ClearOutboxMarker(ctx context.Context, lane int, note storage.ETag) (bool, error) {
-	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Delete, Key: mailKey, IfMatch: note}})
+	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 		return false, nil
 	}

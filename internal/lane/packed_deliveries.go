@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -57,7 +58,7 @@ func packFirsts(entries []*Entry, cursor int64) (ops []storage.Op, single []*Ent
 	if err != nil || len(data) > inlineLimit {
 		return nil, entries, err
 	}
-	return []storage.Op{{Kind: storage.Upsert, Key: firstsKey(high), Values: map[string]any{"First": low, "Messages": data}}}, single, nil
+	return []storage.Op{{Kind: storage.Upsert, Key: rows.PackedKey(high), Values: rows.Values(rows.FirstSeq.Is(low), rows.PackedMessages.Is(data))}}, single, nil
 }
 
 // firsts is one d_ row.
@@ -68,12 +69,12 @@ type firsts struct {
 }
 
 func firstsFrom(r storage.Row) (firsts, error) {
-	v := values{r.Values}
-	high, err := parseSeq(r.Key[len(prefixFirsts):])
+	v := r.Values
+	high, err := rows.ParseSeq(r.Key[len(rows.PackedPrefix):])
 	if err != nil {
 		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	data, err := decompress(v.bytes("Messages"))
+	data, err := decompress(rows.PackedMessages.Of(v))
 	if err != nil {
 		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
@@ -81,7 +82,7 @@ func firstsFrom(r storage.Row) (firsts, error) {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	f := firsts{etag: r.ETag, low: v.int("First"), high: high, bySeq: make(map[int64]first, len(list))}
+	f := firsts{etag: r.ETag, low: rows.FirstSeq.Of(v), high: high, bySeq: make(map[int64]first, len(list))}
 	for _, one := range list {
 		f.bySeq[one.Seq] = one
 	}
@@ -90,33 +91,27 @@ func firstsFrom(r storage.Row) (firsts, error) {
 
 // readFirsts reads the d_ rows that name messages from low to high.
 func (s *Store) readFirsts(ctx context.Context, lane int, low, high int64) ([]firsts, error) {
-	q := storage.Query{Partition: s.partition(lane), From: firstsKey(low), To: after(prefixFirsts)}
+	q := storage.Query{Partition: s.partition(lane), From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
 	if span := high - low; span == 0 {
 		q.Limit = 1
 	} else if span < 1000 {
 		q.Limit = int(span)/packMin + 2
 	}
 	var found []firsts
-	for {
-		page, err := s.Table.Range(ctx, q)
+	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Rows {
-			f, err := firstsFrom(r)
-			if err != nil || f.low > high {
-				return found, err
-			}
-			found = append(found, f)
-			if f.high >= high {
-				return found, nil
-			}
-			q.From, q.After = "", r.Key
+		f, err := firstsFrom(r)
+		if err != nil || f.low > high {
+			return found, err
 		}
-		if !page.More {
+		found = append(found, f)
+		if f.high >= high {
 			return found, nil
 		}
 	}
+	return found, nil
 }
 
 // lookUpFirst fills in what is known of an entry that was delivered at its first attempt
@@ -125,12 +120,12 @@ func (s *Store) lookUpFirst(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil
 	}
-	rows, err := s.readFirsts(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
-	if err != nil || len(rows) == 0 {
+	found, err := s.readFirsts(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
+	if err != nil || len(found) == 0 {
 		return err
 	}
-	if one, ok := rows[0].bySeq[e.Seq()]; ok {
-		e.delivered(one, rows[0].etag)
+	if one, ok := found[0].bySeq[e.Seq()]; ok {
+		e.delivered(one, found[0].etag)
 	}
 	return nil
 }

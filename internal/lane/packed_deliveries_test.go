@@ -65,7 +65,7 @@ func TestFirsts(t *testing.T) {
 			b.deliver(w, 12, append([]int64{30}, upTo(11, 11)...)...) // too few for a row, and one above the cursor
 			b.deliver(w, 30, upTo(12, 29)...)
 			if got := len(b.keys()) - before; got != 2 || !b.keys()["d_"+lane.OrderPos(10)] || !b.keys()["d_"+lane.OrderPos(29)] {
-				t.Errorf("%d rows more", got)
+				t.Errorf("%d found more", got)
 			}
 			for i, id := range ids {
 				st, err := b.store.Status(t.Context(), id)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -21,27 +22,27 @@ import (
 const maxKeyPauses = 200
 
 const (
-	pauseKey       = "!pause"
-	prefixKeyPause = pauseKey + "_"
-	resumeKey      = prefixWish + string(RequestResume)
+	resumeKey = rows.RequestPrefix + string(RequestResume)
 )
 
 func pauseRow(key string) string {
 	if key == "" {
-		return pauseKey
+		return rows.PauseKey
 	}
-	return prefixKeyPause + KeyHash(key)
+	return rows.KeyPausePrefix + KeyHash(key)
 }
 
-func isPause(row string) bool { return row == pauseKey || strings.HasPrefix(row, prefixKeyPause) }
+func isPause(row string) bool {
+	return row == rows.PauseKey || strings.HasPrefix(row, rows.KeyPausePrefix)
+}
 
 func pauseFrom(lane int, r storage.Row) weir.Pause {
-	v := values{r.Values}
-	return weir.Pause{Lane: lane, Key: v.string("Key"), Reason: v.string("Reason"), Since: v.time("Since"), Until: v.time("Until")}
+	v := r.Values
+	return weir.Pause{Lane: lane, Key: rows.Key.Of(v), Reason: rows.Reason.Of(v), Since: rows.Since.Of(v), Until: rows.Until.Of(v)}
 }
 
 func pauseValues(p weir.Pause) map[string]any {
-	return sparse(map[string]any{"Key": p.Key, "Reason": p.Reason, "Since": timeValue(p.Since), "Until": timeValue(p.Until)})
+	return rows.Sparse(rows.Key.Is(p.Key), rows.Reason.Is(p.Reason), rows.Since.Is(p.Since), rows.Until.Is(p.Until))
 }
 
 // Pauses are the operator's pauses in force, the lane's own first.
@@ -153,7 +154,7 @@ func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]stora
 			if refused != nil || len(ops) == 0 {
 				return refused
 			}
-			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, map[string]any{"Touched": c.Head.RequestSeq + 1})}, ops...))
+			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq+1)))}, ops...))
 		}
 		if err == nil {
 			return nil

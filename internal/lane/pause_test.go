@@ -83,7 +83,7 @@ func TestPause_WhatIsOverIsRemoved(t *testing.T) {
 		b.pause(weir.Pause{Key: "new", Reason: "r"})
 		page, err := b.account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: "!pause", To: "!pause~"})
 		if err != nil || len(page.Rows) != 1 {
-			t.Errorf("%d rows, %v", len(page.Rows), err)
+			t.Errorf("%d found, %v", len(page.Rows), err)
 		}
 	})
 }

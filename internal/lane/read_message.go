@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -37,5 +38,5 @@ func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message
 // accepted makes the entry one of the message before it was edited.
 func (e *Entry) accepted() {
 	e.edited = false
-	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = e.row.string("Version"), e.row.string("ContentType"), int(e.row.int("Size")), 0
+	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), int(rows.Size.Of(e.row)), 0
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -19,20 +20,20 @@ type MessageState struct {
 // little, another query more.
 const fatePage = 200
 
-var fateColumns = []string{"Stage", "FinishedAt", "ReplayRefused"}
+var fateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
 
 // ReadStates tells how the messages of a lane stand that were dead once; seqs is sorted. What
 // was delivered at its first attempt without ever having been dead may be told as queued.
 func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]MessageState, error) {
 	fates := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seqs[i]), To: messageKey(seqs[len(seqs)-1] + 1),
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(seqs[i]), To: rows.MessageKey(seqs[len(seqs)-1] + 1),
 			Limit: fatePage, Columns: fateColumns})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range page.Rows {
-			seq, err := seqOfMessageKey(r.Key)
+			seq, err := rows.SeqOfMessage(r.Key)
 			if err != nil {
 				return nil, err
 			}
@@ -40,8 +41,8 @@ func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]Messa
 				i++
 			}
 			if i < len(seqs) && seqs[i] == seq {
-				v := values{r.Values}
-				fates[i] = MessageState{weir.Stage(v.string("Stage")), v.since("FinishedAt"), v.string("ReplayRefused") != ""}
+				v := r.Values
+				fates[i] = MessageState{weir.Stage(rows.Stage.Of(v)), rows.FinishedAt.Of(v), rows.ReplayRefused.Of(v) != ""}
 				i++
 			}
 		}

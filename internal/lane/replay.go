@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -26,10 +27,6 @@ type Edit struct {
 	Version     string
 	Note        string // what it is for
 }
-
-// never is what a merge writes where there is no moment any more: it cannot take a value
-// away.
-var never = time.Unix(0, 0).UTC()
 
 // Replay asks for a dead message to be delivered after all. The lane's holder does it: the
 // Status says where the message stands at the moment. A replay that waits already is the
@@ -54,13 +51,13 @@ type replayAsk struct {
 // tells this request when the answer got lost, and keeps retention away.
 func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
-	if e.row.string("ReplayNonce") == a.nonce {
+	if rows.ReplayNonce.Of(e.row) == a.nonce {
 		return nil, nil // it was us, and the answer got lost
 	}
 	if e.Stage != weir.Dead {
 		return nil, conflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
 	}
-	if e.row.bool("Removing") {
+	if rows.IsBeingRemoved.Of(e.row) {
 		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay", Message: "the message is being removed after its retention"}
 	}
 	waits, err := a.waits(ctx, e)
@@ -78,11 +75,11 @@ func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	if err := a.store(ctx, e); err != nil {
 		return nil, err
 	}
-	wish := map[string]any{"Seq": e.Seq(), "Force": a.Force}
+	wish := rows.Values(rows.Seq.Is(e.Seq()), rows.Force.Is(a.Force))
 	maps.Copy(wish, a.edit)
 	return []storage.Op{
-		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
-			"ReplayNonce": a.nonce, "ReplayAskedAt": a.Now().UTC().Truncate(time.Microsecond), "ReplayForced": a.Force, "ReplayRefused": ""}},
+		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(
+			rows.ReplayNonce.Is(a.nonce), rows.ReplayAskedAt.Is(a.Now().UTC().Truncate(time.Microsecond)), rows.ReplayForced.Is(a.Force), rows.ReplayRefused.Is(""))},
 		{Kind: storage.Insert, Key: a.row(e), Values: wish},
 	}, nil
 }
@@ -102,7 +99,7 @@ func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
 	if a.Force && a.Edit == nil {
 		first = forcedKey(e.Seq())
 	}
-	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partition(e.Message.ID.Lane), From: first, To: after(first), Limit: 1, Columns: []string{"Seq"}})
+	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partition(e.Message.ID.Lane), From: first, To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
 	return len(page.Rows) > 0, err
 }
 
@@ -135,21 +132,21 @@ func (a *replayAsk) store(ctx context.Context, e *Entry) error {
 	if err != nil {
 		return unavailable("replay", err)
 	}
-	if v[editedBody.blob] == nil {
-		v[editedBody.blob] = "" // of an earlier edit
+	if !rows.Has(v, editedBody.blob) {
+		rows.Put(v, editedBody.blob.Is("")) // of an earlier edit
 	}
-	v["EditedType"], v["EditedVersion"], v["EditedSize"], v["EditNote"] = a.Edit.ContentType, a.Edit.Version, int64(len(a.Edit.Body)), a.Edit.Note
+	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version), rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note))
 	a.edit = v
 	return nil
 }
 
 // editColumns are what a request hands over to its message.
-var editColumns = []string{editedBody.inline, editedBody.blob, "EditedType", "EditedVersion", "EditedSize", "EditNote"}
+var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize, rows.EditNote)
 
-func editOf(v values) map[string]any {
+func editOf(v map[string]any) map[string]any {
 	edit := map[string]any{}
 	for _, name := range editColumns {
-		if value, ok := v.m[name]; ok {
+		if value, ok := v[name]; ok {
 			edit[name] = value
 		}
 	}
@@ -160,7 +157,7 @@ func editOf(v values) map[string]any {
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
 // EditedBlob is the large body that an edit gave to the message; "" = none.
-func (e *Entry) EditedBlob() string { return e.row.string(editedBody.blob) }
+func (e *Entry) EditedBlob() string { return editedBody.blob.Of(e.row) }
 
 // IsReplayed says whether the message was ever taken back from the dead.
 func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
@@ -173,26 +170,26 @@ func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.base }
 func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.status.Replays++
-	v := map[string]any{"Stage": string(e.Stage), "Held": true, "Base": int64(e.AttemptCount), "Replays": int64(e.status.Replays),
-		"FinishedAt": never, "NextAttemptAt": never, "ReplayRefused": ""}
+	v := rows.Values(rows.Stage.Is(string(e.Stage)), rows.IsHeld.Is(true), rows.AttemptsBeforeReplay.Is(int64(e.AttemptCount)), rows.Replays.Is(int64(e.status.Replays)),
+		rows.FinishedAt.Is(time.Time{}), rows.NextAttemptAt.Is(time.Time{}), rows.ReplayRefused.Is(""))
 	if w.HasEdit() {
 		maps.Copy(v, w.edit)
-		v["EditedAt"], v["Edition"] = at, int64(e.Message.Edition+1)
-		e.Message.Version = values{w.edit}.string("EditedVersion")
+		rows.Put(v, rows.EditedAt.Is(at), rows.Edition.Is(int64(e.Message.Edition+1)))
+		e.Message.Version = rows.EditedVersion.Of(w.edit)
 	}
-	if e.diedUnwatched(watched) && e.row.string("Late") == "" {
-		v["Late"] = unknownLate
+	if e.diedUnwatched(watched) && rows.ReplayBlockedBy.Of(e.row) == "" {
+		rows.Put(v, rows.ReplayBlockedBy.Is(unknownLate))
 	}
 	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Delete, Key: deadKey(e.Seq())},
-		storage.Op{Kind: storage.Upsert, Key: heldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
-		storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: v})
+		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
 // RefuseReplay writes why a message stays dead.
 func (c *Change) RefuseReplay(e *Entry, reason string) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: messageKey(e.Seq()), Values: map[string]any{"ReplayRefused": reason}})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.ReplayRefused.Is(reason))})
 }
 
 // LoadEditedMessage reads an edited message with its edited body. NotFound: as with Status, or it

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -19,7 +20,6 @@ type ReplayJob struct {
 }
 
 // prefixJob begins the keys of jobs' notes.
-const prefixJob = "!replay_"
 
 // jobLane is where the notes of jobs are.
 const jobLane = 0
@@ -27,22 +27,22 @@ const jobLane = 0
 // MaxReplayJobs is how many bulk replays may be under way at a time.
 const MaxReplayJobs = 10
 
-func jobKey(id string) string { return prefixJob + id }
+func jobKey(id string) string { return rows.ReplayJobPrefix + id }
 
 func (j ReplayJob) values() map[string]any {
-	return map[string]any{"Text": j.Text, "Place": j.Checkpoint}
+	return rows.Values(rows.JobText.Is(j.Text), rows.JobCheckpoint.Is(j.Checkpoint))
 }
 
 func jobFrom(r storage.Row) ReplayJob {
-	v := values{r.Values}
-	return ReplayJob{ID: strings.TrimPrefix(r.Key, prefixJob), ETag: r.ETag, Text: v.string("Text"), Checkpoint: v.string("Place")}
+	v := r.Values
+	return ReplayJob{ID: strings.TrimPrefix(r.Key, rows.ReplayJobPrefix), ETag: r.ETag, Text: rows.JobText.Of(v), Checkpoint: rows.JobCheckpoint.Of(v)}
 }
 
 // ReplayJobs are the bulk replays under way, where this is lane 0.
 func (c Control) ReplayJobs() []ReplayJob {
 	var jobs []ReplayJob
 	for _, r := range c.notes {
-		if strings.HasPrefix(r.Key, prefixJob) {
+		if strings.HasPrefix(r.Key, rows.ReplayJobPrefix) {
 			jobs = append(jobs, jobFrom(r))
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, er
 				return ReplayJob{}, conflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
 			}
 			_, err = s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{
-				headOp(c.Head, map[string]any{"Touched": c.Head.RequestSeq}),
+				headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq))),
 				{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.values()},
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -44,7 +45,7 @@ const wishPatience = 5 * time.Second
 
 // wishKey is the row of a request about a message.
 func wishKey(kind RequestKind, seq int64) string {
-	return prefixWish + string(kind) + "_" + OrderPos(seq)
+	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
 // forcedKey is the row of a replay that is forced. It is one of its own behind that of the
@@ -54,20 +55,20 @@ func forcedKey(seq int64) string { return wishKey(RequestReplay, seq) + "_forced
 func cancelKey(seq int64) string { return wishKey(RequestCancel, seq) }
 
 func wishFrom(r storage.Row) Request {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, prefixWish), "_")
-	v := values{r.Values}
-	return Request{Kind: RequestKind(kind), Seq: v.int("Seq"), Done: v.bool("Done"), key: r.Key, Force: v.bool("Force"), edit: editOf(v)}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.RequestPrefix), "_")
+	v := r.Values
+	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key, Force: rows.Force.Of(v), edit: editOf(v)}
 }
 
 // PendingRequests reads the requests of a lane, up to limit: fewer mean that there are no more. It
 // reads one more, since that may force the last of them.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
-	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: prefixWish, To: after(prefixWish)}, limit+1)
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partition(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
 		return nil, err
 	}
 	var wishes []Request
-	for _, r := range rows {
+	for _, r := range found {
 		w := wishFrom(r)
 		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
 			wishes[i].Force = true
@@ -100,7 +101,7 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
 		switch {
-		case e.Stage == weir.Cancelled && (wished || e.row.string("CancelNonce") == nonce):
+		case e.Stage == weir.Cancelled && (wished || rows.CancelNonce.Of(e.row) == nonce):
 			return nil, nil // it was us, and the answer got lost
 		case e.Stage.Final():
 			return nil, conflict("cancel", "the message is "+string(e.Stage)+" already")
@@ -113,7 +114,7 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 			return nil, err
 		}
 		wished = true
-		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq()}}}, nil
+		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()))}}, nil
 	})
 	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Notifier != nil {
 		s.Notifier.WakeOutbox(st.Message.ID.Lane)
@@ -125,9 +126,9 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	ops := []storage.Op{
 		{Kind: storage.Delete, Key: dueKey(e.DueTime())},
-		{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{
-			"Stage": string(weir.Cancelled), "FinishedAt": at, "CancelNonce": nonce}},
-		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: map[string]any{"Seq": e.Seq(), "Done": true}},
+		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(
+			rows.Stage.Is(string(weir.Cancelled)), rows.FinishedAt.Is(at), rows.CancelNonce.Is(nonce))},
+		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()), rows.IsDone.Is(true))},
 	}
 	if url := e.Message.Callback; url != "" {
 		ops = append(ops, mailOps(about(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
@@ -152,14 +153,14 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 	nonce := newNonce()
 	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		switch {
-		case e.row.string("MoveNonce") == nonce:
+		case rows.MoveNonce.Of(e.row) == nonce:
 			return nil, nil
 		case e.Stage != weir.Scheduled:
 			return nil, conflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
 		case version != "" && version != weir.Tag(e.status.Version):
 			return nil, &weir.Error{Kind: weir.Stale, Op: "move", Message: "the message has changed since: read it again"}
 		}
-		ops := []storage.Op{{Kind: storage.Merge, Key: messageKey(e.Seq()), IfMatch: e.etag(), Values: map[string]any{"DueAt": due, "MoveNonce": nonce}}}
+		ops := []storage.Op{{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(rows.DueAt.Is(due), rows.MoveNonce.Is(nonce))}}
 		if !due.Equal(e.Message.DueAt) {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())},
 				storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: due, Seq: e.Seq()}), Values: map[string]any{}})
@@ -225,7 +226,7 @@ func (s *Store) touched(ctx context.Context, lane int, ops []storage.Op) error {
 	if c.Head.IsSealed {
 		return errSealed("wish")
 	}
-	all := append([]storage.Op{{Kind: storage.Merge, Key: headKey, IfMatch: c.Head.ETag, Values: map[string]any{"Touched": c.Head.RequestSeq + 1}}}, ops...)
+	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag, Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
 	_, err = s.Table.Transact(ctx, s.partition(lane), all)
 	return err
 }

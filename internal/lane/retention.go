@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -87,11 +88,11 @@ type walkState struct {
 // walk returns how far retention has come.
 func (c Control) walk(now time.Time) walkState {
 	for _, r := range c.notes {
-		if r.Key != sweptKey {
+		if r.Key != rows.RetentionKey {
 			continue
 		}
-		v := values{r.Values}
-		w := walkState{seq: v.int("Seq"), startedAt: v.time("StartedAt"), nextAt: v.time("NextAt")}
+		v := r.Values
+		w := walkState{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
 		if w.nextAt.After(now.Add(2 * rewalk)) { // written by a clock that was ahead
 			w.nextAt = time.Time{}
 		}
@@ -102,8 +103,8 @@ func (c Control) walk(now time.Time) walkState {
 
 // save writes the place. Two processes at once do no harm: the place of either is right.
 func (r *Retention) save(ctx context.Context, lane int, w walkState) error {
-	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: sweptKey,
-		Values: sparse(map[string]any{"Seq": w.seq, "StartedAt": timeValue(w.startedAt), "NextAt": timeValue(w.nextAt)})}})
+	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
+		Values: rows.Sparse(rows.Seq.Is(w.seq), rows.WalkStartedAt.Is(w.startedAt), rows.WalkNextAt.Is(w.nextAt))}})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -70,7 +71,7 @@ func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error)
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	if any, err := r.Store.hasRows(ctx, lane, prefixMessage, after(prefixMessage)); any || err != nil {
+	if any, err := r.Store.hasRows(ctx, lane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
 		return at, false, err
 	}
 	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -20,7 +21,6 @@ import (
 // next look begins where the last one ended.
 
 const (
-	forgottenKey = "forgotten" // in the meta partition
 	// forgottenDays is how many days the look stays back: it looks at a body only when that is
 	// older than a day, even if its receiver's clock was ahead.
 	forgottenDays = 2
@@ -45,13 +45,13 @@ type forgotten struct {
 }
 
 func forgottenFrom(r storage.Row) forgotten {
-	v := values{r.Values}
-	return forgotten{etag: r.ETag, day: v.string("Day"), marker: v.string("Marker"), again: strings.Fields(v.string("Again")),
-		since: v.string("Since"), claimedTo: v.time("ClaimedTo")}
+	v := r.Values
+	return forgotten{etag: r.ETag, day: rows.LastDay.Of(v), marker: rows.DayMarker.Of(v), again: strings.Fields(rows.DaysToRepeat.Of(v)),
+		since: rows.SinceDay.Of(v), claimedTo: rows.ClaimedUntil.Of(v)}
 }
 
 func (f *forgotten) values() map[string]any {
-	return sparse(map[string]any{"Day": f.day, "Marker": f.marker, "Again": strings.Join(f.again, " "), "Since": f.since, "ClaimedTo": timeValue(f.claimedTo)})
+	return rows.Sparse(rows.LastDay.Is(f.day), rows.DayMarker.Is(f.marker), rows.DaysToRepeat.Is(strings.Join(f.again, " ")), rows.SinceDay.Is(f.since), rows.ClaimedUntil.Is(f.claimedTo))
 }
 
 // forgottenLook is one look, by the process that has claimed it.
@@ -68,7 +68,7 @@ func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error
 	now := r.Store.Now().UTC()
 	last := now.AddDate(0, 0, -forgottenDays).Format(dayFormat)
 	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	row, err := r.Store.Table.Get(ctx, metaPartition, forgottenKey)
+	row, err := r.Store.Table.Get(ctx, rows.MetaPartition, rows.ForgottenKey)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return time.Time{}, err
 	}
@@ -135,11 +135,11 @@ func (l *forgottenLook) claim(ctx context.Context, span time.Duration) error {
 	if span > 0 {
 		l.claimedTo = l.Store.Now().Add(span)
 	}
-	op := storage.Op{Kind: storage.Replace, Key: forgottenKey, IfMatch: l.etag, Values: l.values()}
+	op := storage.Op{Kind: storage.Replace, Key: rows.ForgottenKey, IfMatch: l.etag, Values: l.values()}
 	if l.etag == "" {
 		op.Kind = storage.Insert
 	}
-	etags, err := l.Store.Table.Transact(ctx, metaPartition, []storage.Op{op})
+	etags, err := l.Store.Table.Transact(ctx, rows.MetaPartition, []storage.Op{op})
 	switch storage.KindOf(err) {
 	case storage.Conflict, storage.Precondition:
 		return errElsewhere
@@ -284,11 +284,11 @@ const acceptedMargin = 6 * time.Hour
 // a message first: if one is granted meanwhile, the message has the body.
 func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
-	wishes := storage.Query{Partition: partition, From: prefixWish, To: after(prefixWish)}
+	wishes := rows.WithPrefix(partition, rows.RequestPrefix, nil)
 	if err := l.addBlobs(ctx, wishes, used, time.Time{}); err != nil {
 		return nil, err
 	}
-	messages := storage.Query{Partition: partition, From: prefixMessage, To: after(prefixMessage)}
+	messages := rows.WithPrefix(partition, rows.MessagePrefix, nil)
 	if day <= l.since {
 		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body could be any message's
 	}
@@ -298,7 +298,7 @@ func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, nam
 		if accepted = accepted || !edited; !edited {
 			continue
 		}
-		edit := storage.Query{Partition: partition, From: messageKey(seq), To: messageKey(seq + 1)}
+		edit := rows.Messages(partition, seq, seq+1, nil)
 		if err := l.addBlobs(ctx, edit, used, time.Time{}); err != nil {
 			return nil, err
 		}
@@ -314,14 +314,14 @@ func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, nam
 	if err != nil {
 		return nil, err
 	}
-	messages.From = messageKey(first)
+	messages.From = rows.MessageKey(first)
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
 // findFirst returns about the first message of a lane that was accepted after a moment.
 func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
-	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || partition(id.Epoch, id.Lane) != name {
+	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch, id.Lane) != name {
 		return 1, nil // not one of ours
 	}
 	store := l.Store.ForEpoch(Epoch{Number: id.Epoch})
@@ -340,25 +340,24 @@ func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time
 // addBlobs notes the bodies that rows refer to, up to a page of rows that were all accepted
 // after a moment; zero = all rows.
 func (l *forgottenLook) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
-	q.Columns = []string{acceptedBody.blob, editedBody.blob, "AcceptedAt"}
-	for {
-		page, err := l.Store.Table.Range(ctx, q)
+	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
+	for page, err := range rows.Pages(ctx, l.Store.Table, q) {
 		if err != nil {
 			return err
 		}
 		past := !until.IsZero()
 		for _, row := range page.Rows {
-			v := values{row.Values}
+			v := row.Values
 			for _, in := range []bodyColumns{acceptedBody, editedBody} {
-				if blob := v.string(in.blob); blob != "" {
+				if blob := in.blob.Of(v); blob != "" {
 					used[blob] = true
 				}
 			}
-			past = past && v.time("AcceptedAt").After(until)
-			q.From, q.After = "", row.Key
+			past = past && rows.AcceptedAt.Of(v).After(until)
 		}
-		if !page.More || past {
-			return nil
+		if past {
+			break
 		}
 	}
+	return nil
 }

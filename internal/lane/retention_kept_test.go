@@ -86,7 +86,7 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 					time.Sleep(time.Hour)
 				}
 				if m, i, d := b.count("m_"), b.count("i_"), b.count("d_"); m+i+d != 0 {
-					t.Errorf("after 30 hours %d messages, %d idempotency keys and %d d_ rows are left", m, i, d)
+					t.Errorf("after 30 hours %d messages, %d idempotency keys and %d d_ found are left", m, i, d)
 				}
 			})
 		})
@@ -103,12 +103,12 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 		r := b.retention(b.store)
 		b.runEach(r, 8*oneDay, 1)
 		if st, err := b.eyes.Status(t.Context(), ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
-			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ rows are left", st.Stage, err, b.count("m_"), b.count("d_"))
+			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ found are left", st.Stage, err, b.count("m_"), b.count("d_"))
 		}
 		b.faults.Set(nil)
 		b.runEach(r, 25*time.Hour, 1)
 		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
-			t.Errorf("%d rows are left when storage lets go", n)
+			t.Errorf("%d found are left when storage lets go", n)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 		}
 		b.runEach(b.retention(b.eyes), 8*oneDay, 2)
 		if n := b.count("d_"); n != 0 {
-			t.Errorf("%d d_ rows are left", n)
+			t.Errorf("%d d_ found are left", n)
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestRetention_StorageAway(t *testing.T) {
 			t.Errorf("next %s, %v; %d counted as refused", next, err, refused)
 		}
 		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
-			t.Errorf("%d rows are left", n)
+			t.Errorf("%d found are left", n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -19,11 +20,11 @@ type expiring struct {
 	kept       bool    // storage refuses to remove its body
 }
 
-func (m *expiring) values() values { return values{m.row.Values} }
+func (m *expiring) values() map[string]any { return m.row.Values }
 
 // isUnexplained reports whether only a d_ row can have the end of the message.
 func (m *expiring) isUnexplained() bool {
-	return m.stage == weir.Queued && !m.values().bool("Held")
+	return m.stage == weir.Queued && !rows.IsHeld.Of(m.values())
 }
 
 // packed is a d_ row. It is removed with the last of its messages and never before: without
@@ -33,14 +34,13 @@ type packed struct {
 	left int // of its messages are in storage
 }
 
-var expiringColumns = []string{"Stage", "Held", "AcceptedAt", "FinishedAt", "ReplayAskedAt", "Idem",
-	acceptedBody.blob, editedBody.blob, "From", "Key"}
+var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt, rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key)
 
 // page looks at one page behind the walk's place. It returns a moment if it has come to a message
 // that is too young until then.
 func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
-		Partition: t.Store.partition(t.lane), After: messageKey(t.walk.seq), To: messageKey(t.cursor), Columns: expiringColumns})
+		Partition: t.Store.partition(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor), Columns: expiringColumns})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -63,7 +63,7 @@ func (t *turn) page(ctx context.Context) (young time.Time, err error) {
 // that one is old enough.
 func (t *turn) old(messages []*expiring, now time.Time) ([]*expiring, time.Time) {
 	for i, m := range messages {
-		accepted := m.values().time("AcceptedAt")
+		accepted := rows.AcceptedAt.Of(m.values())
 		if accepted.After(now.Add(removalWait)) {
 			continue // accepted by a clock that was ahead: it must not hold up the others
 		}
@@ -86,11 +86,11 @@ func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 		return now, !m.copied
 	case m.stage == weir.Dead:
 		// A replay that waits for the holder must find its message: the time begins anew.
-		return later(m.finishedAt, m.values().time("ReplayAskedAt")).Add(t.KeepDead), true
+		return later(m.finishedAt, rows.ReplayAskedAt.Of(m.values())).Add(t.KeepDead), true
 	case m.isUnexplained():
 		// Below the cursor it is final, although no row records it: earlier versions removed a d_
 		// row before the last of its messages.
-		return m.values().time("AcceptedAt").Add(t.KeepFinal + rewalk), true
+		return rows.AcceptedAt.Of(m.values()).Add(t.KeepFinal + rewalk), true
 	}
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
@@ -99,13 +99,13 @@ func (t *turn) endOf(m *expiring, now time.Time) (time.Time, bool) {
 func (t *turn) explain(ctx context.Context, page storage.Page) ([]*expiring, error) {
 	messages := make([]*expiring, len(page.Rows))
 	for i, row := range page.Rows {
-		seq, err := seqOfMessageKey(row.Key)
+		seq, err := rows.SeqOfMessage(row.Key)
 		if err != nil {
 			return nil, err
 		}
-		v := values{row.Values}
-		messages[i] = &expiring{seq: seq, row: row, stage: weir.Stage(v.string("Stage")),
-			finishedAt: v.since("FinishedAt")}
+		v := row.Values
+		messages[i] = &expiring{seq: seq, row: row, stage: weir.Stage(rows.Stage.Of(v)),
+			finishedAt: rows.FinishedAt.Of(v)}
 	}
 	if err := t.explainPacked(ctx, messages, page.More); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more boo
 	if more {
 		last = messages[len(messages)-1].seq
 	}
-	rows, err := t.Store.readFirsts(ctx, t.lane, t.walk.seq+1, last)
+	found, err := t.Store.readFirsts(ctx, t.lane, t.walk.seq+1, last)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more boo
 		bySeq[m.seq] = m
 	}
 	var empty []firsts
-	for _, f := range rows {
+	for _, f := range found {
 		p := &packed{firsts: f}
 		for seq, one := range f.bySeq {
 			if m := bySeq[seq]; m != nil && m.isUnexplained() {
@@ -153,27 +153,20 @@ func (t *turn) explainPacked(ctx context.Context, messages []*expiring, more boo
 
 // countLeft counts the messages of a d_ row that reaches beyond a page.
 func (t *turn) countLeft(ctx context.Context, f firsts) (left int, err error) {
-	q := storage.Query{Partition: t.Store.partition(t.lane), From: messageKey(f.low), To: messageKey(f.high + 1),
-		Columns: []string{"Stage"}}
-	for {
-		page, err := t.Store.Table.Range(ctx, q)
+	q := rows.Messages(t.Store.partition(t.lane), f.low, f.high+1, rows.Names(rows.Stage))
+	for row, err := range rows.Scan(ctx, t.Store.Table, q) {
 		if err != nil {
 			return 0, err
 		}
-		for _, row := range page.Rows {
-			seq, err := seqOfMessageKey(row.Key)
-			if err != nil {
-				return 0, err
-			}
-			if _, ok := f.bySeq[seq]; ok {
-				left++
-			}
-			q.From, q.After = "", row.Key
+		seq, err := rows.SeqOfMessage(row.Key)
+		if err != nil {
+			return 0, err
 		}
-		if !page.More {
-			return left, nil
+		if _, ok := f.bySeq[seq]; ok {
+			left++
 		}
 	}
+	return left, nil
 }
 
 // explainMoved finds out, in a lane of an earlier epoch, which messages have a copy.
@@ -189,8 +182,8 @@ func (t *turn) explainMoved(ctx context.Context, messages []*expiring) error {
 	}
 	return ForEach(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
-		_, err := t.next.Table.Get(ctx, t.next.partition(Of(moved[i].values().string("Key"), t.next.Lanes)),
-			prefixFrom+from(id))
+		_, err := t.next.Table.Get(ctx, t.next.partition(Of(rows.Key.Of(moved[i].values()), t.next.Lanes)),
+			rows.CopyPrefix+from(id))
 		moved[i].copied = !storage.Is(err, storage.NotFound)
 		if !moved[i].copied {
 			return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -52,7 +53,7 @@ const mostUncertain = 8
 func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 	var large []*expiring
 	for _, m := range messages {
-		if m.values().string(acceptedBody.blob)+m.values().string(editedBody.blob) != "" {
+		if acceptedBody.blob.Of(m.values())+editedBody.blob.Of(m.values()) != "" {
 			large = append(large, m)
 		}
 	}
@@ -80,7 +81,7 @@ var errChanged = errors.New("the message was changed")
 func (t *turn) removeBody(ctx context.Context, m *expiring) error {
 	if m.stage == weir.Dead {
 		etags, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), []storage.Op{
-			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag, Values: map[string]any{"Removing": true}}})
+			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag, Values: rows.Values(rows.IsBeingRemoved.Is(true))}})
 		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 			return errChanged
 		}
@@ -90,7 +91,7 @@ func (t *turn) removeBody(ctx context.Context, m *expiring) error {
 		m.row.ETag = etags[0]
 	}
 	for _, in := range []bodyColumns{acceptedBody, editedBody} {
-		if err := t.Store.RemoveBody(ctx, m.values().string(in.blob)); err != nil {
+		if err := t.Store.RemoveBody(ctx, in.blob.Of(m.values())); err != nil {
 			return err
 		}
 	}
@@ -101,14 +102,14 @@ func (t *turn) removeBody(ctx context.Context, m *expiring) error {
 func (m *expiring) ops() []storage.Op {
 	v := m.values()
 	ops := []storage.Op{{Kind: storage.Delete, Key: m.row.Key, IfMatch: m.row.ETag}}
-	if idem := v.string("Idem"); idem != "" {
+	if idem := rows.IdempotencyRow.Of(v); idem != "" {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})
 	}
-	if old := v.string("From"); old != "" {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixFrom + old})
+	if old := rows.CopiedFrom.Of(v); old != "" {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.CopyPrefix + old})
 	}
 	if m.stage == weir.Dead {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: prefixDead + strings.TrimPrefix(m.row.Key, prefixMessage)})
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.DeadPrefix + strings.TrimPrefix(m.row.Key, rows.MessagePrefix)})
 	}
 	return ops
 }
@@ -137,7 +138,7 @@ func opsOf(messages []*expiring) []storage.Op {
 		ops = append(ops, m.ops()...)
 		if p := m.packed; p != nil {
 			if here[p]++; here[p] == p.left {
-				ops = append(ops, storage.Op{Kind: storage.Delete, Key: firstsKey(p.high)})
+				ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.PackedKey(p.high)})
 			}
 		}
 	}
@@ -221,7 +222,7 @@ func (t *turn) removeEmpty(ctx context.Context, empty []firsts) error {
 	for chunk := range slices.Chunk(empty, maxBatchOps) {
 		ops := make([]storage.Op, len(chunk))
 		for i, f := range chunk {
-			ops[i] = storage.Op{Kind: storage.Delete, Key: firstsKey(f.high), IfMatch: f.etag}
+			ops[i] = storage.Op{Kind: storage.Delete, Key: rows.PackedKey(f.high), IfMatch: f.etag}
 		}
 		_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
 		if err != nil && !storage.Is(err, storage.NotFound) {

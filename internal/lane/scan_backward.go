@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -39,15 +40,16 @@ func (s *Store) ScanBackward(lane int, before, span int64) *BackwardScan {
 func (p *BackwardScan) Lane() int { return p.lane }
 
 // pastColumns are those a look at a message needs; its body and attempts are not among them.
-var pastColumns = append(slices.Clone(thinColumns), "FinishedAt", "NextAttemptAt", "SupersededBy", "Blob", "EditedBlob", "EditNote", "ReplayRefused")
+var pastColumns = append(slices.Clone(thinColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
+	rows.Blob, rows.EditedBlob, rows.EditNote, rows.ReplayRefused)...)
 
 // Read reads the next piece, newest first. It may be empty where more is still to be read.
 func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
-	rows, err := p.piece(ctx, prefixMessage, pastColumns)
+	found, err := p.piece(ctx, rows.MessagePrefix, pastColumns)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := p.store.entriesFrom(ctx, p.lane, rows)
+	entries, err := p.store.entriesFrom(ctx, p.lane, found)
 	p.Queries++ // for the first deliveries, mostly
 	slices.Reverse(entries)
 	return entries, err
@@ -55,13 +57,13 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 
 // ReadDead is Read for the list of dead messages.
 func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
-	rows, err := p.piece(ctx, prefixDead, nil)
+	found, err := p.piece(ctx, rows.DeadPrefix, nil)
 	if err != nil {
 		return nil, err
 	}
-	dead := make([]DeadRow, len(rows))
-	for i, r := range rows {
-		if dead[len(rows)-1-i], err = deadFrom(r); err != nil {
+	dead := make([]DeadRow, len(found))
+	for i, r := range found {
+		if dead[len(found)-1-i], err = deadFrom(r); err != nil {
 			return nil, err
 		}
 	}
@@ -76,8 +78,8 @@ func (p *BackwardScan) piece(ctx context.Context, prefix string, columns []strin
 	}
 	for {
 		low := max(p.Before-p.span, 1)
-		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + OrderPos(low), To: prefix + OrderPos(p.Before), Columns: columns}
-		rows, dense, err := p.read(ctx, q)
+		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + rows.SeqPos(low), To: prefix + rows.SeqPos(p.Before), Columns: columns}
+		found, dense, err := p.read(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -86,35 +88,31 @@ func (p *BackwardScan) piece(ctx context.Context, prefix string, columns []strin
 			continue
 		}
 		p.Before = low
-		p.grow(len(rows))
-		return rows, nil
+		p.grow(len(found))
+		return found, nil
 	}
 }
 
 // read reads a piece whole; dense says that it was given up, because a piece that was meant
 // to bridge a gap in the log holds more than one answer does.
-func (p *BackwardScan) read(ctx context.Context, q storage.Query) (rows []storage.Row, dense bool, err error) {
-	for {
-		page, err := p.store.Table.Range(ctx, q)
+func (p *BackwardScan) read(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
+	for page, err := range rows.Pages(ctx, p.store.Table, q) {
 		if err != nil {
 			return nil, false, err
 		}
 		p.Queries++
 		p.RowsRead += len(page.Rows)
-		if rows = append(rows, page.Rows...); !page.More {
-			return rows, false, nil
-		}
-		if p.span > pastRows {
+		if found = append(found, page.Rows...); page.More && p.span > pastRows {
 			return nil, true, nil
 		}
-		q.From, q.After = "", page.Rows[len(page.Rows)-1].Key
 	}
+	return found, false, nil
 }
 
 // grow makes the next piece larger: a caller who comes back wants more than the first.
-func (p *BackwardScan) grow(rows int) {
+func (p *BackwardScan) grow(found int) {
 	switch {
-	case int64(rows) < p.span/4:
+	case int64(found) < p.span/4:
 		p.span = min(8*p.span, pastSpan)
 	case p.span < pastRows:
 		p.span = min(4*p.span, pastRows)
@@ -123,10 +121,10 @@ func (p *BackwardScan) grow(rows int) {
 
 // entriesFrom makes entries of thin m_ rows in the order of the log, those too of which only
 // a d_ row tells that they were delivered.
-func (s *Store) entriesFrom(ctx context.Context, lane int, rows []storage.Row) ([]*Entry, error) {
-	entries := make([]*Entry, len(rows))
+func (s *Store) entriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
+	entries := make([]*Entry, len(found))
 	low, high := int64(0), int64(0)
-	for i, r := range rows {
+	for i, r := range found {
 		e, err := s.entryFrom(lane, r)
 		if err != nil {
 			return nil, err
@@ -153,8 +151,8 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, rows []storage.Row) (
 }
 
 // lookIn looks the entry up in d_ rows.
-func (e *Entry) lookIn(rows []firsts) {
-	for _, f := range rows {
+func (e *Entry) lookIn(found []firsts) {
+	for _, f := range found {
 		if one, ok := f.bySeq[e.Seq()]; ok {
 			e.delivered(one, f.etag)
 		}
@@ -185,13 +183,13 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 
 // readGroup reads messages that stand near each other.
 func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
-	rows, _, err := s.rows(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seqs[len(seqs)-1]), To: messageKey(seqs[0] + 1), Columns: pastColumns}, pastRows)
+	found, _, err := rows.ReadPages(ctx, s.Table, rows.Messages(s.partition(lane), seqs[len(seqs)-1], seqs[0]+1, pastColumns), pastRows)
 	if err != nil {
 		return nil, err
 	}
-	wanted := rows[:0]
-	for _, r := range rows {
-		seq, err := seqOfMessageKey(r.Key)
+	wanted := found[:0]
+	for _, r := range found {
+		seq, err := rows.SeqOfMessage(r.Key)
 		if err != nil {
 			return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
 		}
@@ -212,7 +210,7 @@ func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at 
 	low, high := int64(1), next
 	for high-low > pastRows/2 {
 		mid := low + (high-low)/2
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(mid), To: messageKey(high), Limit: 1, Columns: []string{"AcceptedAt", "Origin"}})
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(mid), To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
 		if err != nil {
 			return 0, looks, err
 		}
@@ -221,12 +219,12 @@ func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at 
 			high = mid
 			continue
 		}
-		v := values{page.Rows[0].Values}
-		if v.string("Origin") == "" && v.time("AcceptedAt").After(at) {
+		v := page.Rows[0].Values
+		if rows.Origin.Of(v) == "" && rows.AcceptedAt.Of(v).After(at) {
 			high = mid
 			continue
 		}
-		if low, err = seqOfMessageKey(page.Rows[0].Key); err != nil {
+		if low, err = rows.SeqOfMessage(page.Rows[0].Key); err != nil {
 			return 0, looks, err
 		}
 		low++

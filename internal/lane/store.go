@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -37,7 +38,7 @@ func (s *Store) jitter(span time.Duration) time.Duration {
 	return time.Duration(draw() * float64(span))
 }
 
-func (s *Store) partition(lane int) string { return partition(s.Epoch, lane) }
+func (s *Store) partition(lane int) string { return rows.Partition(s.Epoch, lane) }
 
 // Entry is a message as the log has it.
 type Entry struct {
@@ -48,12 +49,12 @@ type Entry struct {
 	IsHeld       bool           // it stands in a row of held messages
 	keyHash      string
 	status       weir.Status
-	row          values    // nil map: the body is in Message
-	thin         bool      // row was read without its body
-	base         int       // attempts before the last replay
-	edited       bool      // what is sent is not what was accepted
-	asked        time.Time // to be replayed; zero = never
-	placed       string    // among the held ones, where that is not its own place in the log
+	row          map[string]any // nil: the body is in Message
+	thin         bool           // row was read without its body
+	base         int            // attempts before the last replay
+	edited       bool           // what is sent is not what was accepted
+	asked        time.Time      // to be replayed; zero = never
+	placed       string         // among the held ones, where that is not its own place in the log
 }
 
 // NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
@@ -88,11 +89,11 @@ func BlockIDOf(m *weir.Message) string { return blockOf(m.Key, m.ID.Seq, m.Skip)
 
 // IsBodyRemote says whether LoadBody has to ask storage.
 func (e *Entry) IsBodyRemote() bool {
-	return e.Message.Body == nil && (e.thin || e.row.string(e.bodyIn().blob) != "")
+	return e.Message.Body == nil && (e.thin || e.bodyIn().blob.Of(e.row) != "")
 }
 
 // DropBody drops the body from memory; LoadBody reads it again.
-func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, values{}, true }
+func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, nil, true }
 
 // HasBody reports whether the body, packed or not, is in memory.
 func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.IsBodyRemote() }
@@ -104,50 +105,50 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 		return nil
 	}
 	if e.thin {
-		r, err := s.Table.Get(ctx, s.partition(e.Message.ID.Lane), messageKey(e.Seq()))
+		r, err := s.Table.Get(ctx, s.partition(e.Message.ID.Lane), rows.MessageKey(e.Seq()))
 		if err != nil {
 			return err
 		}
-		e.row, e.thin = values{r.Values}, false
+		e.row, e.thin = r.Values, false
 	}
 	body, err := s.loadBody(ctx, e.row, e.bodyIn())
 	if err != nil {
 		return err
 	}
-	e.Message.Body, e.row.m = body, nil
+	e.Message.Body, e.row = body, nil
 	return nil
 }
 
 // entryFrom reads an m_ row.
 func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
-	seq, err := seqOfMessageKey(r.Key)
+	seq, err := rows.SeqOfMessage(r.Key)
 	if err != nil {
 		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	v := values{r.Values}
+	v := r.Values
 	m := weir.Message{
-		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: v.string("Nonce")},
-		Origin:   originFrom(v.string("Origin")),
-		Contract: v.string("Contract"), Key: v.string("Key"), Version: v.string("Version"),
-		Supersede: v.bool("Supersede"), Skip: v.bool("Skip"), ContentType: v.string("ContentType"), TraceParent: v.string("TraceParent"), TraceState: v.string("TraceState"), Callback: v.string("Callback"),
-		DueAt: v.time("DueAt"), AcceptedAt: v.time("AcceptedAt"), Size: int(v.int("Size")),
+		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: rows.Nonce.Of(v)},
+		Origin:   originFrom(rows.Origin.Of(v)),
+		Contract: rows.Contract.Of(v), Key: rows.Key.Of(v), Version: rows.Version.Of(v),
+		Supersede: rows.Supersede.Of(v), Skip: rows.Skip.Of(v), ContentType: rows.ContentType.Of(v), TraceParent: rows.TraceParent.Of(v), TraceState: rows.TraceState.Of(v), Callback: rows.Callback.Of(v),
+		DueAt: rows.DueAt.Of(v), AcceptedAt: rows.AcceptedAt.Of(v), Size: int(rows.Size.Of(v)),
 	}
-	attempts, err := unpackAttempts(v.m["Attempts"])
+	attempts, err := unpackAttempts(rows.Attempts.Of(v))
 	if err != nil {
 		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	edited := !v.since("EditedAt").IsZero()
+	edited := !rows.EditedAt.Of(v).IsZero()
 	if edited {
-		m.Version, m.ContentType, m.Size, m.Edition = v.string("EditedVersion"), v.string("EditedType"), int(v.int("EditedSize")), int(v.int("Edition"))
+		m.Version, m.ContentType, m.Size, m.Edition = rows.EditedVersion.Of(v), rows.EditedType.Of(v), int(rows.EditedSize.Of(v)), int(rows.Edition.Of(v))
 	}
 	st := weir.Status{
-		Message: m, Stage: weir.Stage(v.string("Stage")), Attempts: attempts, AttemptCount: int(v.int("AttemptCount")),
-		LastError: v.string("LastError"), CMSStatus: int(v.int("CMSStatus")), NextAttemptAt: v.since("NextAttemptAt"),
-		FinishedAt: v.since("FinishedAt"), SupersededBy: v.string("SupersededBy"), Version: string(r.ETag),
-		Replays: int(v.int("Replays")), ReplayAskedAt: v.since("ReplayAskedAt"), ReplayForced: v.bool("ReplayForced"), ReplayRefused: v.string("ReplayRefused"), EditedAt: v.since("EditedAt"), EditNote: v.string("EditNote"), Held: v.bool("Held"),
+		Message: m, Stage: weir.Stage(rows.Stage.Of(v)), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
+		LastError: rows.LastError.Of(v), CMSStatus: int(rows.CMSStatus.Of(v)), NextAttemptAt: rows.NextAttemptAt.Of(v),
+		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
+		Replays: int(rows.Replays.Of(v)), ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v), ReplayRefused: rows.ReplayRefused.Of(v), EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: v.bool("Held"), placed: v.string("Place"), keyHash: KeyHash(m.Key), status: st, row: v,
-		asked: v.since("ReplayAskedAt"), base: int(v.int("Base")), edited: edited}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: rows.IsHeld.Of(v), placed: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
+		asked: rows.ReplayAskedAt.Of(v), base: int(rows.AttemptsBeforeReplay.Of(v)), edited: edited}, nil
 }
 
 // Status tells all about a message, wherever a change of the number of lanes has put it.
@@ -181,9 +182,7 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 // thinColumns are a message's columns without its body and its attempts.
-var thinColumns = []string{"Nonce", "Origin", "Contract", "Key", "Version", "Supersede", "Skip", "ContentType", "TraceParent", "TraceState", "Callback",
-	"DueAt", "AcceptedAt", "Size", "Stage", "AttemptCount", "LastError", "CMSStatus", "Held", "Place",
-	"Base", "Replays", "EditedAt", "EditedVersion", "EditedType", "EditedSize", "Edition", "ReplayAskedAt"}
+var thinColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede, rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
@@ -195,12 +194,12 @@ func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, columns []string) ([]*Entry, error) {
-	rows, err := s.first(ctx, storage.Query{Partition: s.partition(lane), From: messageKey(seq), To: after(prefixMessage), Columns: columns}, limit)
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(seq), To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
 	if err != nil {
 		return nil, err
 	}
 	var entries []*Entry
-	for _, r := range rows {
+	for _, r := range found {
 		e, err := s.entryFrom(lane, r)
 		if err != nil {
 			return nil, err
@@ -215,7 +214,7 @@ func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, col
 
 // ReadMessage reads one message of the log.
 func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), messageKey(seq))
+	r, err := s.Table.Get(ctx, s.partition(lane), rows.MessageKey(seq))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
 
@@ -95,7 +96,7 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 // in tail mean done; the tail it was built on means send it again unchanged; anything
 // else means fenced.
 func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
-	all := append([]storage.Op{{Kind: storage.Replace, Key: tailKey, IfMatch: w.tail.ETag, Values: next.values()}}, ops...)
+	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag, Values: next.values()}}, ops...)
 	for {
 		etags, err := w.store.Table.Transact(ctx, w.store.partition(w.lane), all)
 		if err == nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// writers are the packages that write rows.
-var writers = []string{"../lane", "../recur", "../replay", "../history"}
+// writers are the packages that write rows, or name their keys and columns.
+var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history"}
 
 var (
 	rowPrefix  = regexp.MustCompile(`^(![a-z_]+|[a-z]_)$`)
@@ -77,9 +77,14 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	return keys, columns
 }
 
-// columnOf returns the key of a map's element, in a literal or an index.
+// columnOf returns the key of a map's element, in a literal or an index, or the value of a typed
+// constant, as package rows has one for each column.
 func columnOf(n ast.Node) ast.Node {
 	switch n := n.(type) {
+	case *ast.ValueSpec:
+		if n.Type != nil && len(n.Values) == 1 {
+			return n.Values[0]
+		}
 	case *ast.KeyValueExpr:
 		return n.Key
 	case *ast.IndexExpr:

@@ -255,7 +255,7 @@ var relaneMutants = []mutant{
 	{name: "fences begin anew", file: "lane/epoch_copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
 	{name: "a lane reopened without a look at what fell due", file: "lane/close.go",
-		text: `"Touched": c.Head.RequestSeq + 1`, new: `"Touched": c.Head.RequestSeq`, caught: "work is left"},
+		text: "rows.RequestSeq.Is(c.Head.RequestSeq+1)", new: "rows.RequestSeq.Is(c.Head.RequestSeq)", caught: "work is left"},
 }
 
 func TestRelane_MutantsAreCaught(t *testing.T) {

@@ -1,0 +1,162 @@
+package rows
+
+import (
+	"maps"
+	"time"
+)
+
+// A column has a name and a type. Of returns the value that a row has in the column, or the zero value
+// if it has none. Is returns the column's value in a row that is written.
+type (
+	Int   string
+	Text  string
+	Bool  string
+	Bytes string
+	Time  string
+
+	// ErasableTime is the column of a time that a merge may have to erase. A merge cannot remove a
+	// value, so the Unix epoch stands for none.
+	ErasableTime string
+
+	// Packed is a column that has text, or compressed bytes if the text is long.
+	Packed string
+)
+
+// Column is a column of any type.
+type Column interface{ Name() string }
+
+// Cell is a value of one column.
+type Cell struct {
+	column string
+	value  any
+}
+
+// Name returns the stored name of the column.
+func (c Int) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c Text) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c Bool) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c Bytes) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c Time) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c ErasableTime) Name() string { return string(c) }
+
+// Name returns the stored name of the column.
+func (c Packed) Name() string { return string(c) }
+
+// Of returns the column's value in a row.
+func (c Int) Of(v map[string]any) int64 { n, _ := v[string(c)].(int64); return n }
+
+// Of returns the column's value in a row.
+func (c Text) Of(v map[string]any) string { s, _ := v[string(c)].(string); return s }
+
+// Of returns the column's value in a row.
+func (c Bool) Of(v map[string]any) bool { b, _ := v[string(c)].(bool); return b }
+
+// Of returns the column's value in a row.
+func (c Bytes) Of(v map[string]any) []byte { b, _ := v[string(c)].([]byte); return b }
+
+// Of returns the column's value in a row, in UTC.
+func (c Time) Of(v map[string]any) time.Time { return timeOf(v[string(c)]) }
+
+// Of returns the column's value in a row, in UTC. The Unix epoch reads as zero.
+func (c ErasableTime) Of(v map[string]any) time.Time {
+	t := timeOf(v[string(c)])
+	if t.Unix() <= 0 {
+		return time.Time{}
+	}
+	return t
+}
+
+// Of returns the column's value in a row: a string, bytes, or nil.
+func (c Packed) Of(v map[string]any) any { return v[string(c)] }
+
+func timeOf(value any) time.Time {
+	t, _ := value.(time.Time)
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// Is returns the column's value for a row that is written.
+func (c Int) Is(n int64) Cell { return Cell{string(c), n} }
+
+// Is returns the column's value for a row that is written.
+func (c Text) Is(s string) Cell { return Cell{string(c), s} }
+
+// Is returns the column's value for a row that is written.
+func (c Bool) Is(b bool) Cell { return Cell{string(c), b} }
+
+// Is returns the column's value for a row that is written.
+func (c Bytes) Is(b []byte) Cell { return Cell{string(c), b} }
+
+// Is returns the column's value for a row that is written. Storage has no zero time: only Sparse may
+// be given one, and leaves it out.
+func (c Time) Is(t time.Time) Cell { return Cell{string(c), t.UTC()} }
+
+// Is returns the column's value for a row that is written. The zero time is written as the Unix epoch.
+func (c ErasableTime) Is(t time.Time) Cell {
+	if t.IsZero() {
+		t = time.Unix(0, 0)
+	}
+	return Cell{string(c), t.UTC()}
+}
+
+// Is returns the column's value for a row that is written: a string or bytes.
+func (c Packed) Is(value any) Cell { return Cell{string(c), value} }
+
+// Values returns the values of a row.
+func Values(cells ...Cell) map[string]any {
+	v := make(map[string]any, len(cells))
+	Put(v, cells...)
+	return v
+}
+
+// Put adds values to those of a row.
+func Put(v map[string]any, cells ...Cell) {
+	for _, c := range cells {
+		v[c.column] = c.value
+	}
+}
+
+// Sparse returns the values of a row that is written whole, without those that are zero: an absent
+// value reads as zero, and each value of a row costs time and room in storage.
+func Sparse(cells ...Cell) map[string]any {
+	v := Values(cells...)
+	maps.DeleteFunc(v, func(_ string, value any) bool {
+		t, isTime := value.(time.Time)
+		return value == "" || value == int64(0) || value == false || isTime && t.IsZero()
+	})
+	return v
+}
+
+// Has reports whether a row has a value in the column.
+func Has(v map[string]any, c Column) bool {
+	_, ok := v[c.Name()]
+	return ok
+}
+
+// Remove removes columns from the values of a row.
+func Remove(v map[string]any, columns ...Column) {
+	for _, c := range columns {
+		delete(v, c.Name())
+	}
+}
+
+// Names returns the names of columns, for a query.
+func Names(columns ...Column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name()
+	}
+	return names
+}

@@ -1,0 +1,185 @@
+package rows
+
+// Columns of a message, m_.
+const (
+	Nonce                Text         = "Nonce"  // drawn by its receiver; part of its id
+	Origin               Text         = "Origin" // its id in the epoch in which it was accepted; also in k_ and l_ rows
+	CopiedFrom           Text         = "From"   // its position in the epoch before, as in the key of its o_ row
+	Contract             Text         = "Contract"
+	Key                  Text         = "Key" // ordering key; in b_ rows its hash
+	Version              Text         = "Version"
+	Supersede            Bool         = "Supersede"
+	Skip                 Bool         = "Skip" // onFailure: skip
+	ContentType          Text         = "ContentType"
+	TraceParent          Text         = "TraceParent"
+	TraceState           Text         = "TraceState"
+	Callback             Text         = "Callback"
+	DueAt                Time         = "DueAt"
+	AcceptedAt           Time         = "AcceptedAt"
+	Size                 Int          = "Size" // of the body, in bytes
+	Body                 Bytes        = "Body" // compressed; also of an event, as it is sent
+	Blob                 Text         = "Blob" // name of the body, if it is too large for a row
+	IdempotencyRow       Text         = "Idem" // key of its i_ row
+	Stage                Text         = "Stage"
+	Attempts             Packed       = "Attempts" // JSON
+	AttemptCount         Int          = "AttemptCount"
+	AttemptsBeforeReplay Int          = "Base"
+	LastError            Text         = "LastError" // also in tail: of the last attempt
+	CMSStatus            Int          = "CMSStatus"
+	NextAttemptAt        ErasableTime = "NextAttemptAt"
+	FinishedAt           ErasableTime = "FinishedAt"
+	SupersededBy         Text         = "SupersededBy" // an id
+	IsHeld               Bool         = "Held"         // it has an r_ row
+	OrderPos             Text         = "Place"        // its position in its key's order, if that is not its sequence number
+	Replays              Int          = "Replays"
+	ReplayAskedAt        ErasableTime = "ReplayAskedAt"
+	ReplayForced         Bool         = "ReplayForced"
+	ReplayRefused        Text         = "ReplayRefused" // the reason
+	ReplayNonce          Text         = "ReplayNonce"   // of the last call that asked for a replay
+	ReplayBlockedBy      Text         = "Late"          // a later delivery of its key, in an earlier epoch
+	EditedAt             ErasableTime = "EditedAt"
+	EditedBody           Bytes        = "Edited"
+	EditedBlob           Text         = "EditedBlob"
+	EditedType           Text         = "EditedType"
+	EditedVersion        Text         = "EditedVersion"
+	EditedSize           Int          = "EditedSize"
+	EditNote             Text         = "EditNote"
+	Edition              Int          = "Edition"
+	CancelNonce          Text         = "CancelNonce" // of the call that cancelled it
+	MoveNonce            Text         = "MoveNonce"   // of the call that gave it another due time
+	IsBeingRemoved       Bool         = "Removing"    // retention removes its body
+)
+
+// Columns of several rows that refer to a message.
+const (
+	Seq      Int  = "Seq"      // sequence number; in !swept, how far retention has come
+	BodyHash Text = "BodyHash" // of an idempotency key, i_
+)
+
+// Columns of head.
+const (
+	NextSeq    Int  = "Next"
+	RequestSeq Int  = "Touched"
+	IsSealed   Bool = "Sealed"
+)
+
+// Columns of tail.
+const (
+	Fence           Int  = "Fence"
+	CommitSeq       Int  = "Commit"
+	Cursor          Int  = "Cursor"
+	Delivered       Int  = "Delivered"
+	Dead            Int  = "Dead"
+	Cancelled       Int  = "Cancelled"
+	Superseded      Int  = "Superseded"
+	Moved           Int  = "Moved"
+	NextDueAt       Time = "NextDue"
+	LastReleasedAt  Time = "Placed"
+	RequestsSeen    Int  = "TouchedSeen"
+	PausedUntil     Time = "PausedUntil"
+	PauseReason     Text = "PauseReason"
+	PauseCount      Int  = "Pauses"
+	RefusingSince   Time = "Refusing"
+	ProbedBelow     Int  = "Probed"
+	SettleUntil     Time = "SettleUntil"
+	NextAllowedAt   Time = "RateNext"
+	Holder          Text = "Holder"
+	LastErrorAt     Time = "LastErrorAt"
+	IsOpen          Bool = "Open"
+	Crashes         Int  = "Crashes"
+	InFlightSeq     Int  = "Trying"
+	InFlightCrashes Int  = "TryingCrashes"
+	IsClosed        Bool = "Closed"
+	MovedRecorded   Bool = "Booked"
+	SentBelow       Int  = "Taken"
+	HistoryFence    Int  = "Watched"
+)
+
+// Columns of a blocked key, b_.
+const (
+	NextAt       Time = "Next"
+	HeldCount    Int  = "Held"
+	LogWaitsFrom Int  = "Ahead"
+	IsParked     Bool = "Shelved"
+	ReleasedAt   Time = "Placed"
+)
+
+// Columns of a held message, r_.
+const (
+	WasTried    Bool = "Tried"
+	WasReplayed Bool = "Again"
+)
+
+// Columns of the list row of a dead message, x_, and of a pause.
+const (
+	DiedAt Time = "DiedAt"
+	Reason Text = "Reason"
+)
+
+// Columns of packed deliveries, d_.
+const (
+	FirstSeq       Int   = "First"
+	PackedMessages Bytes = "Messages" // compressed JSON
+)
+
+// Columns of a request, w_.
+const (
+	IsDone Bool = "Done"
+	Force  Bool = "Force"
+)
+
+// Columns of an event, n_, and of the outbox marker.
+const (
+	EventType     Text = "Type"
+	EventAt       Time = "At"
+	URL           Text = "URL"
+	EventID       Text = "ID"
+	EventAttempts Int  = "Tries"
+	FirstTriedAt  Time = "Tried"
+)
+
+// Columns of the state of the lane's own events, !mailed.
+const (
+	PausedSince     Time = "Paused"
+	PausedReceivers Text = "PausedTo" // names, separated by spaces
+	BehindReceivers Text = "BehindTo" // names, separated by spaces
+)
+
+// Columns of a claim, !heir, and of a pause.
+const (
+	Claimant Text = "By"
+	Since    Time = "Since"
+	Until    Time = "Until"
+)
+
+// Columns of a bulk replay, !replay_.
+const (
+	JobText       Text = "Text"
+	JobCheckpoint Text = "Place"
+)
+
+// Columns of retention, !swept.
+const (
+	WalkStartedAt Time = "StartedAt"
+	WalkNextAt    Time = "NextAt"
+)
+
+// Columns of the record of epochs, meta/lanes.
+const (
+	Epoch         Int  = "Epoch"
+	Lanes         Int  = "Lanes"
+	Step          Text = "Step"
+	NextEpoch     Int  = "NextEpoch"
+	NextLanes     Int  = "NextLanes"
+	UsedEpochs    Int  = "Used"
+	EarlierEpochs Text = "Earlier" // JSON
+)
+
+// Columns of the search for forgotten bodies, meta/forgotten.
+const (
+	LastDay      Text = "Day"
+	DayMarker    Text = "Marker"
+	DaysToRepeat Text = "Again" // days, separated by spaces
+	SinceDay     Text = "Since"
+	ClaimedUntil Time = "ClaimedTo"
+)

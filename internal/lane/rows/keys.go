@@ -1,0 +1,104 @@
+package rows
+
+import (
+	"strconv"
+	"strings"
+
+	"weir/internal/storage"
+)
+
+// Keys of the rows between head and tail. Each reader of the control rows reads them in the same query.
+const (
+	HeadKey         = "!head"
+	ClaimKey        = "!heir"
+	OutboxKey       = "!mail"
+	LaneEventsKey   = "!mailed"
+	PauseKey        = "!pause"
+	KeyPausePrefix  = PauseKey + "_"
+	ReplayJobPrefix = "!replay_"
+	RetentionKey    = "!swept"
+	TailKey         = "!tail"
+	ControlEnd      = TailKey + "~" // the first key behind the control rows
+)
+
+// Prefixes of the keys of all other rows of a lane. Package lane says what each row is for.
+const (
+	BlockPrefix        = "b_"
+	PackedPrefix       = "d_"
+	IdempotencyPrefix  = "i_"
+	VersionPrefix      = "k_"
+	LastDeliveryPrefix = "l_"
+	MessagePrefix      = "m_"
+	EventPrefix        = "n_"
+	CopyPrefix         = "o_"
+	HeldPrefix         = "r_"
+	DuePrefix          = "s_"
+	RequestPrefix      = "w_"
+	DeadPrefix         = "x_"
+)
+
+// The record of epochs, and the record of the search for forgotten bodies, have a partition of their
+// own.
+const (
+	MetaPartition = "meta"
+	LanesKey      = "lanes"
+	ForgottenKey  = "forgotten"
+)
+
+// seqDigits is enough for every positive int64.
+const seqDigits = 19
+
+// Partition returns the partition of a lane.
+func Partition(epoch, lane int) string { return strconv.Itoa(epoch) + "." + strconv.Itoa(lane) }
+
+// SeqPos returns a sequence number with leading zeros, so that numbers sort as strings.
+func SeqPos(seq int64) string { return Pad(seq, seqDigits) }
+
+// Pad returns a number with leading zeros, so that numbers that are not negative sort as strings. It
+// does without package fmt because the rows of one message need a dozen padded numbers.
+func Pad(n int64, digits int) string {
+	if n < 0 {
+		return "-" + Pad(-n, digits-1)
+	}
+	const zeros = "0000000000000000000"
+	text := strconv.FormatInt(n, 10)
+	return zeros[:max(0, digits-len(text))] + text
+}
+
+// ParseSeq parses a sequence number as SeqPos returns it.
+func ParseSeq(pos string) (int64, error) { return strconv.ParseInt(pos, 10, 64) }
+
+// MessageKey returns the key of a message.
+func MessageKey(seq int64) string { return MessagePrefix + SeqPos(seq) }
+
+// SeqOfMessage returns the sequence number in the key of a message.
+func SeqOfMessage(key string) (int64, error) {
+	return ParseSeq(strings.TrimPrefix(key, MessagePrefix))
+}
+
+// PackedKey returns the key of a row of packed deliveries, whose last message has this number.
+func PackedKey(last int64) string { return PackedPrefix + SeqPos(last) }
+
+// DeadKey returns the key of the list row of a dead message.
+func DeadKey(seq int64) string { return DeadPrefix + SeqPos(seq) }
+
+// BlockKey returns the key of a blocked key's row.
+func BlockKey(block string) string { return BlockPrefix + block }
+
+// HeldKey returns the key of a message that is held in a block, at a position in its key's order.
+func HeldKey(block, orderPos string) string { return HeldPrefix + block + "_" + orderPos }
+
+// PrefixEnd returns the first key behind all keys that begin with prefix.
+func PrefixEnd(prefix string) string { return prefix + "~" }
+
+// WithPrefix returns a query for the rows of a partition whose keys begin with prefix. Without columns
+// it reads all of them.
+func WithPrefix(partition, prefix string, columns []string) storage.Query {
+	return storage.Query{Partition: partition, From: prefix, To: PrefixEnd(prefix), Columns: columns}
+}
+
+// Messages returns a query for the messages of a partition from a sequence number up to, and without,
+// another.
+func Messages(partition string, from, to int64, columns []string) storage.Query {
+	return storage.Query{Partition: partition, From: MessageKey(from), To: MessageKey(to), Columns: columns}
+}

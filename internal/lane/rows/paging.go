@@ -1,0 +1,69 @@
+package rows
+
+import (
+	"context"
+	"iter"
+
+	"weir/internal/storage"
+)
+
+// Pages yields the pages of a query until the last one, or the error that ended the reading.
+func Pages(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[storage.Page, error] {
+	return func(yield func(storage.Page, error) bool) {
+		for {
+			page, err := table.Range(ctx, q)
+			if !yield(page, err) || err != nil || !page.More {
+				return
+			}
+			q.From, q.After = "", page.Rows[len(page.Rows)-1].Key // a page that has successors has a row
+		}
+	}
+}
+
+// Scan yields the rows of a query, or the error that ended the reading.
+func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[storage.Row, error] {
+	return func(yield func(storage.Row, error) bool) {
+		for page, err := range Pages(ctx, table, q) {
+			if err != nil {
+				yield(storage.Row{}, err)
+				return
+			}
+			for _, r := range page.Rows {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ReadPages reads up to so many pages, and reports whether there are more.
+func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool, err error) {
+	read := 0
+	for page, err := range Pages(ctx, table, q) {
+		if err != nil {
+			return nil, false, err
+		}
+		found, more = append(found, page.Rows...), page.More
+		if read++; read == limit {
+			break
+		}
+	}
+	return found, more, nil
+}
+
+// ReadFirst reads the first rows of a query, up to limit. Fewer rows mean that there are no more;
+// storage may return a page that is not full, and still have more rows.
+func ReadFirst(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, err error) {
+	for more := true; more && len(found) < limit; {
+		q.Limit = limit - len(found)
+		page, err := table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if found, more = append(found, page.Rows...), page.More; more {
+			q.From, q.After = "", found[len(found)-1].Key
+		}
+	}
+	return found, nil
+}
