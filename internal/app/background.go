@@ -69,7 +69,8 @@ type tracedLog struct {
 }
 
 // Append implements recur.Log.
-func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey string) (filed lane.Receipt, err error) {
+func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey string) (
+	filed lane.Receipt, err error) {
 	err = l.export.File(ctx, &m, func(ctx context.Context) error {
 		filed, err = l.Appender.Append(ctx, m, idempotencyKey)
 		return err
@@ -78,16 +79,16 @@ func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey st
 }
 
 // newReplays returns the runner of bulk replays.
-func (a *App) newReplays(p *pipeline) *replay.Runner {
+func (r *running) newReplays() *replay.Runner {
 	finished := func(j replay.Job) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*storageRetry)
 		defer cancel()
-		return p.notifier.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
+		return r.notifier.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
 	}
 	return replay.New(replay.Config{
-		Store: p.store, Log: replayLog{p.store}, Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease),
-		Wake: p.waker.Call, Finished: finished, Interval: time.Duration(a.settings.Delivery.Rate), Now: time.Now,
-		Logger: a.log,
+		Store: r.store, Log: replayLog{r.store}, Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
+		Wake: r.waker.Call, Finished: finished, Interval: time.Duration(r.settings.Delivery.Rate), Now: time.Now,
+		Logger: r.log,
 	})
 }
 
@@ -101,21 +102,21 @@ func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
 }
 
 // startHistory writes the counters of this process from now on.
-func (a *App) startHistory(store *lane.Store) *history.Keeper {
-	return history.NewKeeper(history.Config{Table: store.Table, Recorder: a.instruments.recorder,
-		Between: time.Duration(a.settings.Delivery.Rate), Now: time.Now, Log: a.log})
+func (r *running) startHistory() *history.Keeper {
+	return history.NewKeeper(history.Config{Table: r.store.Table, Recorder: r.instruments.recorder,
+		Between: time.Duration(r.settings.Delivery.Rate), Now: time.Now, Log: r.log})
 }
 
 // retentionShare is the time that retention spends on one lane before the next lane has its turn.
 const retentionShare = 5 * time.Second
 
-// newCleaner returns the cleaner, which removes old messages and bodies, and if keeper is not nil, old rows of
-// the history.
-func (a *App) newCleaner(store *lane.Store, keeper *history.Keeper) *sweep.Cleaner {
-	s := &a.settings
-	retention := &lane.Retention{Store: store, KeepFinal: time.Duration(s.Retention), KeepDead: time.Duration(s.DeadRetention),
-		TimeShare: retentionShare, Log: a.log, OnRemoved: a.instruments.metrics.Removed}
-	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: a.log, Retention: retentionJob{retention, keeper}}
+// newCleaner returns the cleaner, which removes old messages and bodies, and if this process keeps a
+// history, its old rows.
+func (r *running) newCleaner() *sweep.Cleaner {
+	s := &r.settings
+	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
+		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log, OnRemoved: r.instruments.metrics.Removed}
+	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log, Retention: retentionJob{retention, r.history}}
 }
 
 // retentionJob is the retention of messages, and once an hour of the history.

@@ -26,13 +26,17 @@ type Finding struct {
 // checkTimeout bounds each check that needs a connection.
 const checkTimeout = 10 * time.Second
 
+// diagnosis checks the parts of an App that may be incomplete.
+type diagnosis struct{ *App }
+
 // Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage,
-// and sends the CMS nothing.
+// and sends the CMS no message.
 func Diagnose(ctx context.Context, env func(string) string) []Finding {
 	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
 	if a.account != nil {
 		defer a.account.Close()
 	}
+	d := diagnosis{a}
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
 		Todo: "correct it in weir.yaml or in the environment", Warnings: a.settings.warnings()}}
 	if a.contracts != nil || found.contracts != nil { // otherwise weir.yaml could not be read
@@ -40,20 +44,20 @@ func Diagnose(ctx context.Context, env func(string) string) []Finding {
 			Wrong: found.contracts, Todo: "correct it under contracts: in weir.yaml"})
 	}
 	if found.settings == nil {
-		findings = append(findings, a.diagnoseCalendar(time.Now()))
+		findings = append(findings, d.diagnoseCalendar(time.Now()))
 	}
-	findings = append(findings, a.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
-	findings = append(findings, a.diagnoseStorage(ctx, found.storage)...)
-	return append(findings, a.diagnoseCMS(ctx, found.cms))
+	findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
+	findings = append(findings, d.diagnoseStorage(ctx, found.storage)...)
+	return append(findings, d.diagnoseCMS(ctx, found.cms))
 }
 
 // diagnoseCalendar reports whether the calendar is open, and when that changes.
-func (a *App) diagnoseCalendar(now time.Time) Finding {
+func (d diagnosis) diagnoseCalendar(now time.Time) Finding {
 	f := Finding{Name: "calendar", Detail: "always open"}
 	format := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	if closed, reason, until := a.calendar.At(now); closed {
+	if closed, reason, until := d.calendar.At(now); closed {
 		f.Detail = fmt.Sprintf("closed (%s) until %s", reason, format(until))
-	} else if next := a.calendar.Next(now); !next.IsZero() {
+	} else if next := d.calendar.Next(now); !next.IsZero() {
 		f.Detail = "open, closes at " + format(next)
 	}
 	return f
@@ -66,14 +70,14 @@ const (
 )
 
 // diagnoseStorage checks the parts of the account, all at the same time.
-func (a *App) diagnoseStorage(ctx context.Context, wrong error) []Finding {
-	if a.account == nil {
+func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
+	if d.account == nil {
 		return []Finding{{Name: "storage", Wrong: cmp.Or(wrong, errors.New("no account is named")),
 			Todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), and WEIR_PREFIX where it is not weir"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	checks := []func(context.Context) Finding{a.diagnoseTable, a.diagnoseQueues, a.diagnoseBlobs, a.diagnoseClock}
+	checks := []func(context.Context) Finding{d.diagnoseTable, d.diagnoseQueues, d.diagnoseBlobs, d.diagnoseClock}
 	findings := make([]Finding, len(checks))
 	var all sync.WaitGroup
 	for i, check := range checks {
@@ -84,10 +88,10 @@ func (a *App) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 }
 
 // diagnoseTable reads the table, and compares the number of lanes with the setting.
-func (a *App) diagnoseTable(ctx context.Context) Finding {
+func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
-	recorded, err := lane.ReadLaneCount(ctx, a.account.Table())
-	switch want := a.settings.Lanes; {
+	recorded, err := lane.ReadLaneCount(ctx, d.account.Table())
+	switch want := d.settings.Lanes; {
 	case err != nil:
 		return addStorageError(f, err)
 	case recorded == 0:
@@ -101,20 +105,20 @@ func (a *App) diagnoseTable(ctx context.Context) Finding {
 	return f
 }
 
-func (a *App) diagnoseQueues(ctx context.Context) Finding {
-	tickets, err := a.account.Tickets().Length(ctx)
-	poison, poisonErr := a.account.Poison().Length(ctx)
+func (d diagnosis) diagnoseQueues(ctx context.Context) Finding {
+	tickets, err := d.account.Tickets().Length(ctx)
+	poison, poisonErr := d.account.Poison().Length(ctx)
 	return addStorageError(Finding{Name: "queues", Todo: todoStorage,
 		Detail: fmt.Sprintf("%d tickets, %d given up by the host", tickets, poison)}, cmp.Or(err, poisonErr))
 }
 
-func (a *App) diagnoseBlobs(ctx context.Context) Finding {
-	_, err := a.account.Bodies().List(ctx, "none/", "")
+func (d diagnosis) diagnoseBlobs(ctx context.Context) Finding {
+	_, err := d.account.Bodies().List(ctx, "none/", "")
 	return addStorageError(Finding{Name: "blobs", Todo: todoStorage}, err)
 }
 
-func (a *App) diagnoseClock(ctx context.Context) Finding {
-	skew, err := a.account.Skew(ctx)
+func (d diagnosis) diagnoseClock(ctx context.Context) Finding {
+	skew, err := d.account.Skew(ctx)
 	f := addStorageError(Finding{Name: "clock", Todo: todoStorage,
 		Detail: fmt.Sprintf("differs from storage's by about %s", skew.Abs().Round(time.Second))}, err)
 	if err == nil && skew.Abs() >= maxClockSkew {

@@ -11,9 +11,9 @@ import (
 )
 
 // diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
-func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
+func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or what it is taken from"}
-	if a.cms == nil {
+	if d.cms == nil {
 		if wrong == nil {
 			f.Wrong = errors.New("no address")
 		}
@@ -21,7 +21,7 @@ func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	through, target, err := resolveProxy(a.settings.Delivery.URL)
+	through, target, err := resolveProxy(d.settings.Delivery.URL)
 	if err == nil {
 		err = testConnection(ctx, through, target)
 	}
@@ -31,7 +31,7 @@ func (a *App) diagnoseCMS(ctx context.Context, wrong error) Finding {
 		return f
 	}
 	f.Detail = "accepts connections at " + through.Host
-	if err := a.checkSignIn(ctx); err != nil {
+	if err := d.checkSignIn(ctx); err != nil {
 		f.Wrong, f.Todo = firstLine(err), "see whether delivery.signIn in weir.yaml has the right values"
 	}
 	return f

@@ -35,7 +35,7 @@ func describePlan(env func(string) string) string {
 }
 
 // diagnoseHost checks host.json and the variables of the platform.
-func (a *App) diagnoseHost(env func(string) string) Finding {
+func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	f := Finding{Name: "host", Detail: describePlan(env), Todo: "see docs/hosting.md"}
 	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {
 		f.Detail += ", group " + group
@@ -53,7 +53,7 @@ func (a *App) diagnoseHost(env func(string) string) Finding {
 	if env("WEBSITE_SITE_NAME") != "" && env("WEIR_PREFIX") == "" {
 		f.Wrong = errors.Join(f.Wrong, errNoPrefix)
 	}
-	if env("WEBSITE_SKU") == "FlexConsumption" && !a.settings.deliversByTicket() {
+	if env("WEBSITE_SKU") == "FlexConsumption" && !d.settings.deliversByTicket() {
 		f.Detail += ", every instance delivers: what outlasts a ticket moves to the group of process " +
 			"(delivery.instances)"
 	}

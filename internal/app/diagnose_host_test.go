@@ -35,7 +35,7 @@ func TestDiagnoseHost(t *testing.T) {
 				}
 			}
 			a, _ := prepareApp(e, slog.New(slog.DiscardHandler))
-			f := a.diagnoseHost(e)
+			f := diagnosis{a}.diagnoseHost(e)
 			if c.wrong == "" && (f.Wrong != nil || !strings.Contains(f.Detail, c.detail)) {
 				t.Errorf("got %q, %v; want %q", f.Detail, f.Wrong, c.detail)
 			}

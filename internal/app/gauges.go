@@ -28,17 +28,17 @@ type laneGauges struct {
 }
 
 // newLaneGauges refreshes waiting messages, the age of the oldest one, and pauses, of all lanes.
-func (a *App) newLaneGauges(store *lane.Store) *laneGauges {
-	return &laneGauges{lanes: a.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
-		control, err := store.ReadControl(ctx, number)
+func (r *running) newLaneGauges() *laneGauges {
+	return &laneGauges{lanes: r.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
+		control, err := r.store.ReadControl(ctx, number)
 		if err != nil {
 			return err
 		}
-		oldest, err := store.OldestWaitingSince(ctx, number, control)
+		oldest, err := r.store.OldestWaitingSince(ctx, number, control)
 		if err != nil {
 			return err
 		}
-		a.instruments.recordLane(number, control, oldest, time.Now())
+		r.instruments.recordLane(number, control, oldest, time.Now())
 		return nil
 	}}
 }

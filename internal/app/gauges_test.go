@@ -33,7 +33,7 @@ func TestLaneGauges(t *testing.T) {
 		a.settings.Lanes = 2
 		a.calendar, _ = calendar.New(a.settings.Calendar)
 		a.instruments = newInstruments(&a.settings, a.calendar, &azure.Counter{}, a.countWaitingEvents)
-		g := a.newLaneGauges(store)
+		g := (&running{App: a, pipeline: &pipeline{store: store}}).newLaneGauges()
 		var looks atomic.Int64
 		readLane := g.readLane
 		g.readLane = func(ctx context.Context, number int) error { looks.Add(1); return readLane(ctx, number) }

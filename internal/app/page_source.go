@@ -42,17 +42,18 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 	}
 	var out dashboard.History
 	for i := range minutes {
-		out.Steps = append(out.Steps, pageStep(&minutes[i]))
+		out.Steps = append(out.Steps, newStep(&minutes[i]))
 	}
 	sum := history.Sum(minutes)
-	out.Sum = pageStep(&sum)
+	out.Sum = newStep(&sum)
 	return out, nil
 }
 
-func pageStep(m *history.Minute) dashboard.Step {
+func newStep(m *history.Minute) dashboard.Step {
 	t := m.Total()
-	return dashboard.Step{At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Waiting: t.Waiting, Oldest: t.Oldest,
-		Attempts: m.Attempts, AttemptP50: m.Attempt.Quantile(0.5), AttemptP95: m.Attempt.Quantile(0.95), AttemptP99: m.Attempt.Quantile(0.99),
+	return dashboard.Step{At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Waiting: t.Waiting,
+		Oldest: t.Oldest, Attempts: m.Attempts, AttemptP50: m.Attempt.Quantile(0.5),
+		AttemptP95: m.Attempt.Quantile(0.95), AttemptP99: m.Attempt.Quantile(0.99),
 		LagP50: m.Lag.Quantile(0.5), LagP95: m.Lag.Quantile(0.95), Transactions: m.Transactions}
 }
 
@@ -141,7 +142,8 @@ func (s *pageSource) Schedules(ctx context.Context) ([]dashboard.Schedule, error
 	var out []dashboard.Schedule
 	for i := range all {
 		d := &all[i]
-		out = append(out, dashboard.Schedule{Name: d.Name, Cron: d.Cron, TimeZone: d.TimeZone, Paused: d.Paused, NextAt: d.NextAt,
+		out = append(out, dashboard.Schedule{Name: d.Name, Cron: d.Cron, TimeZone: d.TimeZone, Paused: d.Paused,
+			NextAt:    d.NextAt,
 			LastDueAt: d.Last.DueAt, LastID: d.Last.MessageID, Refusal: d.Refusal})
 	}
 	return out, nil

@@ -47,6 +47,7 @@ func (r *running) routes() []route {
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
 	pages := readOnly(r.newPages())
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Logger: log})
+	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver()},
@@ -80,10 +81,10 @@ func (r *running) routes() []route {
 		{get, "/api/openapi.yaml", "view", readOnly(openapi.Handler())},
 		{getOrHead, "/api/health", "health", checks},
 		{get, "/api/checks", "view", readOnly(checks.Details())},
-		{get, "/api/metrics", "metrics", r.newLaneGauges(store).refreshBefore(metrics.New(r.instruments.metrics.Registry, log))},
+		{get, "/api/metrics", "metrics", r.newLaneGauges().refreshBefore(metrics.New(r.instruments.metrics.Registry, log))},
 
 		{post, "/process", "process", httpio.HostCallsOnly(log, r.newProcess().Handler())},
-		{post, "/poison", "poison", httpio.HostCallsOnly(log, (&poison.Function{Tickets: r.tickets, Lanes: lanes, Logger: log}).Handler())},
+		{post, "/poison", "poison", httpio.HostCallsOnly(log, poisoned.Handler())},
 		{post, "/sweep", "sweep", httpio.HostCallsOnly(log, r.sweeper.Handler())},
 	}
 	function := &schedules.Function{Schedules: r.schedules, Stored: store, MaxBody: maxBody, Logger: log}

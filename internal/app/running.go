@@ -33,7 +33,7 @@ type running struct {
 // newPollRunning makes the parts of handler poll: it answers no requests.
 func (a *App) newPollRunning(ctx context.Context, store *lane.Store, cfg pipelineConfig) *running {
 	r := &running{App: a, pipeline: a.newPipeline(ctx, store, cfg), checkEpoch: func() {}}
-	r.cleaner = a.newCleaner(store, nil)
+	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.drainer)
 	return r
 }
@@ -43,10 +43,10 @@ func (a *App) newServerRunning(ctx context.Context, store *lane.Store, isHosted 
 	r := &running{App: a, checkEpoch: checkEpoch, pipeline: a.newPipeline(ctx, store, pipelineConfig{
 		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
-	r.history = a.startHistory(store)
+	r.history = r.startHistory()
 	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now}
-	r.replays = a.newReplays(r.pipeline)
-	r.cleaner = a.newCleaner(store, r.history)
+	r.replays = r.newReplays()
+	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.waker)
 	r.handler = newRouter(r.log, r.routes())
 	return r

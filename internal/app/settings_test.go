@@ -132,7 +132,7 @@ func TestLoadSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := a.diagnoseCalendar(at)
+			f := diagnosis{a}.diagnoseCalendar(at)
 			if _, reason, _ := a.calendar.At(at); reason != closed || (closed != "") != strings.HasPrefix(f.Detail, "closed ("+closed+") until 202") {
 				t.Errorf("at %s it is closed by %q, want %q; told %q", moment, reason, closed, f.Detail)
 			}

@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// apiCommand is what the commands share that speak to a Weir over HTTP. They need no settings and
-// no storage.
+// apiCommand is what all commands share that call the HTTP API of a Weir. They need neither settings nor
+// storage.
 type apiCommand struct {
 	*console
 	address, key string
@@ -30,16 +30,20 @@ type apiCommand struct {
 
 const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
 
-// addFlags adds the flags they all have. The environment is no default, which help would print.
+// addFlags adds the flags that all of them have. The values of the environment are no defaults of the flags,
+// because the help would print them, the function key included.
 func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	cmd.Long += "\n\n" + exitHelp
-	cmd.PersistentFlags().StringVar(&a.address, "url", "", "address of Weir, like https://weir.example.net (or WEIR_URL)")
-	cmd.PersistentFlags().StringVar(&a.key, "code", "", "function key (or WEIR_CODE, which other users of the machine do not see)")
-	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&a.address, "url", "", "address of Weir, like https://weir.example.net (or WEIR_URL)")
+	flags.StringVar(&a.key, "code", "", "function key (or WEIR_CODE, which other users of the machine do not see)")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun makes the run function of a command.
-func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+// wrapRun returns the run function of a command: it makes the client, calls do, and tells wrong usage from
+// failures.
+func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
+	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		address := cmp.Or(a.address, a.env("WEIR_URL"))
 		if address == "" {
@@ -70,20 +74,20 @@ func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) 
 	}
 }
 
-// usageError is an error of asking that shows only when it runs.
+// usageError is wrong usage that a command finds when it runs.
 type usageError struct{ text string }
 
 func (u *usageError) Error() string { return u.text }
 
-// newPatience is how commands wait for a Weir that is away.
+// newPatience returns the retries of a command whose Weir is unavailable.
 func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
 	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second}
 }
 
-// print prints one line.
+// printLine prints one line.
 func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
 
-// printJSON prints JSON, a line.
+// printJSON prints a value as JSON, in one line.
 func (s *console) printJSON(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -93,7 +97,7 @@ func (s *console) printJSON(v any) error {
 	return nil
 }
 
-// printTable prints rows in columns, the first being the heads.
+// printTable prints rows in columns. The first row has the headings.
 func (s *console) printTable(rows [][]string) {
 	w := tabwriter.NewWriter(s.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -105,8 +109,8 @@ func (s *console) printTable(rows [][]string) {
 	w.Flush()
 }
 
-// sanitizeText makes text from elsewhere fit for a terminal and for one line: what would steer the
-// terminal, or turn the direction of writing, is replaced.
+// sanitizeText makes text of others safe for one line of a terminal: it replaces characters that would
+// control the terminal, or change the direction of writing.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -119,17 +123,18 @@ func sanitizeText(s string) string {
 	}, s)
 }
 
-// sanitizeLines is plain, line by line.
+// sanitizeLines is sanitizeText for each line. It keeps tabs at the beginning of a line.
 func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
 		line = strings.TrimRight(line, "\r\n")
-		b.WriteString(strings.Repeat("\t", len(line)-len(strings.TrimLeft(line, "\t"))) + sanitizeText(strings.TrimLeft(line, "\t")) + "\n")
+		text := strings.TrimLeft(line, "\t")
+		b.WriteString(line[:len(line)-len(text)] + sanitizeText(text) + "\n")
 	}
 	return b.String()
 }
 
-// formatCount writes how many of something there are.
+// formatCount returns a number with its noun, which gets an s unless the number is 1.
 func formatCount[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -137,7 +142,7 @@ func formatCount[N int | int64](n N, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// readKeyFlag reads --key; nil when it was not given.
+// readKeyFlag returns --key; nil if it is not given.
 func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	switch {
 	case !cmd.Flags().Changed("key"):
@@ -148,7 +153,7 @@ func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	return &key, nil
 }
 
-// formatTime writes a time as people read it; empty for none.
+// formatTime returns a time in UTC; "" for the zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -156,7 +161,7 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge reads a moment, or how long ago it was.
+// parseTimeOrAge parses a flag that is a time, or how long ago it was; nil if text is empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -166,13 +171,14 @@ func parseTimeOrAge(name, text string) (*time.Time, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return nil, &usageError{fmt.Sprintf("--%s is %q: give a moment like 2026-01-31T08:00:00Z, or how long ago it was, like 24h", name, text)}
+		return nil, &usageError{fmt.Sprintf("--%s is %q: give a moment like 2026-01-31T08:00:00Z, "+
+			"or how long ago it was, like 24h", name, text)}
 	}
 	t := time.Now().Add(-d).UTC().Truncate(time.Second)
 	return &t, nil
 }
 
-// isTerminal says whether somebody looks at it, or types into it.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

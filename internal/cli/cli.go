@@ -19,33 +19,34 @@ import (
 // Exit codes of the process.
 const (
 	exitOK          = 0
-	exitFailed      = 1   // the command failed; it has printed the reason
-	exitUsage       = 2   // it was asked wrongly: an unknown command, a bad flag
-	exitNotFound    = 3   // a Weir elsewhere knows no such thing
-	exitRefused     = 4   // it refused
-	exitUnavailable = 5   // it was not reached, or cannot work now
-	exitRestart     = 200 // a host starts it again, and counts no error
+	exitFailed      = 1   // the command failed, and printed the reason
+	exitUsage       = 2   // wrong usage: an unknown command, a bad flag
+	exitNotFound    = 3   // the API answered that there is no such thing
+	exitRefused     = 4   // the API refused the request
+	exitUnavailable = 5   // the API was not reached, or is unavailable
+	exitRestart     = 200 // the host starts the process again, and counts no failure
 )
 
 const rootHelp = `Weir's handler levels writes to a CMS. Without a command it serves a Functions host,
-which tells it a port by FUNCTIONS_CUSTOMHANDLER_PORT.
+which passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
-check, drain, lanes and poll work on storage, and read the same settings: the environment and
-weir.yaml (WEIR_CONFIG). cancel, dead, pause, pauses, resume, send, status and tail speak to a Weir
-over HTTP, and need only its address (WEIR_URL, --url) and a function key (WEIR_CODE, --code).
+check, drain, lanes and poll work on storage. They read the same settings as the server: the
+environment and weir.yaml (WEIR_CONFIG). cancel, dead, pause, pauses, resume, send, status and
+tail call the HTTP API of a Weir. They need only its address (WEIR_URL, --url) and a function
+key (WEIR_CODE, --code).
 
-Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; and of those that
-speak HTTP: 3 not found, 4 refused, 5 not reached or unavailable.`
+Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage. Commands that call the
+HTTP API also use 3 not found, 4 refused, 5 not reached or unavailable.`
 
-// console is what the commands share: where they read and where they print.
+// console is what all commands share: environment, streams and pauses.
 type console struct {
 	env            func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	startedAt      time.Time     // when the process was
-	firstRetryWait time.Duration // before what failed is tried again over HTTP
-	pollInterval   time.Duration // between looks at what goes on elsewhere
-	gracePeriod    time.Duration // how long requests under way may take to finish after Ctrl-C
+	startedAt      time.Time     // of the process
+	firstRetryWait time.Duration // before the first retry of a request
+	pollInterval   time.Duration // between two reads of a bulk replay
+	gracePeriod    time.Duration // for requests in flight after Ctrl-C
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
@@ -61,8 +62,8 @@ func (s *console) serveHost(ctx context.Context) error {
 	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
-// failure is an error of doing what was asked, as against one of asking. Silent ones have
-// been told already.
+// failure is the error of a command that was called correctly. A silent one has been printed already.
+// All other errors are wrong usage.
 type failure struct {
 	err    error
 	silent bool
@@ -71,7 +72,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// asFailure makes a failure of an error, nil of nil.
+// asFailure returns a failure with an error; nil for nil.
 func asFailure(err error, silent bool) error {
 	if err == nil {
 		return nil
@@ -79,9 +80,9 @@ func asFailure(err error, silent bool) error {
 	return &failure{err, silent}
 }
 
-// run runs the command that the arguments name, and gives the exit code.
+// runCommand runs the command that the arguments name, and returns the exit code.
 func (s *console) runCommand(ctx context.Context, args []string) int {
-	root := s.newRootCommand()
+	root := newRootCommand(s)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	var f *failure
@@ -98,7 +99,7 @@ func (s *console) runCommand(ctx context.Context, args []string) int {
 	return exitCode(f.err)
 }
 
-// exitCode tells kinds of failures apart where a Weir elsewhere told them.
+// exitCode returns the exit code of a failure.
 func exitCode(err error) int {
 	if restart := (*app.RestartError)(nil); errors.As(err, &restart) {
 		return exitRestart
@@ -114,15 +115,15 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// printError prints an error, each of its lines.
+// printError prints each line of an error.
 func (s *console) printError(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(s.stderr, "handler:", line)
 	}
 }
 
-// newRootCommand makes the commands. None of them is serving.
-func (s *console) newRootCommand() *cobra.Command {
+// newRootCommand returns the handler's command with all others below it. Itself it serves a Functions host.
+func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
 		Use: "handler", Short: "Weir's handler", Long: rootHelp, Args: cobra.NoArgs,
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -130,8 +131,9 @@ func (s *console) newRootCommand() *cobra.Command {
 	}
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(s.pollCommand(), s.drainCommand(), s.lanesCommand(), s.checkCommand(), s.versionCommand(),
-		s.sendCommand(), s.statusCommand(), s.tailCommand(), s.deadCommand(), s.cancelCommand(), s.pauseCommand(), s.resumeCommand(), s.pausesCommand())
+	root.AddCommand(newPollCommand(s), newDrainCommand(s), newLanesCommand(s), newCheckCommand(s),
+		newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
+		newCancelCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s))
 	return root
 }
 
@@ -145,12 +147,12 @@ func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	return app.NewForCommand(ctx, s.env, slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// addVerboseFlag adds the flag that every command with logs has.
+// addVerboseFlag adds the flag of commands that log.
 func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
 }
 
-// addJSONFlag adds the flag of commands that have something to tell programs.
+// addJSONFlag adds the flag of commands with output for programs.
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }

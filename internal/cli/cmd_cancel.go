@@ -9,7 +9,7 @@ import (
 	"weir/internal/remote"
 )
 
-const cancelHelp = `Cancels messages that wait: those named, or all that meet every flag given, or --all.
+const cancelHelp = `Cancels waiting messages: those with the given IDs, those that match all given flags, or --all.
 
 A scheduled message is cancelled at once. The holder of its lane cancels a message that is queued
 or retrying, unless it is sending the message already; the message's stage shows the result.
@@ -27,7 +27,7 @@ type cancelFlags struct {
 	lane                    int
 }
 
-func (s *console) cancelCommand() *cobra.Command {
+func newCancelCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	f := &cancelFlags{}
 	cmd := &cobra.Command{Use: "cancel [ID…]", Short: "Cancel messages that wait", Long: cancelHelp}
@@ -56,10 +56,10 @@ func (s *console) cancelCommand() *cobra.Command {
 	return cmd
 }
 
-// waitingFlags are the conditions that a message has to meet.
+// waitingFlags are the flags that select messages.
 var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
 
-// check reports flags that do not go together.
+// checkFlags returns an error if flags contradict each other, or none selects messages.
 func (f *cancelFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -85,7 +85,7 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// readFilter reads the conditions.
+// readFilter returns the filter of the flags.
 func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 	out := remote.WaitingFilter{All: f.all, KeyPrefix: f.prefix, Contract: f.contract, Stage: f.stage}
 	if f.cmd.Flags().Changed("lane") {
@@ -136,7 +136,7 @@ func (a *apiCommand) cancelByID(ctx context.Context, ids []string) error {
 	return asFailure(first, true)
 }
 
-// cancelMatching counts, asks, and cancels.
+// cancelMatching counts the messages of the filter, asks the user, and cancels them.
 func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -150,7 +150,8 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 		return a.printCancelled(counted, "selected", "%s would be cancelled.")
 	}
 	if !f.yes {
-		if yes, err := a.confirm(ctx, fmt.Sprintf("Cancel %s?", formatCount(counted.Selected, "message"))); err != nil || !yes {
+		question := fmt.Sprintf("Cancel %s?", formatCount(counted.Selected, "message"))
+		if yes, err := a.confirm(ctx, question); err != nil || !yes {
 			return err
 		}
 	}
@@ -161,7 +162,8 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.printCancelled(done, "cancelled", fmt.Sprintf("%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
+	return a.printCancelled(done, "cancelled", fmt.Sprintf(
+		"%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
 }
 
 // cancelAllPages sends a request until it is complete, and returns the sum of the answers.
@@ -178,18 +180,24 @@ func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) 
 			return sum, err
 		}
 		p := part.Value
-		sum.Selected, sum.Cancelled, sum.Asked, sum.TooLate = sum.Selected+p.Selected, sum.Cancelled+p.Cancelled, sum.Asked+p.Asked, sum.TooLate+p.TooLate
+		sum.Selected += p.Selected
+		sum.Cancelled += p.Cancelled
+		sum.Asked += p.Asked
+		sum.TooLate += p.TooLate
 		sum.To, sum.Complete = p.To, p.Complete
 		if p.Complete {
 			return sum, nil
 		}
 		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again", formatCount(sum.Selected, "message"))
+			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again",
+				formatCount(sum.Selected, "message"))
 		}
 		r.Continue = p.Continue
 	}
 }
 
+// printCancelled prints the numbers of a cancellation: as JSON under a name, or by a format for the number of
+// messages.
 func (a *apiCommand) printCancelled(c remote.Cancelled, name, format string) error {
 	if a.json {
 		return a.printJSON(map[string]any{name: c})

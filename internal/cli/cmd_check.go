@@ -11,21 +11,24 @@ import (
 	"weir/internal/app"
 )
 
-const checkHelp = `Looks at settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or what
-is wrong and what to do. It changes nothing in storage and sends the CMS nothing: it only
-opens a connection to it. A warning names a
-weakness that stops nothing. With --json each is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}.
-Ends with 1 when something is wrong.`
+const checkHelp = `Checks settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or
+the problem and how to correct it. A warning names a weakness that stops nothing. The command
+changes nothing in storage, and sends the CMS no message: it opens a connection, and signs in if
+delivery.signIn is set.
 
-func (s *console) checkCommand() *cobra.Command {
+With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}. The
+command ends with 1 if there is a problem.`
+
+func newCheckCommand(s *console) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "check", Short: "Say whether settings, storage and CMS are as they should be", Long: checkHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "check", Short: "Check settings, storage and CMS", Long: checkHelp,
+		Args: cobra.NoArgs}
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return asFailure(s.runCheck(cmd.Context(), asJSON), true) }
 	return cmd
 }
 
-// errFindings is the failure of a check that found something.
+// errFindings is the error of a check that found a problem. It is silent: each problem has its line.
 var errFindings = errors.New("something is wrong")
 
 func (s *console) runCheck(ctx context.Context, asJSON bool) error {
@@ -43,7 +46,7 @@ func (s *console) runCheck(ctx context.Context, asJSON bool) error {
 	return err
 }
 
-// printFinding prints a finding. Several problems are as many lines, and so are warnings.
+// printFinding prints a finding: a line for each problem and each warning.
 func (s *console) printFinding(f app.Finding) {
 	defer func() {
 		for _, line := range f.Warnings {

@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	deadHelp = `Lists dead messages, shows one, and has them delivered again.`
+	deadHelp = `Lists dead messages, shows one, and replays them.`
 
-	deadListHelp = `Lists dead messages, those accepted last first, or with --errors what they died of, sorted by
-error. A moment is given like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
+	deadListHelp = `Lists dead messages, the last accepted first, or with --errors the causes of death. A time is given
+like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
 
-	deadShowHelp = `Tells a dead message's story, with the CMS's answers and the body. --body prints the body
-alone, byte for byte; else one in another encoding is maxShown in UTF-8. --edited shows the corrected body in place of the one that was
-accepted; where there is one, what it changed is maxShown too. --json prints {"message", "body"},
-and the "difference".`
+	deadShowHelp = `Prints the history of a dead message, with the CMS's answers and the body. A body in another
+encoding is shown in UTF-8; --body prints only the body, byte for byte. If the body was corrected,
+the difference is shown, too; --edited shows the corrected body instead of the accepted one.
+--json prints {"message", "body"}, and the "difference" if there is one.`
 )
 
-func (s *console) deadCommand() *cobra.Command {
+func newDeadCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	cmd := &cobra.Command{Use: "dead", Short: "List, show and replay dead messages", Long: deadHelp, Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return &usageError{"give list, show or replay"} }}
 	a.addFlags(cmd)
-	cmd.AddCommand(a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand())
+	cmd.AddCommand(newDeadListCommand(a), newDeadShowCommand(a), newDeadReplayCommand(a))
 	for _, each := range cmd.Commands() {
 		each.Long += "\n\n" + exitHelp
 	}
 	return cmd
 }
 
-// deadFilter is which dead messages are meant.
+// deadFilter has the flags that select dead messages.
 type deadFilter struct {
 	cmd           *cobra.Command
 	key, contract string
@@ -51,19 +51,19 @@ type deadFilter struct {
 	lane          int
 }
 
-// addFlags adds them. What is the event that --from and --to are about: the list of messages goes
-// by acceptance, a replay by death.
-func (f *deadFilter) addFlags(cmd *cobra.Command, what string) {
+// addFlags adds the flags. event is the event whose time --from and --to bound: a list goes by acceptance, a
+// replay by death.
+func (f *deadFilter) addFlags(cmd *cobra.Command, event string) {
 	f.cmd = cmd
 	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
 	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those of this error, see dead list --errors")
-	cmd.Flags().StringVar(&f.from, "from", "", "only those that "+what+" from this moment on")
-	cmd.Flags().StringVar(&f.to, "to", "", "only those that "+what+" before this moment")
+	cmd.Flags().StringVar(&f.from, "from", "", "only those that "+event+" from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only those that "+event+" before this moment")
 }
 
-// readFilter reads the flags.
+// readFilter returns the filter of the flags.
 func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	out := remote.ReplayFilter{Contract: f.contract, Fingerprint: f.fingerprint}
 	if f.cmd.Flags().Changed("lane") {
@@ -82,7 +82,7 @@ func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	return out, err
 }
 
-// buildQuery is a filter as the list of messages takes it.
+// buildQuery returns a filter as the query of a list of messages.
 func buildQuery(f remote.ReplayFilter) url.Values {
 	query := url.Values{"stage": {"dead"}}
 	if f.Key != nil {
@@ -104,7 +104,7 @@ func buildQuery(f remote.ReplayFilter) url.Values {
 	return query
 }
 
-func (a *apiCommand) deadListCommand() *cobra.Command {
+func newDeadListCommand(a *apiCommand) *cobra.Command {
 	var f deadFilter
 	var text string
 	var limit int
@@ -136,7 +136,7 @@ func (a *apiCommand) deadListCommand() *cobra.Command {
 	return cmd
 }
 
-// maxPage is the longest page that Weir gives.
+// maxPage is the length of the longest page that the API returns.
 const maxPage = 200
 
 func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit int) error {
@@ -163,12 +163,13 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		rows = append(rows, []string{formatTime(m.FinishedAt), m.ID, m.Contract, m.Key, strconv.Itoa(m.AttemptCount), m.LastError})
+		rows = append(rows, []string{formatTime(m.FinishedAt), m.ID, m.Contract, m.Key,
+			strconv.Itoa(m.AttemptCount), m.LastError})
 	}
 	return a.printRows(rows, "No dead messages.", complete)
 }
 
-// printRows prints a table, or that there is nothing.
+// printRows prints a table, or none if it has no rows.
 func (a *apiCommand) printRows(rows [][]string, none string, complete bool) error {
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -196,17 +197,19 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 		if e.CMSStatus != 0 {
 			status = strconv.Itoa(e.CMSStatus)
 		}
-		rows = append(rows, []string{formatTime(e.LastAt), e.Fingerprint, strconv.Itoa(e.Count), strconv.Itoa(e.Keys), e.Contract, status, e.Message})
+		rows = append(rows, []string{formatTime(e.LastAt), e.Fingerprint, strconv.Itoa(e.Count),
+			strconv.Itoa(e.Keys), e.Contract, status, e.Message})
 	}
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
 
-// maxShown is how much of a body is maxShown among other things.
+// maxShown limits the bytes of a body that are shown beside other output.
 const maxShown = 64 << 10
 
-func (a *apiCommand) deadShowCommand() *cobra.Command {
+func newDeadShowCommand(a *apiCommand) *cobra.Command {
 	var bodyOnly, edited bool
-	cmd := &cobra.Command{Use: "show ID", Short: "Show a message with its attempts and its body", Long: deadShowHelp, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a message with its attempts and its body",
+		Long: deadShowHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "print the body alone")
 	cmd.Flags().BoolVar(&edited, "edited", false, "the body as it was corrected")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
@@ -259,20 +262,19 @@ func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printText(decodeBody(body), ": see --body")
 }
 
-// decodeBody gives a body as text. One that is not in UTF-8 can be read neither on a terminal nor
-// in JSON, which puts a mark in the place of what it does not know.
+// decodeBody returns a body as text in UTF-8. Neither a terminal nor JSON can represent another encoding.
 func decodeBody(body []byte) string {
 	if utf8.Valid(body) {
 		return string(body)
 	}
 	text, err := contract.Text("application/xml", body)
-	if err != nil { // the type it was sent with named an encoding
+	if err != nil { // the encoding was named by the Content-Type, which is not known here
 		return string(body)
 	}
 	return strings.TrimLeft(text, " ")
 }
 
-// printText shows the beginning of what others wrote; more says where the rest is.
+// printText prints the beginning of a text of others; more says how to read the rest.
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {

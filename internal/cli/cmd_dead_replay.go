@@ -15,18 +15,19 @@ import (
 	"weir/internal/wire"
 )
 
-const deadReplayHelp = `Has dead messages delivered again: those named, or all that match the flags, or --all.
+const deadReplayHelp = `Replays dead messages: those with the given IDs, those that match all given flags, or --all.
 
-Each takes its old place among the waiting ones of its key. It is refused when a later one of
-its key was delivered, unless --force. --with delivers one with a corrected body, which must
-pass its contract and have the same key.
+A replayed message takes its old position among the waiting messages of its key. The replay is
+refused if a later message of the key was delivered, unless --force is given. --with sends a
+corrected body, which must pass the contract and have the same key.
 
-What matches flags is counted first, and shown with how long it may take; --dry-run leaves
-it at that. Then --yes, or a yes on the terminal, begins it. It goes on without this command:
---wait watches it to its end, and ends with 1 when it was stopped or something died again.
+If flags select the messages, the command first counts them, and estimates the time; with
+--dry-run it then stops. Else --yes, or a yes on the terminal, starts the replay. The replay goes
+on without this command: --wait watches it to its end, and ends with 1 if the replay was stopped
+or messages died again.
 
---json prints: for messages named a line each; else the plan ({"plan"}) and the replay as
-Weir tells it.`
+--json prints a line for each named message; else the plan ({"plan"}) and the replay as the API
+returns it.`
 
 // replayFlags are the flags of dead replay.
 type replayFlags struct {
@@ -38,7 +39,7 @@ type replayFlags struct {
 	wait                    bool
 }
 
-func (a *apiCommand) deadReplayCommand() *cobra.Command {
+func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
 	f.addFlags(cmd, "died")
@@ -64,10 +65,10 @@ func (a *apiCommand) deadReplayCommand() *cobra.Command {
 	return cmd
 }
 
-// filterFlags are the flags that say which messages are meant, where none are named.
+// filterFlags are the flags that select messages. The last one is all.
 var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
-// check looks whether the flags go together.
+// checkFlags returns an error if flags contradict each other, or none selects messages.
 func (f *replayFlags) checkFlags(ids []string) error {
 	given := func(names ...string) (name string) {
 		for _, n := range names {
@@ -99,7 +100,7 @@ func (f *replayFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// replayByID replays messages one by one, and gives the first error.
+// replayByID replays messages one by one, and returns the first error.
 func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlags) error {
 	var corrected []byte
 	if f.with != "" {
@@ -137,7 +138,7 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 	return asFailure(first, true)
 }
 
-// replayMatching counts, asks, and begins.
+// replayMatching counts the messages of the filter, asks the user, and starts the replay.
 func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -155,7 +156,8 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 		return err
 	}
 	if !f.yes {
-		if yes, err := a.confirm(ctx, fmt.Sprintf("Replay %s?", formatCount(plan.Value.Count, "message"))); err != nil || !yes {
+		question := fmt.Sprintf("Replay %s?", formatCount(plan.Value.Count, "message"))
+		if yes, err := a.confirm(ctx, question); err != nil || !yes {
 			return err
 		}
 	}
@@ -178,12 +180,14 @@ func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 	if !p.Complete {
 		about = "It is about at least"
 	}
-	a.printLine("%s %s of %s; %d would be refused. It may take %s.", about, formatCount(p.Count, "message"), formatCount(p.Keys, "key"), p.Refused,
+	a.printLine("%s %s of %s; %d would be refused. It may take %s.", about, formatCount(p.Count, "message"),
+		formatCount(p.Keys, "key"), p.Refused,
 		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
 	return nil
 }
 
-// confirm asks on the terminal. Where there is none, --yes is needed.
+// confirm asks the user on the terminal, and reports whether the answer is yes. Without a terminal, it
+// returns an error: the command needs --yes.
 func (s *console) confirm(ctx context.Context, question string) (bool, error) {
 	if !isTerminal(s.stdin) {
 		return false, &usageError{"nobody can be asked here: add --yes"}
@@ -217,11 +221,12 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
 	}
 	a.printLine("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
-		sanitizeText(j.ID), sanitizeText(string(j.State)), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused, skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
+		sanitizeText(j.ID), sanitizeText(string(j.State)), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused,
+		skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
 	return nil
 }
 
-// watchJob tells how a replay goes on, to its end.
+// watchJob prints the progress of a replay until its end.
 func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
 	patience, last := a.newPatience(unavailableLimit), job.Value
 	for {
@@ -248,7 +253,7 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 	}
 }
 
-// ended is what a replay's end means for the exit code.
+// jobError returns the error of a replay that has ended; nil if it succeeded.
 func jobError(j *wire.Job) error {
 	switch {
 	case j.State != wire.JobDone:

@@ -12,14 +12,14 @@ import (
 	"weir/internal/poll"
 )
 
-const drainHelp = `Delivers everything that is due in all lanes, once, and ends when every lane is empty or
-what is left cannot go now: it is due later, waits for a retry, or for a CMS that is away.
-Prints a line for each lane.
+const drainHelp = `Delivers all due messages of all lanes, once. It ends when each lane is empty or its other
+messages must wait: for their due time, for a retry, or for a CMS that is unavailable. It prints a
+line for each lane.
 
-It ends with 1 when something is left that could have gone: storage could not be reached,
-or another process holds the lane.`
+The command ends with 1 if a message was left that could have been sent: storage could not be
+reached, or another process holds the lane.`
 
-func (s *console) drainCommand() *cobra.Command {
+func newDrainCommand(s *console) *cobra.Command {
 	var verbose, asJSON bool
 	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
 	addVerboseFlag(cmd, &verbose)
@@ -35,7 +35,7 @@ func (s *console) drainCommand() *cobra.Command {
 	return cmd
 }
 
-// drainOutput is what became of a lane, for programs.
+// drainOutput is the JSON output for a lane.
 type drainOutput struct {
 	Lane       int        `json:"lane"`
 	State      poll.State `json:"state"`
@@ -53,7 +53,8 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 		s.printLine("%s", e)
 		return nil
 	}
-	l := drainOutput{e.Lane, e.State(), e.Done.Delivered, e.Done.Dead, e.Done.Cancelled, e.Done.Superseded, e.Waiting, nil, e.Report.Reason}
+	l := drainOutput{Lane: e.Lane, State: e.State(), Delivered: e.Done.Delivered, Dead: e.Done.Dead,
+		Cancelled: e.Done.Cancelled, Superseded: e.Done.Superseded, Waiting: e.Waiting, Reason: e.Report.Reason}
 	if until := e.Until(); !until.IsZero() {
 		l.Until = &until
 	}
@@ -63,7 +64,7 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 	return s.printJSON(l)
 }
 
-// errWorkLeft is the failure of a drain that left something.
+// errWorkLeft is the error of a drain that left a message that could have been sent.
 var errWorkLeft = errors.New("something is left that could have gone")
 
 func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {

@@ -15,17 +15,18 @@ import (
 	"weir/internal/storage"
 )
 
-const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' plays no part in it: deploy
-that afterwards, or before.
+const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' has no effect on the change: deploy
+it before the command, or after it.
 
-Intake answers 503 from the beginning of a change until a handler with the new setting runs.
-The lanes run empty; what is scheduled or dead moves to the new ones. A change that was
-interrupted, or killed, stays under way: run the same command again to finish it, or give it
-up with --undo as long as the new number is not in force. docs/lanes.md has the whole story.`
+From the start of a change until a handler with the new setting runs, posts are answered 503. The
+lanes run empty; scheduled and dead messages move to the new lanes. A change that was interrupted
+or killed stays under way: run the same command again to finish it. Or give it up with --undo, as
+long as the new number is not in force. docs/lanes.md has the details.`
 
-func (s *console) lanesCommand() *cobra.Command {
+func newLanesCommand(s *console) *cobra.Command {
 	var undo, verbose, asJSON bool
-	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp, Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "lanes [N]", Short: "Show or change the number of lanes", Long: lanesHelp,
+		Args: cobra.MaximumNArgs(1)}
 	cmd.Flags().BoolVar(&undo, "undo", false, "give up a change that is under way")
 	addVerboseFlag(cmd, &verbose)
 	addJSONFlag(cmd, &asJSON)
@@ -45,7 +46,7 @@ func (s *console) lanesCommand() *cobra.Command {
 	return cmd
 }
 
-// parseLanes reads N; 0 = not given.
+// parseLanes returns N; 0 = not given.
 func parseLanes(args []string, undo bool) (int, error) {
 	switch {
 	case len(args) == 0:
@@ -63,7 +64,7 @@ func parseLanes(args []string, undo bool) (int, error) {
 	return n, nil
 }
 
-// lanesOptions is what the command was asked for.
+// lanesOptions has the argument and the flags of the command.
 type lanesOptions struct {
 	n            int // 0 = show
 	undo, asJSON bool
@@ -84,14 +85,16 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 		err = change.Undo(ctx)
 	case o.n > 0:
 		if closed, reason, until := a.ClosedUntil(); closed {
-			fmt.Fprintf(progress, "The calendar is closed (%s) until %s: what waits is not sent before, and the change waits for it.\n", reason, until.Format(time.RFC3339))
+			fmt.Fprintf(progress, "The calendar is closed (%s) until %s: what waits is not sent before, "+
+				"and the change waits for it.\n", reason, until.Format(time.RFC3339))
 		}
 		err = change.Run(ctx, o.n)
 	case !o.asJSON:
 		return s.printLanes(ctx, change, a.Lanes())
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, or --undo: %w", err)
+		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, "+
+			"or --undo: %w", err)
 	}
 	if err == nil && o.asJSON {
 		return s.printLanesJSON(ctx, change, a.Lanes())
@@ -99,7 +102,7 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 	return err
 }
 
-// printLanes tells how things stand.
+// printLanes prints the number of lanes, and a change that is under way.
 func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := change.ReadEpochRecord(ctx)
 	if storage.Is(err, storage.NotFound) {
@@ -109,24 +112,25 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.stdout, "Lanes: %d (epoch %d). The setting says lanes: %d.\n", meta.Open.Lanes, meta.Open.Number, setting)
+	s.printLine("Lanes: %d (epoch %d). The setting says lanes: %d.", meta.Open.Lanes, meta.Open.Number, setting)
 	switch meta.Step {
 	case lane.StepNone:
 	case lane.StepUndo:
-		fmt.Fprintf(s.stdout, "A change to %d lanes is being undone: finish that with `handler lanes --undo`.\n", meta.Next.Lanes)
+		s.printLine("A change to %d lanes is being undone: finish that with `handler lanes --undo`.", meta.Next.Lanes)
 	case lane.StepCount:
-		fmt.Fprintf(s.stdout, "The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.\n", meta.Open.Lanes, meta.Open.Lanes)
+		s.printLine("The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.",
+			meta.Open.Lanes, meta.Open.Lanes)
 	default:
-		fmt.Fprintf(s.stdout, "A change to %d lanes is under way (%s): finish it with `handler lanes %d`, or give it up with `handler lanes --undo`.\n", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
+		s.printLine("A change to %d lanes is under way (%s): finish it with `handler lanes %d`, "+
+			"or give it up with `handler lanes --undo`.", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
 	}
 	for _, e := range meta.Earlier {
-		fmt.Fprintf(s.stdout, "Epoch %d with %d lanes is kept until the retention of its messages is over.\n", e.Number, e.Lanes)
+		s.printLine("Epoch %d with %d lanes is kept until the retention of its messages is over.", e.Number, e.Lanes)
 	}
 	return nil
 }
 
-// lanesOutput is how the number of lanes stands, for programs. Numbers are 0 where storage
-// has not been used yet.
+// lanesOutput is the JSON output. Its numbers are 0 if storage has not been used yet.
 type lanesOutput struct {
 	Lanes   int           `json:"lanes"`
 	Epoch   int           `json:"epoch"`
@@ -135,7 +139,7 @@ type lanesOutput struct {
 	Earlier []lane.Epoch  `json:"earlier,omitempty"` // that still have messages, oldest first
 }
 
-// changeOutput is one under way.
+// changeOutput is a change that is under way.
 type changeOutput struct {
 	Step  lane.Step `json:"step"`
 	Lanes int       `json:"lanes"`

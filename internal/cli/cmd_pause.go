@@ -13,15 +13,18 @@ import (
 )
 
 const (
-	pauseHelp = `Stops writes to the CMS: all of them, those of a lane, or those of an ordering key. Messages
-are accepted all the same. What is in flight is finished; it takes effect within about a
-second, and lasts until it is resumed, or the moment or the time given is over.`
+	pauseHelp = `Stops writes to the CMS: all of them, those of a lane, or those of an ordering key. Messages are
+still accepted. A write in flight is finished. The pause takes effect within about a second, and
+lasts until it is resumed, or until the given time or duration is over.`
 
-	resumeHelp = `Ends pauses. The pause of a CMS that was unavailable ends too, so that it is tried at once.
-What is still paused is listed.`
+	resumeHelp = `Ends pauses. The pause of a CMS that was unavailable ends, too: the next message is tried at once.
+The command then lists the remaining pauses.`
+
+	pausesHelp = `Lists the pauses of operators, and the state of the calendar. A lane that waits for an unavailable
+CMS is not among them: the page and /api/lanes show it.`
 )
 
-// pauseTarget is what is paused or resumed.
+// pauseTarget has the flags that select what to pause or to resume.
 type pauseTarget struct {
 	all  bool
 	lane int
@@ -49,7 +52,7 @@ func (t *pauseTarget) readTarget(cmd *cobra.Command) (remote.Target, error) {
 	return remote.Target{}, &usageError{"give --all, --lane N or --key K"}
 }
 
-func (s *console) pauseCommand() *cobra.Command {
+func newPauseCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	var t pauseTarget
 	var p remote.PauseRequest
@@ -57,7 +60,7 @@ func (s *console) pauseCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	t.addFlags(cmd)
-	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for everybody to read (needed)")
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for other operators (required)")
 	cmd.Flags().DurationVar(&length, "for", 0, "how long")
 	cmd.Flags().StringVar(&p.Until, "until", "", "until when, like 2026-01-31T08:00:00+01:00")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
@@ -84,7 +87,7 @@ func (s *console) pauseCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *console) resumeCommand() *cobra.Command {
+func newResumeCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	var t pauseTarget
 	cmd := &cobra.Command{Use: "resume", Short: "End pauses", Long: resumeHelp, Args: cobra.NoArgs}
@@ -101,9 +104,9 @@ func (s *console) resumeCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *console) pausesCommand() *cobra.Command {
+func newPausesCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
-	cmd := &cobra.Command{Use: "pauses", Short: "List what is paused", Long: "Lists what operators paused, and tells what the calendar says. A lane that waits for a CMS\nthat is away is none of these: the page and /api/lanes show it.", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "pauses", Short: "List pauses", Long: pausesHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		list, err := a.client.Pauses(ctx)
@@ -112,7 +115,7 @@ func (s *console) pausesCommand() *cobra.Command {
 	return cmd
 }
 
-// printPauses lists what is paused.
+// printPauses prints the pauses and the state of the calendar.
 func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], err error) error {
 	if err != nil {
 		return err

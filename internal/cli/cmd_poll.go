@@ -11,36 +11,37 @@ import (
 	"weir/internal/poll"
 )
 
-const pollHelp = `Works like a continuous consumer until just before its next start, for places that have
-no triggers or may only start a job at intervals: cron, a systemd timer, a Kubernetes
-CronJob, a Container Apps job. Start it each --period.
+const pollHelp = `Works like a continuous consumer until just before its next start, for places without triggers, or
+where a job may only be started at intervals: cron, a systemd timer, a Kubernetes CronJob, a
+Container Apps job. Start it once in each --period.
 
-It looks at all lanes each --idle, delivers what is there, does the sweep's work, and stops
-when now + average × --tolerance, or now + delivery.timeout, would pass the period's end.
-No attempt begins whose timeout would pass it. Then it hands its lanes over, prints a line
-(runs over the lanes, messages delivered, average time of an attempt, share of the time
-without one) and ends with 0, also when it was told to by SIGTERM or SIGINT.
+The command checks all lanes each --idle, delivers their messages, and does the work of the sweep.
+It stops when now + average × --tolerance, or now + delivery.timeout, would pass the end of the
+period. No attempt starts whose timeout would pass the end. Then it hands its lanes over, prints a
+line (runs over the lanes, messages delivered, average time of an attempt, share of the time
+without one) and ends with 0. It also ends with 0 after SIGTERM or SIGINT.
 
-It ends with 1 when storage could not be reached, with the reason on stderr. A CMS that is
-away is no failure: its messages wait.
+The command ends with 1 if storage could not be reached, with the reason on stderr. An unavailable
+CMS is no failure: its messages wait.
 
-The flags win over the settings under poll: in weir.yaml.`
+The flags take precedence over the settings under poll: in weir.yaml.`
 
-// pollFlags are the flags of handler poll, which stand in weir.yaml too.
+// pollFlags has the flags of handler poll. Those of the first two lines are settings, too.
 type pollFlags struct {
 	period, idle, estimate time.Duration
 	tolerance              float64
 	verbose, asJSON        bool
 }
 
-func (s *console) pollCommand() *cobra.Command {
+func newPollCommand(s *console) *cobra.Command {
 	var f pollFlags
-	cmd := &cobra.Command{Use: "poll", Short: "Work for one period, for places without triggers", Long: pollHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "poll", Short: "Work for one period, for places without triggers", Long: pollHelp,
+		Args: cobra.NoArgs}
 	d, flags := app.DefaultPollConfig(), cmd.Flags()
 	flags.DurationVar(&f.period, "period", d.Period, "time from one start to the next")
-	flags.DurationVar(&f.idle, "idle", d.Idle, "time between two looks at the lanes")
+	flags.DurationVar(&f.idle, "idle", d.Idle, "time between two checks of the lanes")
 	flags.DurationVar(&f.estimate, "estimate", d.Estimate, "average time of an attempt, until it is known")
-	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "how many averages before the period's end to stop")
+	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "averages before the end of the period at which to stop")
 	addVerboseFlag(cmd, &f.verbose)
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +59,7 @@ func (s *console) pollCommand() *cobra.Command {
 	return cmd
 }
 
-// config is what the settings say, and where a flag was given, the flag.
+// override returns a configuration with the values of the given flags.
 func (f *pollFlags) override(c poll.Config, given func(name string) bool) poll.Config {
 	for name, set := range map[string]func(){
 		"period":    func() { c.Period = f.period },
@@ -73,7 +74,7 @@ func (f *pollFlags) override(c poll.Config, given func(name string) bool) poll.C
 	return c
 }
 
-// poll works for one period, which began when the process started.
+// runPoll works for one period, which began when the process started.
 func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJSON bool) error {
 	summary, err := a.Poll(ctx, cfg, s.startedAt)
 	if summary == nil {
@@ -82,7 +83,7 @@ func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJS
 	return errors.Join(err, s.printSummary(*summary, asJSON))
 }
 
-// period is what one came to, for programs. Times are seconds.
+// pollOutput is the JSON output. Its times are seconds.
 type pollOutput struct {
 	Runs        int     `json:"runs"`
 	Delivered   int     `json:"delivered"`
@@ -102,5 +103,7 @@ func (s *console) printSummary(sum poll.Summary, asJSON bool) error {
 		return nil
 	}
 	c := sum.Counts
-	return s.printJSON(pollOutput{sum.Runs, sum.Messages, c.Rejected, c.Retried, c.Unavailable, c.Cut, sum.Average.Seconds(), !sum.Known, sum.Idle, sum.Worked.Seconds()})
+	return s.printJSON(pollOutput{Runs: sum.Runs, Delivered: sum.Messages, Rejected: c.Rejected, Retried: c.Retried,
+		Unavailable: c.Unavailable, Cut: c.Cut, Average: sum.Average.Seconds(), Estimated: !sum.Known,
+		Idle: sum.Idle, Worked: sum.Worked.Seconds()})
 }

@@ -16,33 +16,34 @@ import (
 	"weir/internal/wire"
 )
 
-const sendHelp = `Sends files as messages, one each; - is standard input. A pattern that the console left as it
-is ('*.xml') is resolved; directories are not. Each message goes under an idempotency key
-made of its content: send the same files again after a break, and what was accepted before
-is not filed twice.
+const sendHelp = `Sends each file as a message; - is standard input. The command resolves a pattern that the shell did
+not ('*.xml'), but no directories. Each message has an idempotency key made of its content. So if
+you send the same files again after an interruption, no message is filed twice.
 
-Files go in the order given, but several at a time (-p): where two of them have the same
-ordering key and their order matters, use -p 1. What cannot be accepted now (503, 429, no
-connection) is sent again, until nothing has got through for --give-up.
+Files are sent in the given order, but several at a time (-p): if two files have the same ordering
+key and their order matters, use -p 1. A file that cannot be accepted now (503, 429, no
+connection) is sent again, until no file was accepted for --give-up.
 
-With --json each file is a line {"file", "id", "stage", "key", "duplicate"} or {"file",
-"error", "status", "problems"}, and the last line is {"summary"}. Ends with 4 when a file was
-refused, with 1 when one could not be read or, with --wait, is dead or cancelled in the end.
-Ctrl-C finishes the requests under way, and tells what was done.`
+With --json each file is a line {"file", "id", "stage", "key", "duplicate"} or {"file", "error",
+"status", "problems"}, and the last line is {"summary"}. The command ends with 4 if a file was
+refused, and with 1 if a file could not be read or, with --wait, a message is dead or cancelled in
+the end. Ctrl-C finishes the requests in flight, and prints the summary.`
 
-// sendFlags are the flags of send.
+// sendFlags has the flags of send.
 type sendFlags struct {
 	parallel int
 	giveUp   time.Duration
 	wait     waitFlag
 }
 
-func (s *console) sendCommand() *cobra.Command {
+func newSendCommand(s *console) *cobra.Command {
 	a, f := &apiCommand{console: s}, sendFlags{}
-	cmd := &cobra.Command{Use: "send FILE…|-", Short: "Send files as messages", Long: sendHelp, Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "send FILE…|-", Short: "Send files as messages", Long: sendHelp,
+		Args: cobra.MinimumNArgs(1)}
 	a.addFlags(cmd)
-	cmd.Flags().IntVarP(&f.parallel, "parallel", "p", 4, "how many are sent at a time, 1 to 64")
-	cmd.Flags().DurationVar(&f.giveUp, "give-up", 5*time.Minute, "stop when nothing has got through for so long; 0s tries each once")
+	cmd.Flags().IntVarP(&f.parallel, "parallel", "p", 4, "files sent at a time, 1 to 64")
+	cmd.Flags().DurationVar(&f.giveUp, "give-up", 5*time.Minute,
+		"stop if no file was accepted for so long; 0s tries each file once")
 	addWaitFlag(cmd, &f.wait, "wait until all are final")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if f.parallel < 1 || f.parallel > 64 {
@@ -60,7 +61,7 @@ func (s *console) sendCommand() *cobra.Command {
 	return cmd
 }
 
-// sending is one run of send.
+// sendRun is one run of send.
 type sendRun struct {
 	*apiCommand
 	sendFlags
@@ -69,12 +70,12 @@ type sendRun struct {
 	progress *progressReport
 
 	mu    sync.Mutex
-	sent  []*sentFile // accepted, in no order
+	sent  []*sentFile // accepted files, in no order
 	count sendCounts
-	fatal error // why all was stopped
+	fatal error // that stopped all; nil = none
 }
 
-// sent is what came of a file.
+// sentFile is the result for a file, and its line with --json.
 type sentFile struct {
 	File      string           `json:"file"`
 	ID        string           `json:"id,omitempty"`
@@ -84,17 +85,17 @@ type sentFile struct {
 	Error     string           `json:"error,omitempty"`
 	Status    int              `json:"status,omitempty"`
 	Problems  []remote.Problem `json:"problems,omitempty"`
-	told      bool
+	reported  bool
 }
 
-// sendCounts is the summary.
+// sendCounts has the numbers of the summary.
 type sendCounts struct {
 	Files      int                `json:"files"`
 	Accepted   int                `json:"accepted"`
-	Duplicates int                `json:"duplicates"` // were there already
+	Duplicates int                `json:"duplicates"` // were accepted before
 	Refused    int                `json:"refused"`
-	Unread     int                `json:"unread"`  // files that could not be read
-	NotSent    int                `json:"notSent"` // or not known to have been accepted
+	Unread     int                `json:"unread"`  // could not be read
+	NotSent    int                `json:"notSent"` // or without an answer
 	Stages     map[weir.Stage]int `json:"stages,omitempty"`
 }
 
@@ -107,14 +108,15 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.reportFile(r) // where it was stopped before its end was known
+		s.reportFile(r) // if the wait ended before the message was final
 	}
 	return s.printSummary(ctx)
 }
 
-// runParallel does something with every item, several at a time, until ctx or stop ends it. What
-// was begun is finished: it has grace for that.
-func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T, do func(ctx, finishing context.Context, item T), stop func() bool) {
+// runParallel calls do for each item, several at a time, until ctx ends or isStopped. Calls in flight go on:
+// their context finishing ends a grace period after ctx.
+func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
+	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
@@ -128,7 +130,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 		})
 	}
 	for _, item := range items {
-		if ctx.Err() != nil || stop() {
+		if ctx.Err() != nil || isStopped() {
 			break
 		}
 		select {
@@ -140,7 +142,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 	wg.Wait()
 }
 
-// one sends a file.
+// sendFile sends a file.
 func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	if s.stopCause() != nil {
 		return
@@ -167,7 +169,8 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 		return
 	}
 	r := receipt.Value
-	s.recordResult(sentFile{File: file, ID: r.ID, Stage: r.Stage, Key: &r.Key, Duplicate: &r.Duplicate}, func(c *sendCounts) {
+	result := sentFile{File: file, ID: r.ID, Stage: r.Stage, Key: &r.Key, Duplicate: &r.Duplicate}
+	s.recordResult(result, func(c *sendCounts) {
 		if r.Duplicate {
 			c.Duplicates++
 		} else {
@@ -176,7 +179,7 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal takes in why a file was not accepted. What would be so for every file stops all.
+// recordRefusal records why a file was not accepted. An error that every file would get stops all.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
@@ -190,20 +193,23 @@ func (s *sendRun) recordRefusal(file string, err error) {
 		}
 		return
 	}
-	s.recordResult(sentFile{File: file, Error: e.Message, Status: e.Status, Problems: e.Problems}, func(c *sendCounts) { c.Refused++ })
+	result := sentFile{File: file, Error: e.Message, Status: e.Status, Problems: e.Problems}
+	s.recordResult(result, func(c *sendCounts) { c.Refused++ })
 }
 
+// stopCause returns the error that stopped all; nil if none did.
 func (s *sendRun) stopCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fatal
 }
 
-// recordResult sendCounts what came of a file, and tells it. What is to be waited for is told later.
-func (s *sendRun) recordResult(r sentFile, counted func(*sendCounts)) {
+// recordResult counts the result for a file. It reports the file, unless the command waits until the message
+// is final.
+func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counted(&s.count)
+	count(&s.count)
 	s.count.NotSent--
 	if r.ID != "" {
 		s.sent = append(s.sent, &r)
@@ -214,12 +220,12 @@ func (s *sendRun) recordResult(r sentFile, counted func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// tell tells about a file, once: in JSON all, else what went wrong.
+// reportFile prints the result for a file once: with --json always, else only an error.
 func (s *sendRun) reportFile(r *sentFile) {
-	if r.told {
+	if r.reported {
 		return
 	}
-	r.told = true
+	r.reported = true
 	switch {
 	case s.json:
 		s.progress.printBetween(func() { _ = s.printJSON(r) }) // strings and numbers always encode
@@ -228,7 +234,9 @@ func (s *sendRun) reportFile(r *sentFile) {
 		if r.Status != 0 {
 			text = (&remote.Error{Status: r.Status, Message: r.Error, Problems: r.Problems}).Error()
 		}
-		s.progress.printBetween(func() { fmt.Fprintf(s.stderr, "handler: %s: %s\n", sanitizeText(r.File), sanitizeText(text)) })
+		s.progress.printBetween(func() {
+			fmt.Fprintf(s.stderr, "handler: %s: %s\n", sanitizeText(r.File), sanitizeText(text))
+		})
 	case r.Stage.Final() && !isGoodEnd(r.Stage):
 		s.progress.printBetween(func() {
 			fmt.Fprintf(s.stderr, "handler: %s: %s is %s\n", sanitizeText(r.File), sanitizeText(r.ID), r.Stage)
@@ -236,7 +244,7 @@ func (s *sendRun) reportFile(r *sentFile) {
 	}
 }
 
-// awaitAllFinal waits until all that was accepted is final.
+// awaitAllFinal waits until all accepted messages are final.
 func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
@@ -260,7 +268,7 @@ func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.progress.finish()
 }
 
-// summary tells the end, and gives the error that the exit code is made of.
+// printSummary prints the summary, and returns the error of the command.
 func (s *sendRun) printSummary(ctx context.Context) error {
 	if s.json {
 		if err := s.printJSON(map[string]sendCounts{"summary": s.count}); err != nil {
@@ -277,7 +285,7 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	case n.Refused > 0:
 		return asFailure(&remote.Error{Kind: remote.Refused}, true)
 	case n.Unread > 0, n.NotSent > 0, n.Stages[weir.Dead]+n.Stages[weir.Cancelled] > 0:
-		return asFailure(errors.New("not all"), true)
+		return asFailure(errors.New("not all files were delivered"), true)
 	}
 	for stage := range s.count.Stages {
 		if !stage.Final() {
@@ -287,7 +295,7 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	return nil
 }
 
-// String says the summary in a line.
+// String returns the summary in one line.
 func (c sendCounts) String() string {
 	parts := []string{fmt.Sprintf("%d accepted", c.Accepted)}
 	for _, p := range []struct {
@@ -303,7 +311,8 @@ func (c sendCounts) String() string {
 		return text
 	}
 	var stages []string
-	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Cancelled, weir.Retrying, weir.Queued, weir.Scheduled} {
+	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Cancelled, weir.Retrying,
+		weir.Queued, weir.Scheduled} {
 		if n := c.Stages[stage]; n > 0 {
 			stages = append(stages, fmt.Sprintf("%d %s", n, stage))
 		}

@@ -17,28 +17,31 @@ import (
 	"weir/internal/wire"
 )
 
-const statusHelp = `Tells a message's story so far. With --wait it waits until the message is final, and ends
-with 1 when it is dead or cancelled then. --json prints Weir's own answer, in one line.`
+const statusHelp = `Prints the history of a message. With --wait it waits until the message is final, and ends with 1 if
+the message is dead or cancelled then. --json prints the answer of the API in one line.`
 
 const (
-	// A message that is waited for is looked at after firstPollPause, and then after pauses twice
-	// as long each, up to lastPollPause.
+	// The state of an awaited message is read after firstPollPause, and then after pauses that double up to
+	// lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is how long a Weir that is away is waited for, where no flag says so.
+	// unavailableLimit is how long commands without a flag for it wait for an unavailable Weir.
 	unavailableLimit = 5 * time.Minute
 )
 
-func (s *console) statusCommand() *cobra.Command {
+func newStatusCommand(s *console) *cobra.Command {
 	a, wait := &apiCommand{console: s}, waitFlag{}
-	cmd := &cobra.Command{Use: "status ID", Short: "Tell where a message is", Long: statusHelp, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "status ID", Short: "Show the state of a message", Long: statusHelp,
+		Args: cobra.ExactArgs(1)}
 	a.addFlags(cmd)
 	addWaitFlag(cmd, &wait, "wait until the message is final")
-	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error { return a.showStatus(ctx, args[0], wait.Duration) })
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
+		return a.showStatus(ctx, args[0], wait.Duration)
+	})
 	return cmd
 }
 
-// waitFlag is how long --wait waits. Without a value it is for ever.
+// waitFlag is the value of --wait: how long to wait. Without a value, it is for ever.
 type waitFlag struct{ time.Duration }
 
 const (
@@ -69,7 +72,8 @@ func (w *waitFlag) String() string {
 	return w.Duration.String()
 }
 
-// addWaitFlag adds --wait, which may say how long.
+// addWaitFlag adds --wait with an optional value. It refuses a duration behind the
+// flag, because the flag takes its value only after "=".
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
@@ -112,11 +116,12 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	return nil
 }
 
-// isGoodEnd says whether a stage is a good end.
+// isGoodEnd reports whether a message with this final stage needs no more attention.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
-// awaitFinal looks at a message until it is final, or the time is over.
-func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (m remote.Answer[wire.Message], err error) {
+// awaitFinal reads the state of a message until it is final, or the time is over.
+func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (
+	m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
 	for pause := firstPollPause; ; pause = min(2*pause, lastPollPause) {
 		err = patience.Do(ctx, func(ctx context.Context) error {
@@ -133,21 +138,23 @@ func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Durat
 	}
 }
 
-// printStory tells what happened to a message, a line each.
+// printStory prints the events of a message, a line each.
 func (a *apiCommand) printStory(m *wire.Message) {
 	key := "no key"
 	if m.Key != "" {
 		key = m.Key
 	}
 	a.printLine("Message %s is %s.", sanitizeText(m.ID), m.Stage)
-	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt), sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
+	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt),
+		sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
 	if !m.DeliverAt.IsZero() {
 		a.printLine("%s  due", formatTime(m.DeliverAt))
 	}
 	actions := listActions(m)
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
-			a.printLine("%-20s  … and %s more", "", formatCount(t.Number-m.AttemptLog[i-1].Number-1, "attempt"))
+			left := t.Number - m.AttemptLog[i-1].Number - 1
+			a.printLine("%-20s  … and %s more", "", formatCount(left, "attempt"))
 		}
 		actions = a.printActions(actions, t.At)
 		a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
@@ -158,14 +165,14 @@ func (a *apiCommand) printStory(m *wire.Message) {
 	a.printForecast(m)
 }
 
-// operatorAction is what an operator did to a message.
+// operatorAction is an edit or a replay of a message by an operator.
 type operatorAction struct {
 	at   time.Time
 	text string
 }
 
-// listActions gives what is known of that, in order: the last correction, and the last replay,
-// unless it came with that correction.
+// listActions returns the known actions in order: the last edit, and the last replay, unless it came with
+// that edit.
 func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
@@ -173,7 +180,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	}
 	if m.Edited.Exists() {
 		text := "corrected"
-		if asked.IsZero() || !m.Edited.At.Before(asked) { // it was that replay
+		if asked.IsZero() || !m.Edited.At.Before(asked) { // the last replay came with this edit
 			text, asked = text+force, time.Time{}
 		}
 		actions = append(actions, operatorAction{m.Edited.At, text + afterColon(m.Edited.Note)})
@@ -188,7 +195,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	return actions
 }
 
-// tell prints the actions before a moment, nil being the end of time, and gives the others.
+// printActions prints the actions before a time, and returns the others. The zero time is the end of time.
 func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
 	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
 		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
@@ -197,7 +204,7 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 	return actions
 }
 
-// ended tells how a message ended, or when it goes on.
+// printEnd prints how a message ended, or when its next attempt is.
 func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.FinishedAt.IsZero() {
 		text := string(m.Stage)
@@ -213,7 +220,7 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// printForecast tells what a message waits for, and how often it was replayed.
+// printForecast prints what a message waits for, and how often it was replayed.
 func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
@@ -239,7 +246,7 @@ func formatVersion(version string) string {
 	return ", version " + sanitizeText(version)
 }
 
-// formatOutcome says what an attempt came to.
+// formatOutcome returns the outcome of an attempt, with the CMS's status and the reason.
 func formatOutcome(t wire.Attempt) string {
 	text := string(t.Outcome)
 	if status := strconv.Itoa(t.Status); t.Status != 0 && !strings.HasPrefix(t.Reason, status) {
@@ -248,7 +255,7 @@ func formatOutcome(t wire.Attempt) string {
 	return text + afterColon(t.Reason)
 }
 
-// afterColon puts text behind a colon; nothing when there is none.
+// afterColon returns a colon and the text; "" if the text is empty.
 func afterColon(text string) string {
 	if text = strings.TrimSpace(sanitizeText(text)); text == "" {
 		return ""

@@ -18,17 +18,17 @@ import (
 	"weir/internal/wire"
 )
 
-const tailHelp = `Shows messages as they are accepted and as their stage changes, until Ctrl-C. It looks at the
-newest 100 that match: what happens to older ones does not show. With --json each line is
-the message as Weir lists it. Each look costs Weir a few reads of storage for each lane.`
+const tailHelp = `Prints messages when they are accepted and when their stage changes, until Ctrl-C. The command reads
+the newest 100 matching messages, so changes of older ones do not show. With --json each line is
+the message as the API lists it. Each read costs Weir a few requests to storage for each lane.`
 
 const (
-	tailPage  = 100 // the newest that are looked at
-	tailPages = 10  // how far back a look goes where all was new
+	tailPage  = 100 // messages of a page
+	tailPages = 10  // pages of one read, if all messages are new
 	tailKnown = 20000
 )
 
-// tailFlags are the flags of tail.
+// tailFlags has the flags of tail.
 type tailFlags struct {
 	stage, key string
 	lane       int
@@ -36,15 +36,16 @@ type tailFlags struct {
 	interval   time.Duration
 }
 
-func (s *console) tailCommand() *cobra.Command {
+func newTailCommand(s *console) *cobra.Command {
 	a, f := &apiCommand{console: s}, tailFlags{}
-	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change", Long: tailHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change", Long: tailHelp,
+		Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", -1, "only messages of this lane")
-	cmd.Flags().IntVarP(&f.first, "lines", "n", 10, "how many to begin with, up to 100")
-	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between looks")
+	cmd.Flags().IntVarP(&f.first, "lines", "n", 10, "messages to begin with, up to 100")
+	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two reads")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		switch {
 		case f.first < 0 || f.first > tailPage:
@@ -76,14 +77,15 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	return query, err
 }
 
-// tail is one run of tail.
+// tailRun is one run of tail.
 type tailRun struct {
 	*apiCommand
 	query url.Values
 	known map[string]weir.Stage // what was shown
 }
 
-// run looks again and again. Ctrl-C is its good end; what is away is waited for.
+// followMessages prints new messages and changes until ctx ends, which is no error. It waits for an
+// unavailable Weir, except at the first read.
 func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
 		news, err := t.readNews(ctx, first)
@@ -107,7 +109,7 @@ func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	}
 }
 
-// requestedPause is how long Weir asked to be left alone.
+// requestedPause returns the Retry-After of an error; 0 = none.
 func requestedPause(err error) time.Duration {
 	var e *remote.Error
 	if errors.As(err, &e) {
@@ -116,7 +118,7 @@ func requestedPause(err error) time.Duration {
 	return 0
 }
 
-// look gives what was not known, the oldest first.
+// readNews returns new messages and changes, the oldest first.
 func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
@@ -125,8 +127,8 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 		if err != nil {
 			return nil, err
 		}
-		met := t.filterNews(page.Value.Messages, seen, &news)
-		if first || met || page.Value.Continue == "" {
+		hasKnown := t.filterNews(page.Value.Messages, seen, &news)
+		if first || hasKnown || page.Value.Continue == "" {
 			break
 		}
 		next := url.Values{"continue": {page.Value.Continue}}
@@ -145,24 +147,26 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	return news, nil
 }
 
-// filterNews takes what is not known from a page, and says whether something was.
-func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage, news *[]json.RawMessage) (met bool) {
+// filterNews adds the new messages and changes of a page to news. It reports whether the page had a known
+// message, so that the pages behind it have no news.
+func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
+	news *[]json.RawMessage) (hasKnown bool) {
 	for _, line := range page {
 		var m wire.Message
 		if json.Unmarshal(line, &m) != nil {
 			continue
 		}
 		stage, known := t.known[m.ID]
-		met = met || known
+		hasKnown = hasKnown || known
 		if _, twice := seen[m.ID]; !twice && (!known || stage != m.Stage) {
 			*news = append(*news, line)
 		}
 		seen[m.ID] = m.Stage
 	}
-	return met
+	return hasKnown
 }
 
-// show prints a message.
+// printMessage prints a message.
 func (t *tailRun) printMessage(line json.RawMessage) {
 	var m wire.Message
 	if t.json || json.Unmarshal(line, &m) != nil {
@@ -177,5 +181,6 @@ func (t *tailRun) printMessage(line json.RawMessage) {
 	if m.Stage == weir.Dead || m.Stage == weir.Retrying {
 		text = afterColon(m.LastError)
 	}
-	t.printLine("%s  %-10s  %s  lane %d  %s%s", formatTime(at), m.Stage, sanitizeText(m.ID), m.Lane, sanitizeText(m.Key), text)
+	t.printLine("%s  %-10s  %s  lane %d  %s%s", formatTime(at), m.Stage, sanitizeText(m.ID), m.Lane,
+		sanitizeText(m.Key), text)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -9,7 +8,7 @@ import (
 	"weir/internal/app"
 )
 
-func (s *console) versionCommand() *cobra.Command {
+func newVersionCommand(s *console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs}
 	addJSONFlag(cmd, &asJSON)
@@ -24,7 +23,8 @@ func (s *console) versionCommand() *cobra.Command {
 				Arch    string `json:"arch"`
 			}{v.Version, v.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 		}
-		fmt.Fprintf(s.stdout, "weir %s\ncommit %s\n%s %s/%s\n", v.Version, v.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		s.printLine("weir %s\ncommit %s\n%s %s/%s", v.Version, v.Commit, runtime.Version(), runtime.GOOS,
+			runtime.GOARCH)
 		return nil
 	}
 	return cmd

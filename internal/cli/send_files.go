@@ -14,11 +14,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// maxFile is what the Functions host lets in.
+// maxFile is the size of the largest request that the Functions host accepts.
 const maxFile = 100 << 20
 
-// resolveFiles resolves arguments to files, and names every argument that is wrong: nothing is
-// sent then.
+// resolveFiles returns the files of the arguments. The error names every wrong argument, so that no file is
+// sent before all of them are right.
 func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
@@ -47,7 +47,7 @@ func resolveFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
-// content reads a file. Standard input is not waited for when ctx ends.
+// readContent reads a file. It does not wait for standard input after ctx has ended.
 func (s *sendRun) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -82,10 +82,10 @@ func readLimited(in io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// reportInterval is how often progress is told where nobody sees a bar.
+// reportInterval is the time between two lines of progress, if there is no terminal for a bar.
 const reportInterval = 10 * time.Second
 
-// progress tells how far it has come: by a bar on a terminal, else by a line now and then.
+// progressReport shows the progress: as a bar on a terminal, else as a line now and then.
 type progressReport struct {
 	bar  *progressbar.ProgressBar
 	mu   sync.Mutex
@@ -94,7 +94,7 @@ type progressReport struct {
 	wg   sync.WaitGroup
 }
 
-// newProgress begins to tell, on stderr.
+// newProgress starts a report of progress on stderr.
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
@@ -119,7 +119,7 @@ func (s *console) newProgress(what string, total int) *progressReport {
 	return p
 }
 
-// add counts one more. A bar that cannot be drawn is no reason to stop.
+// addOne counts one more. A bar that cannot be drawn is no reason to stop.
 func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *progressReport) addOne() {
 	}
 }
 
-// printBetween prints something else meanwhile.
+// printBetween prints other output while the bar is cleared.
 func (p *progressReport) printBetween(print func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *progressReport) printBetween(print func()) {
 	print()
 }
 
-// close ends the telling.
+// finish ends the report.
 func (p *progressReport) finish() {
 	close(p.stop)
 	p.wg.Wait()
