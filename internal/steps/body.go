@@ -74,11 +74,7 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	object := &tree{}
 	pairs, _ := f.readMapping(n, path)
 	for _, p := range pairs {
-		switch {
-		case strings.HasPrefix(p.key, "{"):
-			f.refuse(p.at, "an expression as a value stands in quotes: \"{{ … }}\"")
-			continue
-		case strings.Contains(p.key, "{{"):
+		if strings.Contains(p.key, "{{") {
 			f.refuse(p.at, "a name cannot have an expression; only values can")
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 	yaml "github.com/goccy/go-yaml/ast"
 
@@ -128,8 +129,15 @@ func (f *File) compile(source string, s *scope, locate func(line, column int) pl
 		return nil
 	}
 	env := s.prototype()
+	known := types.Map{}
+	for name, value := range env {
+		known[name] = types.TypeOf(value)
+		if value == nil {
+			known[name] = types.Any
+		}
+	}
 	visitor := &uses{file: f, scope: s, at: locate}
-	program, err := expr.Compile(source, expr.Env(env), expr.DisableBuiltin("now"), expr.Patch(visitor))
+	program, err := expr.Compile(source, expr.Env(known), expr.DisableBuiltin("now"), expr.Patch(visitor))
 	if err != nil {
 		var found *file.Error
 		if errors.As(err, &found) {

@@ -19,6 +19,8 @@ import (
 // each other for good; then the attempt fails, and counts.
 const maxAgain = 2
 
+const idempotencyHeader = "Idempotency-Key"
+
 // The story of an attempt is stored with the message, so its size is limited: polling makes many requests.
 const (
 	maxRecords = 10
@@ -201,7 +203,10 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 			req.Header.Set(name, value)
 		}
 		cms.SetMessageHeaders(req, r.delivery)
-		req.Header.Set("Idempotency-Key", r.idempotencyKey(req, st))
+		key := r.idempotencyKey(req, st)
+		req.Header.Del(idempotencyHeader)
+		// net/http sends a request again by itself if it has this header in its usual spelling and no body.
+		req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 		maps.Copy(req.Header, p.headers)
 		return req, nil
 	}, nil
@@ -211,7 +216,7 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 // with "again", the next round's request is another one, and a CMS that honours the header must not
 // answer it from memory.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
-	key := req.Header.Get("Idempotency-Key") + "/" + st.name
+	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {
 		key += "/" + strconv.Itoa(r.round)
 	}

@@ -1,0 +1,248 @@
+package steps_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/steps"
+	"weir/internal/weir"
+)
+
+const published = upsert + `
+      - name: publish
+        post: /items/{{ create?.json.data.id ?? find.json.data[0].id }}/publish
+`
+
+// publishing is a store whose items can be published; that is all that its further step does.
+type publishing struct{ store }
+
+func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/publish") {
+		r.Method = http.MethodDelete // serve answers 404 if the item is not there, and sets no field
+		r.Body = io.NopCloser(strings.NewReader(`{"slug":"news-1","published":true}`))
+	}
+	p.store.ServeHTTP(w, r)
+}
+
+func hangUp(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		conn.Close()
+	}
+}
+
+func answer(status int, contentType, body string, headers ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", contentType)
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func cutShort(w http.ResponseWriter) {
+	w.Header().Set("Content-Length", "4000")
+	_, _ = io.WriteString(w, `{"data":[`)
+}
+
+// TestSender_FaultAtEachStep holds that after any single fault, at any step, before or after the change was
+// made, further attempts leave one item. In the first attempt each fault has the given outcome.
+func TestSender_FaultAtEachStep(t *testing.T) {
+	t.Parallel()
+	lookUp, write := 1, 2 // the number of the request that fails
+	for name, c := range map[string]struct {
+		fault      func(http.ResponseWriter)
+		atLookUp   weir.Outcome
+		atWrite    weir.Outcome
+		unanswered bool // of a write
+	}{
+		"AnswerLost":    {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
+		"HTML":          {answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"Empty":         {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"NoContent":     {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"Null":          {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
+		"OtherShape":    {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+		"CutJSON":       {answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"MoreThanJSON":  {answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"CutShort":      {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"TooLong":       {answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"Unauthorized":  {answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"Forbidden":     {answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"RateLimit":     {answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"ServerError":   {answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+		"Maintenance":   {answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"GatewayTimeou": {answer(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
+		"Redirect":      {answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"Stale":         {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+		"Conflict":      {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+		"BadRequest":    {answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected, weir.OutcomeRejected, false},
+	} {
+		for at, want := range map[int]weir.Outcome{lookUp: c.atLookUp, write: c.atWrite, 3: c.atWrite} {
+			for _, isAfter := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d/%v", name, at, isAfter), func(t *testing.T) {
+					t.Parallel()
+					cms := &publishing{}
+					fault := func(n int, w http.ResponseWriter, _ *http.Request) bool {
+						if n == at {
+							c.fault(w)
+						}
+						return n == at
+					}
+					if isAfter {
+						cms.after = fault
+					} else {
+						cms.fault = fault
+					}
+					s := newSender(t, "delivery: { retryAfter: X-Reset, maxAnswer: 1000 }\n"+stepsOf(published), cms)
+					d := delivery(`<article><title>A</title></article>`)
+					r := s.Send(t.Context(), d)
+					want := want
+					if at == 3 && r.Outcome == weir.OutcomeDelivered {
+						want = weir.OutcomeDelivered // no expression reads the answer of the last step
+					}
+					if r.Outcome != want || r.Unanswered != (c.unanswered && at != lookUp) || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
+						t.Errorf("got %+v, want %s", r, want)
+					}
+					if name == "RateLimit" && r.RetryAfter != 7*time.Second {
+						t.Errorf("got a delay of %s, want 7s", r.RetryAfter)
+					}
+					if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
+						t.Errorf("second attempt: got %+v, want delivered", r)
+					}
+					if len(cms.items) != 1 {
+						t.Errorf("got %d items, want 1: %v", len(cms.items), cms.requests)
+					}
+				})
+			}
+		}
+	}
+}
+
+// An index that lags shows no item yet; a CMS with a check answers "not unique" to the second create.
+func TestSender_AgainHasAnEnd(t *testing.T) {
+	t.Parallel()
+	const rule = `
+        on:
+          - { when: "first(json?.errors ?? [])?.extensions?.code == 'RECORD_NOT_UNIQUE'", do: again, say: "the slug is taken" }
+`
+	for name, c := range map[string]struct {
+		lagging int // look-ups
+		want    weir.Outcome
+		sent    int
+	}{"Once": {1, weir.OutcomeDelivered, 4}, "Twice": {2, weir.OutcomeDelivered, 6}, "ForEver": {100, weir.OutcomeRetry, 6}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cms := &store{items: map[int]map[string]any{1: {"slug": "news-1"}}}
+			lookUps := 0
+			cms.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodGet {
+					if lookUps++; lookUps > c.lagging {
+						return false
+					}
+					answer(200, "application/json", `{"data":[]}`)(w)
+					return true
+				}
+				if r.Method == http.MethodPost {
+					answer(400, "application/json", `{"errors":[{"message":"Value has to be unique","extensions":{"code":"RECORD_NOT_UNIQUE"}}]}`)(w)
+					return true
+				}
+				return false
+			}
+			s := newSender(t, stepsOf(strings.Replace(upsert, "          price: \"{{ number('./price') }}\"\n", "          price: \"{{ number('./price') }}\""+rule, 1)), cms)
+			r := s.Send(t.Context(), delivery(`<article/>`))
+			if r.Outcome != c.want || len(cms.requests) != c.sent || len(cms.items) != 1 {
+				t.Errorf("got %+v and %d requests, want %s and %d", r, len(cms.requests), c.want, c.sent)
+			}
+			if r.Outcome == weir.OutcomeRetry && !strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
+				t.Errorf("got %q", r.Reason)
+			}
+			seen := map[string]bool{}
+			for _, key := range cms.keys {
+				if seen[key] {
+					t.Errorf("two requests of one attempt have the Idempotency-Key %s", key)
+				}
+				seen[key] = true
+			}
+		})
+	}
+}
+
+func TestSender_Rules(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step    string
+		answer  func(http.ResponseWriter)
+		want    weir.Outcome
+		reason  string
+		refused bool
+	}{
+		"Done":         {"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""), weir.OutcomeDelivered, "step1: 404", false},
+		"RejectIn200":  {"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }", answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false},
+		"Unavailable":  {"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }", answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false},
+		"ForbiddenIs":  {"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`), weir.OutcomeRejected, "403", false},
+		"Refused":      {"{ patch: /a, json: {}, success: json.ok }", answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable, "step1: 403 Forbidden: no right (items.1)", true},
+		"Success":      {"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry, "does not fit success: json?.data?.id != nil", false},
+		"Header":       {"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }", answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false},
+		"OtherStatus":  {"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry, "(not an expected status)", false},
+		"AgainAt504":   {"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``), weir.OutcomeRetry, "504", false},
+		"GraphQLError": {"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`), weir.OutcomeRejected, "step1: 200: no such template (createItem)", false},
+		"GraphQLAuth":  {"{ graphql: 'query { a }' }", answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`), weir.OutcomeUnavailable, "sign in", false},
+		"GraphQLHTML":  {"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable, "not JSON, but a page of HTML", false},
+		"GraphQLGood":  {"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false},
+		"FaultBad":     {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected, "step1: 200: fault 500: Content, title, and excerpt are empty.", false},
+		"FaultAuth":    {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable, "fault 403", false},
+		"FaultEmpty":   {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry, "the answer is empty and should be XML", false},
+		"CallGood":     {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false},
+		"EmptyPart":    {"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected, "must not have an empty part", false},
+		"NoNumber":     {"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected, "not a number", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, stepsOf("      - "+c.step+"\n"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+			r := s.Send(t.Context(), delivery(`<article><title>A</title></article>`))
+			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) || r.Refused != c.refused {
+				t.Errorf("got %+v, want %s with %q", r, c.want, c.reason)
+			}
+		})
+	}
+}
+
+func fault(code, text string) string {
+	return `<?xml version="1.0"?><methodResponse><fault><value><struct><member><name>faultCode</name><value><int>` + code +
+		`</int></value></member><member><name>faultString</name><value><string>` + text + `</string></value></member></struct></value></fault></methodResponse>`
+}
+
+// Another contract's messages are sent as before.
+func TestSender_WithoutSteps(t *testing.T) {
+	t.Parallel()
+	s := newSender(t, stepsOf("      - get: /a\n"), &store{})
+	d := delivery("<a/>")
+	d.Message.Contract = "other"
+	if r := s.Send(t.Context(), d); r.Reason != "sent as a single request" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestSender_HidesSecrets(t *testing.T) {
+	t.Parallel()
+	text := "delivery: { headers: { Authorization: Bearer s3cret-token } }\n" + stepsOf("      - { post: /a, json: { key: \"${KEY}\" } }\n")
+	s := newSender(t, text, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		answer(400, "text/plain", r.Header.Get("Authorization")+string(body)+"dynamic")(w)
+	}), func(c *steps.Config) { c.Secrets = func() []string { return []string{"dynamic"} } })
+	r := s.Send(t.Context(), delivery("<a/>"))
+	if r.Outcome != weir.OutcomeRejected || !strings.Contains(r.Body, "key") {
+		t.Fatalf("got %+v", r)
+	}
+	for _, secret := range []string{"s3cret-token", "value-of-KEY", "dynamic"} {
+		if strings.Contains(fmt.Sprintf("%+v", r), secret) {
+			t.Errorf("got %+v with %s in it", r, secret)
+		}
+	}
+}
