@@ -66,13 +66,16 @@ func (i *instance) readStatus() InstanceStatus {
 	return s
 }
 
+// adminAPI serves /admin.
+type adminAPI struct{ *Host }
+
 // adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. Beyond
 // the real host it has
 //
 //	POST   /admin/host/instances      adds an instance; ?group=process: of a group
 //	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
 //	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
-func (h *Host) adminHandler() http.Handler {
+func (h adminAPI) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /admin/host/status",
 		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, h.Status()) })
@@ -122,7 +125,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 }
 
 // onInstance calls do with the instance that the path names, and answers with the host's status.
-func (h *Host) onInstance(do func(*instance)) http.HandlerFunc {
+func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.PathValue("n"))
 		all := h.allInstances()
@@ -137,7 +140,7 @@ func (h *Host) onInstance(do func(*instance)) http.HandlerFunc {
 
 // startFunction runs a function that is not HTTP's, in the background: {"input":"…"} becomes the
 // message of a queue trigger.
-func (h *Host) startFunction(w http.ResponseWriter, r *http.Request) {
+func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err == nil && len(raw) > 0 {
@@ -156,7 +159,7 @@ func (h *Host) startFunction(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Host) findFunction(name string) *function {
+func (h adminAPI) findFunction(name string) *function {
 	for _, f := range h.app.functions {
 		if strings.EqualFold(f.name, name) {
 			return f
@@ -165,7 +168,7 @@ func (h *Host) findFunction(name string) *function {
 	return nil
 }
 
-func (h *Host) startManually(f *function, input string) bool {
+func (h adminAPI) startManually(f *function, input string) bool {
 	i, leave := h.pickInstance(f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +187,7 @@ func (h *Host) startManually(f *function, input string) bool {
 	}
 	h.background.Go(func() {
 		defer leave()
-		_, _ = i.invokeFunction(newGUID(), f, body) // reported there
+		_, _ = caller{i}.invokeFunction(newGUID(), f, body) // reported there
 	})
 	return true
 }

@@ -38,13 +38,16 @@ func newHandlerClient(forwarding bool) *http.Client {
 	return c
 }
 
+// caller sends invocations to the handler of an instance, by payload or as HTTP requests.
+type caller struct{ *instance }
+
 // invokeFunction sends one invocation's payload and judges the answer. An error is a failed invocation.
-func (i *instance) invokeFunction(id string, f *function, body []byte) (*invocationResult, error) {
+func (c caller) invokeFunction(id string, f *function, body []byte) (*invocationResult, error) {
 	var out *invocationResult
-	start := i.host.console.now()
-	i.reportStart(f, id)
-	err := i.callWithTimeout(func(ctx context.Context, client *http.Client) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.handlerURL("/"+f.name),
+	start := c.host.console.now()
+	c.reportStart(f, id)
+	err := c.callWithTimeout(func(ctx context.Context, client *http.Client) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.handlerURL("/"+f.name),
 			unsized{bytes.NewReader(body)})
 		if err != nil {
 			return err
@@ -53,7 +56,7 @@ func (i *instance) invokeFunction(id string, f *function, body []byte) (*invocat
 		r.Header.Set("User-Agent", userAgent)
 		r.Header.Set(headerVersion, hostVersion)
 		r.Header.Set(headerID, id)
-		i.host.addTraceparent(r.Header)
+		c.host.addTraceparent(r.Header)
 		res, err := client.Do(r)
 		if err != nil {
 			return err
@@ -62,10 +65,10 @@ func (i *instance) invokeFunction(id string, f *function, body []byte) (*invocat
 		out, err = judgeAnswer(res)
 		return err
 	})
-	i.reportEnd(f.name, id, start, err)
+	c.reportEnd(f.name, id, start, err)
 	if err == nil {
 		for _, line := range out.Logs {
-			i.host.console.logEvent(categoryOf(f.name)+".User", levelInformation, "%s", line)
+			c.host.console.logEvent(categoryOf(f.name)+".User", levelInformation, "%s", line)
 		}
 	}
 	return out, err
@@ -76,16 +79,16 @@ type unsized struct{ io.Reader }
 
 // callWithTimeout runs one call under functionTimeout. When that has passed the whole process is
 // killed, and with it everything else in flight. The call itself is cancelled only with the instance.
-func (i *instance) callWithTimeout(call func(context.Context, *http.Client) error) error {
-	p, client, err := i.awaitCallable()
+func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
+	p, client, err := c.awaitCallable()
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- call(i.lifetime, client) }()
+	go func() { done <- call(c.lifetime, client) }()
 	var deadline <-chan time.Time
-	if i.host.app.timeout > 0 {
-		t := time.NewTimer(i.host.app.timeout)
+	if c.host.app.timeout > 0 {
+		t := time.NewTimer(c.host.app.timeout)
 		defer t.Stop()
 		deadline = t.C
 	}
@@ -106,11 +109,11 @@ func (i *instance) callWithTimeout(call func(context.Context, *http.Client) erro
 }
 
 // awaitCallable waits for a process that can be called.
-func (i *instance) awaitCallable() (*handlerProcess, *http.Client, error) {
-	limit := time.NewTimer(4 * i.host.app.initTimeout)
+func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
+	limit := time.NewTimer(4 * c.host.app.initTimeout)
 	defer limit.Stop()
 	for {
-		s, p, client, changed := i.readState()
+		s, p, client, changed := c.readState()
 		switch s {
 		case running, exited:
 			return p, client, nil
@@ -120,8 +123,8 @@ func (i *instance) awaitCallable() (*handlerProcess, *http.Client, error) {
 		select {
 		case <-changed:
 		case <-limit.C:
-			err := fmt.Errorf("the handler of instance %d did not become ready", i.number)
-			i.host.reportFatal(err)
+			err := fmt.Errorf("the handler of instance %d did not become ready", c.number)
+			c.host.reportFatal(err)
 			return nil, nil, err
 		}
 	}

@@ -60,7 +60,7 @@ func (d *delivery) callFunction(text string) error {
 	d.host.console.logEvent(categoryOf(d.function.name), levelInformation,
 		"Trigger Details: MessageId: %s, DequeueCount: %d, InsertedOn: %s",
 		*d.message.MessageID, *d.message.DequeueCount, d.message.InsertionTime.Format("2006-01-02T15:04:05.000-07:00"))
-	_, err := d.instance.invokeFunction(id, d.function, queuePayload(d.function, queueMessage{
+	_, err := caller{d.instance}.invokeFunction(id, d.function, queuePayload(d.function, queueMessage{
 		id: *d.message.MessageID, popReceipt: *d.message.PopReceipt, text: text, dequeueCount: *d.message.DequeueCount,
 		inserted: d.message.InsertionTime, expires: d.message.ExpirationTime, nextVisible: d.message.TimeNextVisible,
 	}, d.host.console.now()))

@@ -70,7 +70,7 @@ func (h *Host) Restart() error {
 		h.background.Go(func() { h.retireReplaced(old) })
 	}
 	h.startTimers()
-	return h.startScaling()
+	return startScaling(h)
 }
 
 var errStopping = errors.New("the host is stopping")

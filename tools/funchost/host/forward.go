@@ -26,14 +26,14 @@ var errChunked = errors.New("a chunked request body cannot be forwarded")
 
 // forwardRequest sends the request on, rebuilt from its parts, and relays the whole answer. The handler does
 // not learn that the client has gone away.
-func (i *instance) forwardRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
-	id, start := newGUID(), i.host.console.now()
-	i.reportStart(f, id)
+func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
+	id, start := newGUID(), c.host.console.now()
+	c.reportStart(f, id)
 	var answer *http.Response
 	var body []byte
-	out, err := i.buildForwarded(r, sent, id)
+	out, err := c.buildForwarded(r, sent, id)
 	if err == nil {
-		err = i.callWithTimeout(func(ctx context.Context, client *http.Client) error {
+		err = c.callWithTimeout(func(ctx context.Context, client *http.Client) error {
 			var err error
 			if answer, err = client.Do(out.WithContext(ctx)); err != nil {
 				return err
@@ -43,19 +43,19 @@ func (i *instance) forwardRequest(w http.ResponseWriter, r *http.Request, f *fun
 			return err
 		})
 	}
-	i.reportEnd(f.name, id, start, err)
+	c.reportEnd(f.name, id, start, err)
 	switch {
 	case err != nil:
 		w.WriteHeader(http.StatusInternalServerError)
 	case hasNoBody(answer.StatusCode):
-		i.host.relayAndClose(w, answer)
+		c.relayAndClose(w, answer)
 	default:
 		relayAnswer(w, r, answer, body)
 	}
 }
 
 // buildForwarded builds the request for the handler.
-func (i *instance) buildForwarded(r *http.Request, sent requestTarget, id string) (*http.Request, error) {
+func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (*http.Request, error) {
 	if r.ContentLength < 0 {
 		return nil, errChunked
 	}
@@ -64,10 +64,10 @@ func (i *instance) buildForwarded(r *http.Request, sent requestTarget, id string
 		return nil, err
 	}
 	out := &http.Request{
-		Method: r.Method, URL: i.urlFor(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
+		Method: r.Method, URL: c.urlFor(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
 		Header: forwardedHeader(r.Header, len(body) > 0, id),
 	}
-	i.host.addTraceparent(out.Header)
+	c.host.addTraceparent(out.Header)
 	if len(body) > 0 {
 		// Without GetBody net/http cannot send it twice by itself.
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -128,8 +128,8 @@ func hasNoBody(status int) bool {
 
 // relayAndClose writes status and headers, and ends the connection without notice: the forwarding
 // host writes an empty body after them, which Kestrel takes for an error of the host.
-func (h *Host) relayAndClose(w http.ResponseWriter, answer *http.Response) {
-	h.console.logOwn("An unhandled host error has occurred. "+
+func (c caller) relayAndClose(w http.ResponseWriter, answer *http.Response) {
+	c.host.console.logOwn("An unhandled host error has occurred. "+
 		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)
 	header := http.Header{}
 	copyAnswerHeader(header, answer.Header)

@@ -161,7 +161,7 @@ func (h *Host) scaleOut(among []*instance) *instance {
 }
 
 // startScaling watches the queues of groups that are scaled in. The caller holds the lock.
-func (h *Host) startScaling() error {
+func startScaling(h *Host) error {
 	if h.cfg.IdleKill <= 0 {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (h *Host) startScaling() error {
 		ctx := h.listening
 		h.background.Go(func() {
 			defer transport.CloseIdleConnections()
-			h.scaleByQueue(ctx, f, service.NewQueueClient(f.trigger.queue))
+			scaleByQueue(ctx, h, f, service.NewQueueClient(f.trigger.queue))
 		})
 	}
 	return nil
@@ -187,7 +187,7 @@ const scalePause = time.Second
 
 // scaleByQueue starts an instance when a message can be seen in the queue of a function and no instance of
 // its group is left.
-func (h *Host) scaleByQueue(ctx context.Context, f *function, queue *azqueue.QueueClient) {
+func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.QueueClient) {
 	for sleepFor(ctx, scalePause) {
 		h.mu.Lock()
 		isAlone := len(h.availableFor(f)) == 0

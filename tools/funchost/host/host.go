@@ -112,7 +112,7 @@ func Start(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h.address = bound.address
-	h.printFunctions()
+	printFunctions(h)
 	h.listening, h.stopListening = context.WithCancel(context.Background())
 	if err := h.addGroups(); err != nil {
 		bound.closeSocket()
@@ -128,7 +128,7 @@ func Start(cfg Config) (*Host, error) {
 	h.console.logOwn("Now listening on: %s", h.URL())
 	h.mu.Lock()
 	h.startTimers()
-	err = h.startScaling()
+	err = startScaling(h)
 	h.mu.Unlock()
 	h.serving.Go(func() error { return h.server.Serve(lenientListener{socket}) })
 	if err != nil {
@@ -180,7 +180,7 @@ func newHost(cfg Config) (*Host, error) {
 	if err := h.app.checkGroups(h.groups); err != nil {
 		return nil, err
 	}
-	h.server = h.newServer()
+	h.server = httpFront{h}.newServer()
 	return h, nil
 }
 
@@ -198,7 +198,7 @@ func takePort(port int) (*boundSocket, error) {
 }
 
 // printFunctions prints the functions as func does.
-func (h *Host) printFunctions() {
+func printFunctions(h *Host) {
 	h.console.writeLine("\nFunctions:\n")
 	for _, f := range h.app.functions {
 		line := f.name + ": " + f.trigger.Type
@@ -271,7 +271,7 @@ func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	}
 	i.lifetime, i.crash = context.WithCancel(context.Background())
 	i.listening, i.stopListening = context.WithCancel(h.listening)
-	if i.listeners, err = h.newListeners(i); err != nil {
+	if i.listeners, err = i.newListeners(); err != nil {
 		i.stopListening()
 		i.crash()
 		return nil, err

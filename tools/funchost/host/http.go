@@ -38,16 +38,19 @@ const maxBody = 104857600
 // maxHeader is about the size of a request's header that Kestrel takes; net/http adds 4 KB by itself.
 const maxHeader = 32<<10 - 4096
 
+// httpFront takes the HTTP requests of clients, and passes them to the instances.
+type httpFront struct{ *Host }
+
 // newServer makes the server that clients of the host talk to.
-func (h *Host) newServer() *http.Server {
+func (h httpFront) newServer() *http.Server {
 	return &http.Server{
 		Handler: h.newHandler(), ReadHeaderTimeout: time.Minute, MaxHeaderBytes: maxHeader,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is no function's
 	}
 }
 
-func (h *Host) newHandler() http.Handler {
-	admin := h.adminHandler()
+func (h httpFront) newHandler() http.Handler {
+	admin := adminAPI{h.Host}.adminHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, refusal := parseTarget(r.Method, r.RequestURI)
 		if refusal != 0 {
@@ -64,7 +67,7 @@ func (h *Host) newHandler() http.Handler {
 }
 
 // serveFunction finds the first function, by name, whose route and methods match.
-func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
+func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
 	f, params := h.matchFunction(r.Method, sent.path)
 	switch {
 	case f == nil && sent.path == "/":
@@ -86,15 +89,15 @@ func (h *Host) serveFunction(w http.ResponseWriter, r *http.Request, sent reques
 	case i == nil:
 		http.Error(w, "Function host is not running.", http.StatusServiceUnavailable)
 	case f.isForwardable && h.app.isProxying && h.cfg.HTTP != Forwarding:
-		i.proxyRequest(w, r, f, sent)
+		caller{i}.proxyRequest(w, r, f, sent)
 	case f.isForwardable && h.app.isForwarding:
-		i.forwardRequest(w, r, f, sent)
+		caller{i}.forwardRequest(w, r, f, sent)
 	default:
-		i.serveByPayload(w, r, f, params)
+		caller{i}.serveByPayload(w, r, f, params)
 	}
 }
 
-func (h *Host) matchFunction(method, path string) (*function, map[string]string) {
+func (h httpFront) matchFunction(method, path string) (*function, map[string]string) {
 	for _, f := range h.app.functions {
 		if !f.isHTTP() || f.isDisabled || !f.allowsMethod(method) {
 			continue
@@ -106,7 +109,7 @@ func (h *Host) matchFunction(method, path string) (*function, map[string]string)
 	return nil, nil
 }
 
-func (h *Host) isAuthorized(f *function, r *http.Request) bool {
+func (h httpFront) isAuthorized(f *function, r *http.Request) bool {
 	level := strings.ToLower(f.trigger.AuthLevel)
 	if !h.cfg.EnableAuth || level == "anonymous" {
 		return true

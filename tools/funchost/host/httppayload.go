@@ -13,19 +13,19 @@ import (
 
 // serveByPayload runs an HTTP function by payload: the request goes into the invocation's data, the answer
 // comes out of its outputs.
-func (i *instance) serveByPayload(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
+func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
 	id := newGUID()
-	body, err := httpPayload(f, r, params, i.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
+	body, err := httpPayload(f, r, params, c.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	out, err := i.invokeFunction(id, f, body)
+	out, err := c.invokeFunction(id, f, body)
 	if err == nil {
 		err = answerWith(w, out, f.httpOutput)
 	}
 	if err != nil {
-		i.host.console.logOwn("No answer from 'Functions.%s' (Id=%s): %v", f.name, id, err)
+		c.host.console.logOwn("No answer from 'Functions.%s' (Id=%s): %v", f.name, id, err)
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }

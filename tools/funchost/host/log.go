@@ -120,26 +120,26 @@ func (a *app) stderrLevel(line string) logLevel {
 }
 
 // reportStart logs the beginning of an invocation, by the instance that runs it.
-func (i *instance) reportStart(f *function, id string) {
+func (c caller) reportStart(f *function, id string) {
 	reason := "This function was programmatically called via the host APIs."
 	switch {
 	case f.hasTrigger("queueTrigger"):
 		reason = fmt.Sprintf("New queue message detected on '%s'.", f.trigger.queue)
 	case f.hasTrigger("timerTrigger"):
-		reason = fmt.Sprintf("Timer fired at %s", i.host.console.now().Format("2006-01-02T15:04:05.0000000-07:00"))
+		reason = fmt.Sprintf("Timer fired at %s", c.host.console.now().Format("2006-01-02T15:04:05.0000000-07:00"))
 	}
-	i.host.console.logEvent(categoryOf(f.name), levelInformation, "Executing 'Functions.%s' (Reason='%s', Id=%s)",
+	c.host.console.logEvent(categoryOf(f.name), levelInformation, "Executing 'Functions.%s' (Reason='%s', Id=%s)",
 		f.name, reason, id)
 }
 
-func (i *instance) reportEnd(name, id string, start time.Time, err error) {
-	took := i.host.console.now().Sub(start).Milliseconds()
+func (c caller) reportEnd(name, id string, start time.Time, err error) {
+	took := c.host.console.now().Sub(start).Milliseconds()
 	if err == nil {
-		i.host.console.logEvent(categoryOf(name), levelInformation,
+		c.host.console.logEvent(categoryOf(name), levelInformation,
 			"Executed 'Functions.%s' (Succeeded, Id=%s, Duration=%dms)", name, id, took)
 		return
 	}
-	i.host.console.logEvent(categoryOf(name), levelError, "Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms) %v",
+	c.host.console.logEvent(categoryOf(name), levelError, "Executed 'Functions.%s' (Failed, Id=%s, Duration=%dms) %v",
 		name, id, took, err)
 }
 

@@ -21,24 +21,24 @@ var (
 )
 
 // proxyRequest sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
-func (i *instance) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
-	id, start := newGUID(), i.host.console.now()
-	i.reportStart(f, id)
+func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
+	id, start := newGUID(), c.host.console.now()
+	c.reportStart(f, id)
 	isAsked := false
-	err := i.bufferBody(w, r)
+	err := c.bufferBody(w, r)
 	if err == nil {
-		err = i.callWithTimeout(func(life context.Context, client *http.Client) error {
+		err = c.callWithTimeout(func(life context.Context, client *http.Client) error {
 			isAsked = true
 			ctx, cancel := context.WithCancel(r.Context()) // ends with the client, and with the instance
 			defer cancel()
 			defer context.AfterFunc(life, cancel)()
-			return i.streamExchange(w, r.WithContext(ctx), sent, id, client)
+			return c.streamExchange(w, r.WithContext(ctx), sent, id, client)
 		})
 		if err != nil && r.Context().Err() != nil {
 			err = errClientLeft
 		}
 	}
-	i.reportProxied(f.name, id, start, err)
+	c.reportProxied(f.name, id, start, err)
 	switch {
 	case errors.Is(err, errAborted):
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
@@ -47,17 +47,17 @@ func (i *instance) proxyRequest(w http.ResponseWriter, r *http.Request, f *funct
 	}
 }
 
-func (i *instance) reportProxied(name, id string, start time.Time, err error) {
+func (c caller) reportProxied(name, id string, start time.Time, err error) {
 	if errors.Is(err, errClientLeft) {
-		i.host.console.logDetail("The client disconnected while the function was processing the request.")
+		c.host.console.logDetail("The client disconnected while the function was processing the request.")
 		err = nil
 	}
-	i.reportEnd(name, id, start, err)
+	c.reportEnd(name, id, start, err)
 }
 
 // bufferBody reads a body of a known length before the handler is asked, because the host's HTTP
 // extension does. A chunked one is streamed.
-func (i *instance) bufferBody(w http.ResponseWriter, r *http.Request) error {
+func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.ContentLength <= 0 {
 		return nil
@@ -68,7 +68,7 @@ func (i *instance) bufferBody(w http.ResponseWriter, r *http.Request) error {
 }
 
 // streamExchange runs one exchange with the handler. It has answered the client if it returns.
-func (i *instance) streamExchange(
+func (c caller) streamExchange(
 	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {
 	defer func() {
@@ -80,7 +80,7 @@ func (i *instance) streamExchange(
 		}
 	}()
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { i.rewriteRequest(p, sent, id) },
+		Rewrite:       func(p *httputil.ProxyRequest) { c.rewriteRequest(p, sent, id) },
 		Transport:     redialTransport{client.Transport},
 		FlushInterval: -1, // at once
 		ErrorLog:      log.New(io.Discard, "", 0),
@@ -94,8 +94,8 @@ func (i *instance) streamExchange(
 }
 
 // rewriteRequest makes the handler's request. The client's own X-Forwarded headers are gone already.
-func (i *instance) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
-	p.Out.URL = i.urlFor(sent.encodePath(), sent.encodeQuery())
+func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
+	p.Out.URL = c.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host
 	p.SetXForwarded()
 	if forwarded, ok := p.In.Header["Forwarded"]; ok {
@@ -105,12 +105,12 @@ func (i *instance) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, 
 	p.Out.Header.Set(headerID, id)
 	p.Out.Header.Set(headerVersion, hostVersion)
 	p.Out.Header.Set(headerProxyID, id)
-	i.host.addTraceparent(p.Out.Header)
+	c.host.addTraceparent(p.Out.Header)
 }
 
 // urlFor returns the handler's address for a path and a query that are escaped.
-func (i *instance) urlFor(path, query string) *url.URL {
-	u := &url.URL{Scheme: "http", Host: i.hostPort(), RawPath: path, RawQuery: query}
+func (c caller) urlFor(path, query string) *url.URL {
+	u := &url.URL{Scheme: "http", Host: c.hostPort(), RawPath: path, RawQuery: query}
 	u.Path, _ = url.PathUnescape(path) // it was escaped by us
 	return u
 }

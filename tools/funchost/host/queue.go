@@ -39,13 +39,13 @@ type queueListener struct {
 }
 
 // newListeners makes the listeners of one instance; they share one transport.
-func (h *Host) newListeners(i *instance) ([]*queueListener, error) {
+func (i *instance) newListeners() ([]*queueListener, error) {
 	var out []*queueListener
-	for _, f := range h.app.functions {
+	for _, f := range i.host.app.functions {
 		if !f.hasTrigger("queueTrigger") || f.isDisabled || !f.isIn(i.group) {
 			continue
 		}
-		l, err := h.newListener(i, f)
+		l, err := i.newListener(f)
 		if err != nil {
 			return nil, fmt.Errorf("function %q: %w", f.name, err)
 		}
@@ -72,15 +72,15 @@ func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transpor
 	return service, transport, nil
 }
 
-func (h *Host) newListener(i *instance, f *function) (*queueListener, error) {
-	service, transport, err := h.queueService(f)
+func (i *instance) newListener(f *function) (*queueListener, error) {
+	service, transport, err := i.host.queueService(f)
 	if err != nil {
 		return nil, err
 	}
 	l := &queueListener{
-		host: h, instance: i, function: f, options: h.app.queues,
+		host: i.host, instance: i, function: f, options: i.host.app.queues,
 		queue:   service.NewQueueClient(f.trigger.queue),
-		backoff: pollBackoff{maxPause: h.app.queues.maxPollingInterval},
+		backoff: pollBackoff{maxPause: i.host.app.queues.maxPollingInterval},
 		freed:   make(chan struct{}, 1),
 		woken:   make(chan struct{}, 1),
 	}

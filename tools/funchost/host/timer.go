@@ -69,7 +69,7 @@ func (h *Host) startTimers() {
 		s, _ := parseSchedule(f.trigger.pattern) // it parsed before
 		t := &timerRunner{host: h, function: f, schedule: s}
 		if s.isMonitored(f, h.console.now()) {
-			t.statusFile = filepath.Join(h.stateDir(), "timers", "Host.Functions."+f.name+".json")
+			t.statusFile = filepath.Join(timerStateDir(h), "timers", "Host.Functions."+f.name+".json")
 		}
 		ctx := h.listening
 		h.background.Go(func() {
@@ -79,7 +79,7 @@ func (h *Host) startTimers() {
 	}
 }
 
-func (h *Host) stateDir() string {
+func timerStateDir(h *Host) string {
 	if h.cfg.StateDir != "" {
 		return h.cfg.StateDir
 	}
@@ -172,7 +172,7 @@ func (t *timerRunner) fireOnce(pastDue bool) {
 			"Trigger Details: UnscheduledInvocationReason: IsPastDue, OriginalSchedule: %s",
 			t.status.Next.Format("2006-01-02T15:04:05.0000000-07:00"))
 	}
-	_, _ = i.invokeFunction(id, t.function, timerPayload(t.function, t.schedule.isCron, t.status, pastDue,
+	_, _ = caller{i}.invokeFunction(id, t.function, timerPayload(t.function, t.schedule.isCron, t.status, pastDue,
 		began)) // reported there
 	if t.statusFile != "" && i.lifetime.Err() == nil {
 		t.saveStatus(&scheduleStatus{Last: began, Next: t.schedule.Next(began), LastUpdated: began})
