@@ -166,7 +166,7 @@ func TestLateness(t *testing.T) {
 	moments := dueTimes{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
 	late, err := measureLateness(cms, moments, now.Add(-time.Minute))
 	if err != nil || len(late) != 2 || late[0] < 60_000 || late[1] > 3_600_000 {
-		t.Errorf("%v, %v", late, err)
+		t.Errorf("got %v, %v, want two, of more than a minute and less than an hour", late, err)
 	}
 	moments[message{"/late", 1}] = now.Add(time.Hour)
 	if _, err := measureLateness(cms, moments, time.Time{}); err == nil ||
@@ -186,7 +186,7 @@ func TestOccurred(t *testing.T) {
 	until := from.Add(time.Second)
 	repeat := slices.Concat(requests[:recurringSchedules], requests[:1])
 	if o := countOccurrences(repeat, from, until); o.checkCounts() != nil || len(o.late) != recurringSchedules {
-		t.Errorf("%+v", o)
+		t.Errorf("repeats of one id: got %+v, want none missed or doubled", o)
 	}
 	if o := countOccurrences(requests[1:], from, until); o.missed != 1 || o.checkCounts() == nil {
 		t.Errorf("one is missing: %+v", o)
@@ -210,7 +210,7 @@ func TestChoose(t *testing.T) {
 	}
 	some, err := chooseScenarios("recipe,serial")
 	if err != nil || len(some) != 2 || some[0].name != "serial" {
-		t.Errorf("%v, %v", some, err)
+		t.Errorf("got %v, %v, want serial and recipe", some, err)
 	}
 	if _, err := chooseScenarios("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
 		t.Errorf("error %v", err)

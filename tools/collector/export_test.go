@@ -177,14 +177,14 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	receive := find(t, c.Spans(), "POST /api/messages")
 	waits, delivers := find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
 	if len(receive) != 1 || len(waits) != 3 || len(delivers) != 3 {
-		t.Fatalf("%+v", c.Spans())
+		t.Fatalf("got %+v, want 1 receive, 3 waits, 3 deliveries", c.Spans())
 	}
 	root := receive[0]
 	if root.Trace != upstream[3:35] || root.Parent != upstream[36:52] || root.Kind != "SPAN_KIND_SERVER" ||
 		root.ByResource["service.name"] != "front" ||
 		root.Attributes["weir.lane"] != "2" || root.Attributes["weir.sequence"] != "3" ||
 		root.Attributes["http.response.status_code"] != "202" || root.Failed {
-		t.Errorf("%+v", root)
+		t.Errorf("got %+v, want a server span of the upstream's trace with lane, sequence and status", root)
 	}
 	for i, s := range append(waits, delivers...) {
 		if s.Trace != root.Trace || s.Parent != root.ID {
@@ -211,11 +211,11 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 		a.Attributes["weir.outcome"] != "retry" ||
 		a.Attributes["server.address"] != "cms.example" || a.Attributes["server.port"] != "8443" ||
 		a.Attributes["weir.key"] != "/a" {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want a failed client span of the retry with status 500", a)
 	}
 	if a := delivers[2]; a.Failed || a.Attributes["http.response.status_code"] != "201" ||
 		a.Attributes["weir.attempt"] != "2" {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want attempt 2 with status 201", a)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestExport_UnsampledStaysSo(t *testing.T) {
 	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
 	end()
 	if len(c.Spans()) != 0 {
-		t.Errorf("%+v", c.Spans())
+		t.Errorf("got %+v, want no span", c.Spans())
 	}
 	if got := server.got[0]; !strings.HasPrefix(got, upstream[:36]) || !strings.HasSuffix(got, "-00") {
 		t.Errorf("the CMS got %q", got)
@@ -271,10 +271,10 @@ func TestExport_WithoutUpstream(t *testing.T) {
 		t.Errorf("kept %q of %+v", kept, receive)
 	}
 	if len(file) != 1 || delivers[0].Parent != file[0].ID || file[0].Trace == receive[0].Trace {
-		t.Errorf("%+v %+v", file, delivers)
+		t.Errorf("got %+v and %+v, want one file span with a trace of its own, and deliveries below it", file, delivers)
 	}
 	if waits[1].Parent != "" || delivers[1].Parent != waits[1].ID {
-		t.Errorf("%+v %+v", waits[1], delivers[1])
+		t.Errorf("got %+v and %+v, want a wait that begins a trace, and the delivery below it", waits[1], delivers[1])
 	}
 }
 
@@ -318,7 +318,7 @@ func TestExport_Logs(t *testing.T) {
 	got := c.Records()
 	if len(got) != 2 || got[0].Text != "drain: attempt" || got[0].Severity != "INFO" ||
 		got[0].Trace != upstream[3:35] || got[1].Trace != "" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want two records, the first of the trace", got)
 	}
 	if told := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); told != 2 {
 		t.Errorf("%d lines in:\n%s", told, text.String())
@@ -353,7 +353,7 @@ func TestExport_GRPC(t *testing.T) {
 	post(e, upstream)
 	end()
 	if spans := c.Spans(); len(spans) != 1 || spans[0].Trace != upstream[3:35] {
-		t.Errorf("%+v", spans)
+		t.Errorf("got %+v, want one span of the upstream's trace", spans)
 	}
 }
 

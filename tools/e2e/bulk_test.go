@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// job is what is told of a bulk replay.
-type job struct {
+// replayJob is the state of a bulk replay.
+type replayJob struct {
 	ID, State, StopReason                    string
 	Matched, Replayed, Refused, Skipped      int
 	Delivered, DeadAgain, Otherwise, Waiting int
@@ -19,105 +19,113 @@ type job struct {
 // after all: once, in order, though every handler is killed meanwhile.
 func TestBulkReplay_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
-	s.faults(`{"rejectText":"Version"}`)
-	dead := s.burst(t.Context(), 6, 10)
-	s.allFinal(dead, "dead", time.Minute)
-	s.faults(`{}`)
+	s.setFaults(`{"rejectText":"Version"}`)
+	dead := s.postBurst(t.Context(), 6, 10)
+	s.awaitStages(dead, "dead", time.Minute)
+	s.setFaults(`{}`)
 
 	const inJSON = "application/json"
 	replays := s.weir + "/api/replays"
-	other, _, said := s.call("POST", replays, `{"filter":{"contract":"delete"},"dryRun":true}`, "Content-Type", inJSON)
+	other, _, said := s.requestJSON("POST", replays, `{"filter":{"contract":"delete"},"dryRun":true}`, "Content-Type",
+		inJSON)
 	if other != 200 || said["count"] != 0.0 {
 		t.Errorf("of another contract: %d %v", other, said)
 	}
-	code, _, plan := s.call("POST", replays, `{"filter":{"contract":"article"},"dryRun":true,"ratePerMinute":120}`, "Content-Type", inJSON)
-	if code != 200 || plan["count"] != 60.0 || plan["keys"] != 6.0 || plan["refused"] != 0.0 || plan["complete"] != true || plan["estimatedSeconds"] != 30.0 {
+	code, _, plan := s.requestJSON("POST", replays,
+		`{"filter":{"contract":"article"},"dryRun":true,"ratePerMinute":120}`, "Content-Type", inJSON)
+	if code != 200 || plan["count"] != 60.0 || plan["keys"] != 6.0 || plan["refused"] != 0.0 ||
+		plan["complete"] != true || plan["estimatedSeconds"] != 30.0 {
 		t.Errorf("plan: %d %v", code, plan)
 	}
-	if st := s.stats(); st.Writes != 0 {
+	if st := s.readStats(); st.Writes != 0 {
 		t.Fatalf("a plan wrote: %+v", st)
 	}
-	code, _, begun := s.call("POST", replays, `{"filter":{"contract":"article"},"ratePerMinute":120,"reason":"the CMS is mended"}`, "Content-Type", inJSON)
+	code, _, begun := s.requestJSON("POST", replays,
+		`{"filter":{"contract":"article"},"ratePerMinute":120,"reason":"the CMS is mended"}`, "Content-Type", inJSON)
 	if code != 202 || begun["state"] != "running" || begun["reason"] != "the CMS is mended" {
-		t.Fatalf("%d %v", code, begun)
+		t.Fatalf("got %d %v, want 202 and a running replay", code, begun)
 	}
 	one := replays + "/" + begun["id"].(string)
-	if out, code := s.lanes("3"); code != 1 {
+	if out, code := s.runLanesCommand("3"); code != 1 {
 		t.Errorf("lanes change meanwhile: %d %s", code, out)
 	}
 	for kill := range 2 {
-		s.eventually("it moves", 2*time.Minute, func() bool { return s.stats().Writes >= 10+20*kill })
+		s.awaitCondition("it moves", 2*time.Minute, func() bool { return s.readStats().Writes >= 10+20*kill })
 		s.killNext(kill)
 	}
-	var j job
-	s.eventually("it is done", 4*time.Minute, func() bool {
-		resp, err := http.Get(one) // which fails where the handler asked is the one killed
+	var j replayJob
+	s.awaitCondition("it is done", 4*time.Minute, func() bool {
+		resp, err := http.Get(one) // fails if this handler was killed
 		if err != nil {
 			return false
 		}
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(&j) == nil && j.State != "running"
 	})
-	if j.State != "done" || j.Matched != 60 || j.Replayed != 60 || j.Delivered != 60 || j.Refused+j.Skipped+j.DeadAgain+j.Otherwise+j.Waiting != 0 {
-		t.Errorf("%+v", j)
+	if j.State != "done" || j.Matched != 60 || j.Replayed != 60 || j.Delivered != 60 || j.Refused+j.Skipped+j.DeadAgain+
+		j.Otherwise+j.Waiting != 0 {
+		t.Errorf("got %+v, want all 60 replayed and delivered", j)
 	}
-	s.allFinal(dead, "delivered", 10*time.Second)
-	st := s.stats()
+	s.awaitStages(dead, "delivered", 10*time.Second)
+	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.Writes-st.Repeats != 60 {
 		t.Errorf("the CMS's record: %+v", st)
 	}
-	if all := get[struct{ Replays []job }](s, replays).Replays; len(all) != 1 || all[0] != j {
-		t.Errorf("%+v", all)
+	if all := getJSON[struct{ Replays []replayJob }](s, replays).Replays; len(all) != 1 || all[0] != j {
+		t.Errorf("the list of replays: got %+v, want the one that was read", all)
 	}
-	if code, _, said := s.call("DELETE", one, ""); code != 409 {
+	if code, _, said := s.requestJSON("DELETE", one, ""); code != 409 {
 		t.Errorf("cancelled though it is done: %d %v", code, said)
 	}
 }
 
-// TestBulkReplay_StoppedAndCancelled: what is still wrong stops a replay; a user ends one.
+// TestBulkReplay_StoppedAndCancelled: messages that are still wrong stop a replay; a user ends one.
 func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	s := newSystem(t, 1)
-	s.faults(`{"rejectText":"Version"}`)
-	dead := s.burst(t.Context(), 4, 10)
-	s.allFinal(dead, "dead", time.Minute)
+	s.setFaults(`{"rejectText":"Version"}`)
+	dead := s.postBurst(t.Context(), 4, 10)
+	s.awaitStages(dead, "dead", time.Minute)
 	begin := func(body string) string {
 		t.Helper()
-		code, _, said := s.call("POST", s.weir+"/api/replays", body, "Content-Type", "application/json")
+		code, _, said := s.requestJSON("POST", s.weir+"/api/replays", body, "Content-Type", "application/json")
 		if code != 202 {
-			t.Fatalf("%d %v", code, said)
+			t.Fatalf("got %d %v, want 202", code, said)
 		}
 		return fmt.Sprint(s.weir, "/api/replays/", said["id"])
 	}
-	var j job
+	var j replayJob
 	one := begin(`{"filter":{},"ratePerMinute":600}`)
-	s.eventually("it is stopped", time.Minute, func() bool { j = get[job](s, one); return j.State != "running" })
+	s.awaitCondition("it is stopped", time.Minute,
+		func() bool { j = getJSON[replayJob](s, one); return j.State != "running" })
 	if j.State != "stopped" || j.StopReason == "" || j.DeadAgain < 10 || j.Delivered != 0 {
-		t.Errorf("%+v", j)
+		t.Errorf("got %+v, want stopped with a reason, 10 or more dead again", j)
 	}
-	s.allFinal(dead, "dead", time.Minute)
-	s.faults(`{}`)
+	s.awaitStages(dead, "dead", time.Minute)
+	s.setFaults(`{}`)
 	one = begin(`{"filter":{},"ratePerMinute":60}`)
-	s.eventually("it moves", time.Minute, func() bool { return s.stats().Writes >= 2 })
-	code, _, said := s.call("DELETE", one, "")
+	s.awaitCondition("it moves", time.Minute, func() bool { return s.readStats().Writes >= 2 })
+	code, _, said := s.requestJSON("DELETE", one, "")
 	if code != 200 || said["state"] != "cancelled" {
-		t.Errorf("%d %v", code, said)
+		t.Errorf("got %d %v, want 200 and cancelled", code, said)
 	}
 	asked := int(said["replayed"].(float64))
-	s.eventually("what was asked for is delivered", time.Minute, func() bool { return s.stats().Writes >= asked })
+	s.awaitCondition("what was asked for is delivered", time.Minute,
+		func() bool { return s.readStats().Writes >= asked })
 	// Another takes its time for one key: had the first gone on, more would be written meanwhile.
 	key := ""
 	for _, m := range dead {
-		if now := get[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
+		if now := getJSON[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
 			key = now.Key
 		}
 	}
 	one = begin(fmt.Sprintf(`{"filter":{"key":%q},"ratePerMinute":180}`, key))
-	s.eventually("another is done", time.Minute, func() bool { j = get[job](s, one); return j.State != "running" })
+	s.awaitCondition("another is done", time.Minute,
+		func() bool { j = getJSON[replayJob](s, one); return j.State != "running" })
 	if j.State != "done" || j.Replayed == 0 || j.Delivered != j.Replayed {
-		t.Errorf("%+v", j)
+		t.Errorf("got %+v, want done, and all that was replayed delivered", j)
 	}
 	// A request that was on its way at the cancellation may have come through.
-	if st := s.clean(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
+	if st := s.checkRecord(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
 		t.Errorf("%d and %d were asked for, and %+v", asked, j.Replayed, st)
 	}
 }

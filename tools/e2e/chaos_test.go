@@ -24,7 +24,7 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the time within which a write is committed: 100 ms, and what a busy machine adds.
+	// uncommittedFor is the time within which a write is committed: 100 ms, and the delay of a busy machine.
 	// If its process is killed before, the write may be repeated.
 	uncommittedFor = 5 * time.Second
 )
@@ -38,22 +38,23 @@ func TestChaos(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	posted := c.startClients(ctx)
-	c.goesOn()
+	c.awaitProgress()
 	for _, act := range c.planActs() {
 		t.Logf("%5.1f s: %s", time.Since(c.begunAt).Seconds(), act.name)
 		act.run()
-		c.goesOn()
+		c.awaitProgress()
 	}
 	t.Logf("%5.1f s: end", time.Since(c.begunAt).Seconds())
 	stop()
 	accepted := <-posted
-	c.eventually("all is delivered, by the books", 2*time.Minute, func() bool { return c.balances().Delivered >= int64(len(accepted)) })
+	c.awaitCondition("all is delivered, by the books", 2*time.Minute,
+		func() bool { return c.readBalance().Delivered >= int64(len(accepted)) })
 	c.compareRecords(accepted)
-	c.linearizes(accepted)
+	c.checkHistory(accepted)
 }
 
-// chaos is a system on two hosts, each in a process of its own.
-type chaos struct {
+// chaosRun is a system on two hosts, each in a process of its own.
+type chaosRun struct {
 	*system
 	fleet   *fleet.Fleet
 	random  *rand.Rand
@@ -65,10 +66,10 @@ type chaos struct {
 	halted chan struct{} // if not nil, the clients wait until it is closed
 }
 
-func newChaos(t *testing.T) *chaos {
+func newChaos(t *testing.T) *chaosRun {
 	t.Helper()
-	c := &chaos{system: newBareSystemAt(t, 100*time.Millisecond), random: rand.New(rand.NewPCG(12, 4))}
-	c.app = c.stage("lanes: 1 ", fmt.Sprintf("lanes: %d ", chaosLanes), "lease: 30s", "lease: 15s")
+	c := &chaosRun{system: newBareSystemAt(t, 100*time.Millisecond), random: rand.New(rand.NewPCG(12, 4))}
+	c.app = c.stageApp("lanes: 1 ", fmt.Sprintf("lanes: %d ", chaosLanes), "lease: 30s", "lease: 15s")
 	var err error
 	c.fleet, err = fleet.Start(fleet.Options{
 		Binary: filepath.Join(built, "funchost"),
@@ -76,8 +77,9 @@ func newChaos(t *testing.T) *chaos {
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
 		// A holder that a request woke gets its invocation when the host polls next.
-		Env: append(c.env(), "FUNCTIONS_WORKER_RUNTIME=custom", "AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
-		Out: c.logs,
+		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
+			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
+		Out: c.output,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +98,7 @@ func newChaos(t *testing.T) *chaos {
 }
 
 // addHost starts a host and waits until it serves.
-func (c *chaos) addHost() {
+func (c *chaosRun) addHost() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
 	defer cancel()
@@ -109,13 +111,14 @@ func (c *chaos) addHost() {
 }
 
 // awaitServing waits until a host's handler answers.
-func (c *chaos) awaitServing(h *fleet.Host) {
+func (c *chaosRun) awaitServing(h *fleet.Host) {
 	c.t.Helper()
-	c.eventually("the host serves", startLimit, func() bool { return c.askHost(h, "GET", "/api/health") == http.StatusOK })
+	c.awaitCondition("the host serves", startLimit,
+		func() bool { return c.askHost(h, "GET", "/api/health") == http.StatusOK })
 }
 
 // askHost sends a request to one host, and returns the status of the answer; 0 = no answer.
-func (c *chaos) askHost(h *fleet.Host, method, path string) int {
+func (c *chaosRun) askHost(h *fleet.Host, method, path string) int {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
 	if err != nil {
 		return 0
@@ -129,14 +132,14 @@ func (c *chaos) askHost(h *fleet.Host, method, path string) int {
 }
 
 // startClients posts to two keys of each lane until ctx ends. The channel then gets the acknowledged messages.
-func (c *chaos) startClients(ctx context.Context) <-chan []message {
+func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 	var mu sync.Mutex
-	var accepted []message
+	var accepted []postedMessage
 	var clients sync.WaitGroup
 	for _, path := range chaosPaths() {
 		clients.Go(func() {
-			for version := 1; c.mayPost(ctx); version++ {
-				m, err := c.post(c.t.Context(), path, version)
+			for version := 1; c.awaitTurn(ctx); version++ {
+				m, err := c.postUntilAccepted(c.t.Context(), path, version)
 				if err != nil {
 					return // the test has ended
 				}
@@ -146,7 +149,7 @@ func (c *chaos) startClients(ctx context.Context) <-chan []message {
 			}
 		})
 	}
-	done := make(chan []message, 1)
+	done := make(chan []postedMessage, 1)
 	go func() { clients.Wait(); done <- accepted }()
 	return done
 }
@@ -165,8 +168,8 @@ func chaosPaths() []string {
 	return paths
 }
 
-// mayPost waits for the client's next turn, and reports whether it may post.
-func (c *chaos) mayPost(ctx context.Context) bool {
+// awaitTurn waits for the client's next turn, and reports whether it may post.
+func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -181,15 +184,16 @@ func (c *chaos) mayPost(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-type act struct {
+type chaosAct struct {
 	name string
 	run  func()
 }
 
 // planActs returns acts in random order: one drain, which takes a minute, and each of the others at least once.
-func (c *chaos) planActs() []act {
-	short := []act{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill}, {"restart", c.restartHost}}
-	acts := append([]act{{"drain", c.drainHost}}, short...)
+func (c *chaosRun) planActs() []chaosAct {
+	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill},
+		{"restart", c.restartHost}}
+	acts := append([]chaosAct{{"drain", c.drainHost}}, short...)
 	for range 3 {
 		acts = append(acts, short[c.random.IntN(len(short))])
 	}
@@ -199,32 +203,32 @@ func (c *chaos) planActs() []act {
 
 // pickHost picks a host. Three times of four it is the one that holds the most lanes, because an end of it
 // interrupts the most.
-func (c *chaos) pickHost() *fleet.Host {
+func (c *chaosRun) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
 	}
 	return c.findHolder()
 }
 
-func (c *chaos) findHolder() *fleet.Host {
-	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.lanesHeld(a) - c.lanesHeld(b) })
+func (c *chaosRun) findHolder() *fleet.Host {
+	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.countHeldLanes(a) - c.countHeldLanes(b) })
 }
 
-func (c *chaos) lanesHeld(h *fleet.Host) int {
-	return len(heldLane.FindAllString(c.readInstance(h).metrics(), -1))
+func (c *chaosRun) countHeldLanes(h *fleet.Host) int {
+	return len(heldLane.FindAllString(c.readInstance(h).readMetrics(), -1))
 }
 
-func (c *chaos) readInstance(h *fleet.Host) instanceStatus {
+func (c *chaosRun) readInstance(h *fleet.Host) instanceStatus {
 	c.t.Helper()
-	return get[hostStatus](c.system, h.URL()+"/admin/host/status").Instances[0]
+	return getJSON[hostStatus](c.system, h.URL()+"/admin/host/status").Instances[0]
 }
 
-func (c *chaos) removeHost(h *fleet.Host) {
+func (c *chaosRun) removeHost(h *fleet.Host) {
 	c.hosts = slices.DeleteFunc(c.hosts, func(other *fleet.Host) bool { return other == h })
 }
 
 // stopOne stops a host in order, and starts another.
-func (c *chaos) stopOne() {
+func (c *chaosRun) stopOne() {
 	h := c.pickHost()
 	if err := h.Stop(); err != nil {
 		c.t.Fatal(err)
@@ -233,7 +237,7 @@ func (c *chaos) stopOne() {
 	c.addHost()
 }
 
-func (c *chaos) awaitEnd(h *fleet.Host) {
+func (c *chaosRun) awaitEnd(h *fleet.Host) {
 	c.t.Helper()
 	select {
 	case <-h.Done():
@@ -244,13 +248,13 @@ func (c *chaos) awaitEnd(h *fleet.Host) {
 }
 
 // drainHost drains a host, kills it once no invocation is in flight, and starts another.
-func (c *chaos) drainHost() {
+func (c *chaosRun) drainHost() {
 	h := c.findHolder()
 	if status := c.askHost(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
 		c.t.Fatalf("drain: %d", status)
 	}
-	c.eventually("the drain is completed", 2*time.Minute, func() bool {
-		return get[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
+	c.awaitCondition("the drain is completed", 2*time.Minute, func() bool {
+		return getJSON[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
 	})
 	_ = h.Kill() // its exit is an error
 	c.removeHost(h)
@@ -258,10 +262,10 @@ func (c *chaos) drainHost() {
 }
 
 // killHandler ends a handler without notice; its host starts another.
-func (c *chaos) killHandler() {
+func (c *chaosRun) killHandler() {
 	h := c.pickHost()
 	var pid int
-	c.eventually("a handler runs", startLimit, func() bool { pid = c.readInstance(h).PID; return pid > 0 })
+	c.awaitCondition("a handler runs", startLimit, func() bool { pid = c.readInstance(h).PID; return pid > 0 })
 	c.killed = append(c.killed, time.Now())
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
@@ -270,7 +274,7 @@ func (c *chaos) killHandler() {
 }
 
 // restartHost restarts the script host: a second handler starts beside the first.
-func (c *chaos) restartHost() {
+func (c *chaosRun) restartHost() {
 	h := c.pickHost()
 	if status := c.askHost(h, "POST", "/admin/host/restart"); status != http.StatusOK {
 		c.t.Fatalf("restart: %d", status)
@@ -279,8 +283,8 @@ func (c *chaos) restartHost() {
 }
 
 // awaitIdleKill halts the clients until a host has killed its handler because that had no invocation.
-func (c *chaos) awaitIdleKill() {
-	before := strings.Count(c.logs.String(), "is scaled in.")
+func (c *chaosRun) awaitIdleKill() {
+	before := strings.Count(c.output.String(), "is scaled in.")
 	halted := make(chan struct{})
 	c.mu.Lock()
 	c.halted = halted
@@ -291,21 +295,22 @@ func (c *chaos) awaitIdleKill() {
 		c.mu.Unlock()
 		close(halted)
 	}()
-	c.eventually("an idle instance is killed", 2*time.Minute, func() bool { return strings.Count(c.logs.String(), "is scaled in.") > before })
+	c.awaitCondition("an idle instance is killed", 2*time.Minute,
+		func() bool { return strings.Count(c.output.String(), "is scaled in.") > before })
 }
 
 // attendedFor is how long each holder must have had an invocation in flight: then it is one that stays
 // with the lanes, and not one that is answered at once.
 const attendedFor = 2 * time.Second
 
-// goesOn waits until each lane has written a message since the call, and each holder has an invocation
+// awaitProgress waits until each lane has written a message since the call, and each holder has an invocation
 // that stays. A holder without one may be killed by --idle-kill, which may repeat writes as a SIGKILL does.
-func (c *chaos) goesOn() {
+func (c *chaosRun) awaitProgress() {
 	c.t.Helper()
 	from := time.Now()
-	c.eventually("each lane goes on", time.Minute, func() bool {
+	c.awaitCondition("each lane goes on", time.Minute, func() bool {
 		moved := map[int]bool{}
-		for _, r := range c.requests() {
+		for _, r := range c.readRequests() {
 			if r.StartedAt.After(from) {
 				moved[lane.Of(r.Path, chaosLanes)] = true
 			}
@@ -313,7 +318,7 @@ func (c *chaos) goesOn() {
 		return len(moved) == chaosLanes
 	})
 	since := time.Now()
-	c.eventually("each holder has an invocation", time.Minute, func() bool {
+	c.awaitCondition("each holder has an invocation", time.Minute, func() bool {
 		if slices.ContainsFunc(c.hosts, c.holdsUnattended) {
 			since = time.Now()
 		}
@@ -322,9 +327,9 @@ func (c *chaos) goesOn() {
 }
 
 // holdsUnattended reports whether a host's handler holds a lane without an invocation in flight.
-func (c *chaos) holdsUnattended(h *fleet.Host) bool {
+func (c *chaosRun) holdsUnattended(h *fleet.Host) bool {
 	i := c.readInstance(h)
-	return i.PID > 0 && i.Invocations == 0 && heldLane.MatchString(i.metrics())
+	return i.PID > 0 && i.Invocations == 0 && heldLane.MatchString(i.readMetrics())
 }
 
 var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
@@ -333,10 +338,10 @@ var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
 // addIdleKills adds the moments at which a host killed its handler, as the hosts logged them. A holder
-// that a request woke a moment before has no invocation yet, so a write may come twice then.
-func (c *chaos) addIdleKills() {
+// that a request has just woken has no invocation yet, so a write may come twice then.
+func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
-	for _, line := range scaledIn.FindAllStringSubmatch(c.logs.String(), -1) {
+	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
 		at, err := time.Parse(time.RFC3339, line[1])
 		if err != nil {
 			c.t.Fatal(err)
@@ -346,15 +351,15 @@ func (c *chaos) addIdleKills() {
 }
 
 // compareRecords compares the CMS's record with the acknowledged messages.
-func (c *chaos) compareRecords(accepted []message) {
+func (c *chaosRun) compareRecords(accepted []postedMessage) {
 	c.t.Helper()
 	c.addIdleKills()
-	st := c.stats()
+	st := c.readStats()
 	if st.Writes-st.Repeats != len(accepted) || st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
 		c.t.Errorf("%d accepted, the CMS's record: %+v", len(accepted), st)
 	}
 	byLane, byID := map[int][]server.Request{}, map[string][]server.Request{}
-	for _, r := range c.requests() {
+	for _, r := range c.readRequests() {
 		byLane[lane.Of(r.Path, chaosLanes)] = append(byLane[lane.Of(r.Path, chaosLanes)], r)
 		byID[r.ID] = append(byID[r.ID], r)
 	}
@@ -378,7 +383,8 @@ func (c *chaos) compareRecords(accepted []message) {
 			}
 		}
 	}
-	c.t.Logf("%d messages, %d writes came twice, %d handlers killed; the longest time in which a lane wrote nothing: %s",
+	c.t.Logf("%d messages, %d writes came twice, %d handlers killed; the longest time in which a lane wrote nothing: "+
+		"%s",
 		len(accepted), repeats, len(c.killed), longest.Round(10*time.Millisecond))
 }
 
@@ -387,10 +393,11 @@ func byStart(a, b server.Request) int {
 }
 
 // wasKilledBetween reports whether a handler, of whichever host, was killed after the first write began and
-// before the second, within uncommittedFor. The CMS may read a request a moment after its sender was killed.
-func (c *chaos) wasKilledBetween(first, second server.Request) bool {
+// before the second, within uncommittedFor. The CMS may read a request shortly after its sender was killed.
+func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {
-		return at.After(first.StartedAt.Add(-moment)) && at.Before(second.StartedAt) && at.Sub(first.StartedAt) < uncommittedFor
+		return at.After(first.StartedAt.Add(-moment)) && at.Before(second.StartedAt) &&
+			at.Sub(first.StartedAt) < uncommittedFor
 	})
 }

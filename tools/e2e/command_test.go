@@ -22,17 +22,18 @@ import (
 	"weir/internal/weir"
 )
 
-// ended is what came of a command.
-type ended struct {
+// commandResult is the output and the exit code of a command.
+type commandResult struct {
 	code           int
 	stdout, stderr string
 }
 
-// handler runs the handler as a command, with a weir.yaml in app, to its end.
-func (s *system) handler(ctx context.Context, app string, env []string, args ...string) ended {
+// runHandler runs the handler as a command, with a weir.yaml in app, to its end.
+func (s *system) runHandler(ctx context.Context, app string, env []string, args ...string) commandResult {
 	s.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
-	cmd.Env = append(append(os.Environ(), s.env()...), append([]string{"WEIR_CONFIG=" + filepath.Join(app, "weir.yaml")}, env...)...)
+	cmd.Env = append(append(os.Environ(), s.handlerEnv()...),
+		append([]string{"WEIR_CONFIG=" + filepath.Join(app, "weir.yaml")}, env...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var stdout, stderr bytes.Buffer
@@ -42,11 +43,11 @@ func (s *system) handler(ctx context.Context, app string, env []string, args ...
 	if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
 		s.t.Errorf("handler %s: %v", strings.Join(args, " "), err)
 	}
-	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// files files messages without a host, as a receiver elsewhere would.
-func (s *system) files(lanes int) (*lane.Appender, *azure.Account) {
+// openAppender files messages without a host, as a receiver elsewhere would.
+func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
 	if err != nil {
@@ -60,22 +61,25 @@ func (s *system) files(lanes int) (*lane.Appender, *azure.Account) {
 	return lane.NewAppender(store, slog.New(slog.NewTextHandler(io.Discard, nil))), account
 }
 
-// file files version n+1 of one path.
-func (s *system) file(a *lane.Appender, path string, n int) weir.Message {
+// appendMessage files version n+1 of one path.
+func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Message {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, n+1)
-	r, err := a.Append(s.t.Context(), weir.Message{Contract: "article", Key: path, ContentType: "application/xml", Body: []byte(body)}, "")
+	r, err := a.Append(s.t.Context(), weir.Message{Contract: "article", Key: path, ContentType: "application/xml",
+		Body: []byte(body)}, "")
 	if err != nil {
 		s.t.Errorf("append: %v", err)
 	}
 	return r.Message
 }
 
-// says checks what a command printed and how it ended.
-func (e ended) says(t *testing.T, code int, stdout, stderr string) {
+// checkOutput checks the output and the exit code of a command.
+func (e commandResult) checkOutput(t *testing.T, code int, stdout, stderr string) {
 	t.Helper()
-	for name, part := range map[string]struct{ got, want string }{"stdout": {e.stdout, stdout}, "stderr": {e.stderr, stderr}} {
-		if ok, err := regexp.MatchString(part.want, part.got); err != nil || !ok || (part.want == "" && part.got != "") {
+	for name, part := range map[string]struct{ got, want string }{"stdout": {e.stdout, stdout},
+		"stderr": {e.stderr, stderr}} {
+		if ok, err := regexp.MatchString(part.want, part.got); err != nil || !ok ||
+			(part.want == "" && part.got != "") {
 			t.Errorf("%s is %q, want %q %v", name, part.got, part.want, err)
 		}
 	}
@@ -85,7 +89,7 @@ func (e ended) says(t *testing.T, code int, stdout, stderr string) {
 }
 
 func TestCommand_Usage(t *testing.T) {
-	run := func(args ...string) ended {
+	run := func(args ...string) commandResult {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(built, "handler"), args...)
 		cmd.Env = []string{}
 		var stdout, stderr bytes.Buffer
@@ -93,7 +97,7 @@ func TestCommand_Usage(t *testing.T) {
 		if err := cmd.Run(); cmd.ProcessState == nil {
 			t.Fatal(err)
 		}
-		return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+		return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 	}
 	for name, c := range map[string]struct {
 		args           []string
@@ -108,13 +112,14 @@ func TestCommand_Usage(t *testing.T) {
 		"BadDuration":    {[]string{"poll", "--period", "minute"}, 2, "", `invalid argument "minute"`},
 		"Argument":       {[]string{"drain", "3"}, 2, "", `unknown command "3"`},
 		"FlagOfAnother":  {[]string{"version", "--idle", "1s"}, 2, "", `unknown flag: --idle`},
-		"NoSettings":     {[]string{"poll"}, 1, "", `handler: AzureWebJobsStorage is not set.*\nhandler: weir.yaml cannot be read`},
+		"NoSettings": {[]string{"poll"}, 1, "",
+			`handler: AzureWebJobsStorage is not set.*\nhandler: weir.yaml cannot be read`},
 	} {
-		t.Run(name, func(t *testing.T) { run(c.args...).says(t, c.code, c.stdout, c.stderr) })
+		t.Run(name, func(t *testing.T) { run(c.args...).checkOutput(t, c.code, c.stdout, c.stderr) })
 	}
 	t.Run("ServingLogsErrorsToStderr", func(t *testing.T) {
 		got := run()
-		got.says(t, 1, "", `"msg":"handler: wrong setting"`)
+		got.checkOutput(t, 1, "", `"msg":"handler: wrong setting"`)
 		for line := range strings.Lines(got.stderr) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %q", line)
@@ -125,91 +130,115 @@ func TestCommand_Usage(t *testing.T) {
 
 func TestCommand_PollFlags(t *testing.T) {
 	s := newBareSystem(t)
-	app := s.stage("timeout: 30s", "timeout: 1s", "retention: 7d ", "poll: { period: 6s, idle: 500ms, estimate: 200ms, tolerance: 2 }\nretention: 7d ")
+	app := s.stageApp("timeout: 30s", "timeout: 1s", "retention: 7d ",
+		"poll: { period: 6s, idle: 500ms, estimate: 200ms, tolerance: 2 }\nretention: 7d ")
 	for name, c := range map[string]struct {
 		args           []string
 		code           int
 		stdout, stderr string
 	}{
-		"FromTheFile":      {nil, 0, `^poll: ([2-9]|1\d) runs, 0 messages, average 200ms \(estimate\), idle \d+ %, [5-9](\.\d)?s\n$`, ""},
-		"FlagsWin":         {[]string{"--idle", "1h", "--estimate", "1s"}, 0, `^poll: 1 runs, 0 messages, average 1s \(estimate\), idle \d+ %, [4-9](\.\d)?s\n$`, ""},
-		"ShorterThanOne":   {[]string{"--period", "1s"}, 2, "", `period \(1s\) must be longer than delivery.timeout \(1s\)`},
+		"FromTheFile": {nil, 0, `^poll: ([2-9]|1\d) runs, 0 messages, average 200ms \(estimate\), idle \d+ %,` +
+			` [5-9](\.\d)?s\n$`, ""},
+		"FlagsWin": {[]string{"--idle", "1h", "--estimate", "1s"}, 0,
+			`^poll: 1 runs, 0 messages, average 1s \(estimate\), idle \d+ %, [4-9](\.\d)?s\n$`, ""},
+		"ShorterThanOne": {[]string{"--period", "1s"}, 2, "",
+			`period \(1s\) must be longer than delivery.timeout \(1s\)`},
 		"EstimateTooLarge": {[]string{"--estimate", "4s"}, 2, "", `estimate × tolerance \(8s\)`},
 		"Tolerance":        {[]string{"--tolerance", "0"}, 2, "", `tolerance is 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.handler(t.Context(), app, nil, append([]string{"poll"}, c.args...)...).says(t, c.code, c.stdout, c.stderr)
+			s.runHandler(t.Context(), app, nil, append([]string{"poll"}, c.args...)...).checkOutput(t, c.code, c.stdout,
+				c.stderr)
 		})
 	}
 	t.Run("StorageAway", func(t *testing.T) {
 		away := "AzureWebJobsStorage=" + strings.ReplaceAll(s.storage.ConnectionString(), "127.0.0.1:", "127.0.0.1:1")
-		s.handler(t.Context(), app, []string{away}, "poll").says(t, 1, "", `storage could not be opened`)
+		s.runHandler(t.Context(), app, []string{away}, "poll").checkOutput(t, 1, "", `storage could not be opened`)
 	})
 	t.Run("ToldToEnd", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		s.handler(ctx, app, nil, "poll", "--period", "1h").says(t, 0, `^poll: \d+ runs`, "")
+		s.runHandler(ctx, app, nil, "poll", "--period", "1h").checkOutput(t, 0, `^poll: \d+ runs`, "")
 	})
 	t.Run("JSON", func(t *testing.T) {
-		s.handler(t.Context(), app, nil, "poll", "--json", "--period", "5s", "--idle", "1s", "--estimate", "100ms").
-			says(t, 0, `^\{"runs":\d+,"delivered":0,"rejected":0,"retried":0,"unavailable":0,"cut":0,"averageSeconds":0.1,"estimated":true,"idle":1,"seconds":[\d.]+\}\n$`, "")
+		s.runHandler(t.Context(), app, nil, "poll", "--json", "--period", "5s", "--idle", "1s", "--estimate", "100ms").
+			checkOutput(t, 0, `^\{"runs":\d+,"delivered":0,"rejected":0,"retried":0,"unavailable":0,"cut":0,`+
+				`"averageSeconds":0.1,"estimated":true,"idle":1,"seconds":[\d.]+\}\n$`, "")
 	})
 }
 
 func TestCommand_Drain(t *testing.T) {
 	s := newBareSystem(t)
-	appender, account := s.files(2)
-	app := s.stage("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
-	drain := func() ended { t.Helper(); return s.handler(t.Context(), app, nil, "drain") }
-	drain().says(t, 0, `^lane 0: empty\nlane 1: empty\n$`, "")
+	appender, account := s.openAppender(2)
+	app := s.stageApp("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
+	drain := func() commandResult { t.Helper(); return s.runHandler(t.Context(), app, nil, "drain") }
+	drain().checkOutput(t, 0, `^lane 0: empty\nlane 1: empty\n$`, "")
 	for n := range 40 {
-		s.file(appender, fmt.Sprint("/p/", n%10), n/10)
+		s.appendMessage(appender, fmt.Sprint("/p/", n%10), n/10)
 	}
-	drain().says(t, 0, `^lane 0: empty, \d+ delivered\nlane 1: empty, \d+ delivered\n$`, "")
-	if st := s.stats(); st.Writes != 40 || st.Overlaps != 0 || st.Inversions != 0 || st.Repeats != 0 {
-		t.Errorf("%+v", st)
+	drain().checkOutput(t, 0, `^lane 0: empty, \d+ delivered\nlane 1: empty, \d+ delivered\n$`, "")
+	if st := s.readStats(); st.Writes != 40 || st.Overlaps != 0 || st.Inversions != 0 || st.Repeats != 0 {
+		t.Errorf("got %+v, want 40 writes, none repeated, overlapping or out of order", st)
 	}
 
-	s.faults(`{"failPath":"/bad"}`)
-	s.file(appender, "/bad", 0)
-	patient := s.stage("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s", "min: 1s, max: 5m", "min: 5m, max: 5m")
-	s.handler(t.Context(), patient, nil, "drain").says(t, 0, `lane \d: the next is due at \S+, 1 waiting`, "")
-	s.handler(t.Context(), patient, nil, "drain", "--json").says(t, 0, `\{"lane":\d,"state":"waiting","delivered":0,"dead":0,"cancelled":0,"superseded":0,"waiting":1,"until":"\S+Z"\}\n`, "")
+	s.setFaults(`{"failPath":"/bad"}`)
+	s.appendMessage(appender, "/bad", 0)
+	patient := s.stageApp("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s",
+		"min: 1s, max: 5m", "min: 5m, max: 5m")
+	s.runHandler(t.Context(), patient, nil, "drain").checkOutput(t, 0, `lane \d: the next is due at \S+, 1 waiting`, "")
+	s.runHandler(t.Context(), patient, nil, "drain", "--json").checkOutput(t, 0,
+		`\{"lane":\d,"state":"waiting","delivered":0,"dead":0,"cancelled":0,"superseded":0,"waiting":1,`+
+			`"until":"\S+Z"\}\n`, "")
 
-	s.faults(`{"down":true}`)
-	first := s.file(appender, "/p/1", 10)
-	drain().says(t, 0, fmt.Sprintf(`lane %d: paused until \S+ because the CMS is unavailable, \d waiting`, first.ID.Lane), "503")
-	s.faults(`{}`)
+	s.setFaults(`{"down":true}`)
+	first := s.appendMessage(appender, "/p/1", 10)
+	drain().checkOutput(t, 0, fmt.Sprintf(`lane %d: paused until \S+ because the CMS is unavailable, \d waiting`,
+		first.ID.Lane), "503")
+	s.setFaults(`{}`)
 
-	other := s.file(appender, "/p/1", 11)
-	store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now, Epoch: other.ID.Epoch}
-	s.eventually("the pause is over", time.Minute, func() bool {
+	other := s.appendMessage(appender, "/p/1", 11)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now,
+		Epoch: other.ID.Epoch}
+	s.awaitCondition("the pause is over", time.Minute, func() bool {
 		c, err := store.ReadControl(t.Context(), other.ID.Lane)
 		at, work := c.NextWorkAt(time.Now())
 		return err == nil && work && !at.After(time.Now())
 	})
 	const holder = "6f1c1f70-5d0c-4b1e-9d3f-0a4f3a1c2b11"
-	if err := account.Leases().Acquire(t.Context(), store.LeaseName(other.ID.Lane), holder, 30*time.Second); err != nil {
+	if err := account.Leases().Acquire(t.Context(), store.LeaseName(other.ID.Lane), holder,
+		30*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	s.handler(t.Context(), app, nil, "drain", "--json").says(t, 1, fmt.Sprintf(`\{"lane":%d,"state":"held",.*"waiting":\d\}`, other.ID.Lane), `something is left that could have gone`)
-	drain().says(t, 1, fmt.Sprintf(`lane %d: held by another process, \d waiting`, other.ID.Lane), `something is left that could have gone`)
+	s.runHandler(t.Context(), app, nil, "drain", "--json").checkOutput(t, 1,
+		fmt.Sprintf(`\{"lane":%d,"state":"held",.*"waiting":\d\}`, other.ID.Lane),
+		`something is left that could have gone`)
+	drain().checkOutput(t, 1, fmt.Sprintf(`lane %d: held by another process, \d waiting`, other.ID.Lane),
+		`something is left that could have gone`)
 }
 
 func TestCommand_Check(t *testing.T) {
 	s := newBareSystem(t)
-	app := s.stage("lanes: 1 ", "lanes: 2 ")
-	check := func(app string, env ...string) ended { t.Helper(); return s.handler(t.Context(), app, env, "check") }
-	check(app).says(t, 0, `^settings  ok\ncontracts ok  article, delete\ncalendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\nstop +ok  a stop of the host is noticed.*\ntable +ok  not there yet.*\nqueues +ok  not there yet.*\nblobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
-	s.files(2)
-	check(app).says(t, 0, `table +ok  2 lanes\nqueues +ok  0 tickets, 0 given up by the host\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
-	check(s.stage()).says(t, 1, `table +wrong: storage has 2 lanes, and the setting says 1; set lanes: 2`, "")
-	check(app, "WEIR_CMS_URL=http://127.0.0.1:1/").says(t, 1, `(?s)table +ok.*cms +wrong: .*refused; see whether delivery.url is right`, "")
+	app := s.stageApp("lanes: 1 ", "lanes: 2 ")
+	check := func(app string, env ...string) commandResult {
+		t.Helper()
+		return s.runHandler(t.Context(), app, env, "check")
+	}
+	check(app).checkOutput(t, 0, `^settings  ok\ncontracts ok  article, delete\n`+
+		`calendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\n`+
+		`stop +ok  a stop of the host is noticed.*\ntable +ok  not there yet.*\nqueues +ok  not there yet.*\n`+
+		`blobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
+	s.openAppender(2)
+	check(app).checkOutput(t, 0, `table +ok  2 lanes\nqueues +ok  0 tickets,`+
+		` 0 given up by the host\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
+	check(s.stageApp()).checkOutput(t, 1, `table +wrong: storage has 2 lanes, and the setting says 1; set lanes: 2`, "")
+	check(app, "WEIR_CMS_URL=http://127.0.0.1:1/").checkOutput(t, 1,
+		`(?s)table +ok.*cms +wrong: .*refused; see whether delivery.url is right`, "")
 	check(app, "AzureWebJobsStorage="+strings.ReplaceAll(s.storage.ConnectionString(), "127.0.0.1:", "127.0.0.1:1")).
-		says(t, 1, `(?s)settings +ok.*table +wrong: .*; see whether AzureWebJobsStorage.*queues +wrong.*blobs +wrong.*clock +wrong.*cms +ok`, "")
-	check(s.stage("root: delete", "root: delete\n    onFailure: maybe", "attempts: 5", "attempts: 0")).
-		says(t, 1, `(?s)settings +wrong: delivery.attempts is 0.*contracts wrong: .*maybe.*table +wrong`, "")
-	if n := len(s.requests()); n != 0 {
+		checkOutput(t, 1, `(?s)settings +ok.*table +wrong: .*; see whether AzureWebJobsStorage.*`+
+			`queues +wrong.*blobs +wrong.*clock +wrong.*cms +ok`, "")
+	check(s.stageApp("root: delete", "root: delete\n    onFailure: maybe", "attempts: 5", "attempts: 0")).
+		checkOutput(t, 1, `(?s)settings +wrong: delivery.attempts is 0.*contracts wrong: .*maybe.*table +wrong`, "")
+	if n := len(s.readRequests()); n != 0 {
 		t.Errorf("the CMS got %d requests: a check must not write", n)
 	}
 }

@@ -17,79 +17,86 @@ func TestDashboard_AnOperatorsDay(t *testing.T) { inEachMode(t, testDashboardAnO
 
 func testDashboardAnOperatorsDay(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
-	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage()
+	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stageApp()
 	const key = "the key&1"
-	s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), "--script-root", s.app, "--port", hostPort, "--give-up-after", "-1",
+	s.startProgram("funchost", append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom"), "--script-root", s.app,
+		"--port", hostPort, "--give-up-after", "-1",
 		"--state-dir", t.TempDir(), "--enableAuth", "--key", key)
 	code := "?" + url.Values{"code": {key}}.Encode()
-	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health"+code) == http.StatusOK })
+	s.awaitCondition("the system is ready", startLimit,
+		func() bool { return s.getStatus(s.weir+"/api/health"+code) == http.StatusOK })
 
-	s.faults(`{"rejectText":"Broken"}`)
+	s.setFaults(`{"rejectText":"Broken"}`)
 	for n := range 5 {
-		s.postWith(code, fmt.Sprintf("/d/%d", n), `Broken &lt;script&gt;alert(1)&lt;/script&gt; ]]&gt;`)
+		s.postTitled(code, fmt.Sprintf("/d/%d", n), `Broken &lt;script&gt;alert(1)&lt;/script&gt; ]]&gt;`)
 	}
-	if status := s.status(s.weir + "/api/dashboard"); status != http.StatusUnauthorized {
+	if status := s.getStatus(s.weir + "/api/dashboard"); status != http.StatusUnauthorized {
 		t.Errorf("without a key the page answers %d", status)
 	}
 	b := browser.Open(t, s.weir)
 	b.Visit("/api/dashboard" + code)
-	b.Until("five are dead", text("#tiles")+".replace(/\\s/g, '').includes('Dead5')")
-	b.Until("the books balance", text("#books-title")+".includes('balanced') && !"+text("#books-title")+".includes('not')")
+	b.Until("five are dead", innerText("#tiles")+".replace(/\\s/g, '').includes('Dead5')")
+	b.Until("the books balance", innerText("#books-title")+".includes('balanced') && !"+innerText("#books-title")+
+		".includes('not')")
 	b.Until("they died of one thing", "document.querySelectorAll('#errors tbody tr').length === 1")
 
-	s.faults(`{}`)
+	s.setFaults(`{}`)
 	b.Click("#errors tbody a")
 	b.Until("its messages are listed", "document.querySelectorAll('#messages tbody tr').length === 5")
 	b.Click("#messages tbody tr:last-child a.id")
-	b.Until("the story is told", "document.querySelector('#story') && "+text("#story")+".includes('Attempt 1: rejected') && "+text("pre.xml")+".includes('<article path=')")
-	if got := browser.Eval[string](b, "document.querySelector('a[download]').href"); s.status(got) != http.StatusOK {
+	b.Until("the story is told", "document.querySelector('#story') && "+innerText("#story")+
+		".includes('Attempt 1: rejected') && "+innerText("pre.xml")+".includes('<article path=')")
+	if got := browser.Eval[string](b, "document.querySelector('a[download]').href"); s.getStatus(got) != http.StatusOK {
 		t.Errorf("the body is not at %s", got)
 	}
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.includes('<title>')")
-	browser.Eval[bool](b, "document.getElementById('edited').value = document.getElementById('edited').value.replace(/<title>.*<\\/title>/s, '<title>Mended</title>'); true")
+	browser.Eval[bool](b, "document.getElementById('edited').value = "+
+		"document.getElementById('edited').value.replace(/<title>.*<\\/title>/s, '<title>Mended</title>'); true")
 	b.Type("#edit [name=note]", "by hand")
 	b.Click("#edit button")
-	b.Until("it is delivered", text("#stage")+" === 'delivered'")
-	b.Until("the difference is shown", text(".diff")+".includes('+  <title>Mended</title>') && "+text(".diff")+".includes('-  <title>')")
+	b.Until("it is delivered", innerText("#stage")+" === 'delivered'")
+	b.Until("the difference is shown", innerText(".diff")+".includes('+  <title>Mended</title>') && "+
+		innerText(".diff")+".includes('-  <title>')")
 
 	b.Visit("/api/dashboard/errors" + code)
 	b.Click("#errors tbody a")
-	b.Until("four are left", text("#error")+".includes('Dead messages\\n4')")
+	b.Until("four are left", innerText("#error")+".includes('Dead messages\\n4')")
 	browser.Eval[bool](b, "document.querySelector('[name=ratePerMinute]').value = 6000; true")
 	b.Click("[name=dryRun]")
-	b.Until("they are counted", text("output")+".startsWith('4 messages of 4 keys match.')")
+	b.Until("they are counted", innerText("output")+".startsWith('4 messages of 4 keys match.')")
 	b.Click("[data-after-dry]")
-	b.Until("all were delivered", "location.pathname.includes('/replays/') && document.querySelector('#state') && "+text("#state")+" === 'done' && "+text("#progress")+".includes('4 of 4 messages')")
+	b.Until("all were delivered", "location.pathname.includes('/replays/') && document.querySelector('#state') && "+
+		innerText("#state")+" === 'done' && "+innerText("#progress")+".includes('4 of 4 messages')")
 
 	b.Visit("/api/dashboard/pauses" + code + "&key=" + url.QueryEscape("/d/0"))
 	b.Type("[data-action*='/api/pause'] [name=reason]", "looking into it")
 	b.Click("[data-action*='/api/pause'] .primary")
-	b.Until("the key is paused", text("#pauses")+".includes('key /d/0')")
-	m := s.postWith(code, "/d/0", "later")
+	b.Until("the key is paused", innerText("#pauses")+".includes('key /d/0')")
+	m := s.postTitled(code, "/d/0", "later")
 	b.Visit("/api/dashboard/messages/" + m + code)
-	b.Until("the message says what it waits for", text("#story")+".includes('its key is paused')")
+	b.Until("the message says what it waits for", innerText("#story")+".includes('its key is paused')")
 	b.Visit("/api/dashboard/pauses" + code)
 	b.Click("#pauses tbody button")
 	b.Until("it is asked whether it is meant", "document.getElementById('ask').open")
 	b.Click("#ask [value=yes]")
-	b.Until("nothing is paused", text("#pauses")+".includes('Nothing is paused.')")
+	b.Until("nothing is paused", innerText("#pauses")+".includes('Nothing is paused.')")
 	b.Visit("/api/dashboard/messages/" + m + code)
-	b.Until("it is delivered", text("#stage")+" === 'delivered'")
+	b.Until("it is delivered", innerText("#stage")+" === 'delivered'")
 	b.Visit("/api/dashboard/messages" + code + "&q=" + url.QueryEscape("/d/"))
 	b.Until("all are found", "document.querySelectorAll('.messages tbody tr').length === 6")
 	b.Clean()
-	if st := s.clean(); st.Writes == 0 {
-		t.Errorf("%+v", st)
+	if st := s.checkRecord(); st.Writes == 0 {
+		t.Errorf("got %+v, want writes", st)
 	}
 }
 
-func text(selector string) string {
+func innerText(selector string) string {
 	return fmt.Sprintf("document.querySelector(%q).innerText", selector)
 }
 
-// postWith posts an article with the host's key, and gives its id.
-func (s *system) postWith(code, path, title string) string {
+// postTitled posts an article with the host's key, and returns its id.
+func (s *system) postTitled(code, path, title string) string {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="1"><title>%s</title></article>`, path, title)
 	resp, err := http.Post(s.weir+"/api/messages"+code, "application/xml", strings.NewReader(body))

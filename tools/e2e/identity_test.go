@@ -23,11 +23,11 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// TestIdentity_WithoutKeys runs the handler where storage takes no key: it asks the
+// TestIdentity_WithoutKeys runs the handler on storage that takes no key: it asks the
 // platform for tokens of its managed identity, as inside Azure Functions.
 func TestIdentity_WithoutKeys(t *testing.T) {
 	s := newBareSystem(t)
-	cert, key := certificate(t)
+	cert, key := newCertificate(t)
 	guarded, err := azurite.Start(t.Context(), azurite.Options{Cert: cert, Key: key})
 	if err != nil {
 		t.Fatal(err)
@@ -37,51 +37,58 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	address := func(port int) string { return fmt.Sprintf("https://127.0.0.1:%d/%s", port, azurite.Account) }
 	port := freePort(t)
 	env := []string{
-		"AzureWebJobsStorage=", "SSL_CERT_FILE=" + cert, "IDENTITY_ENDPOINT=" + platform.URL + "/token", "IDENTITY_HEADER=let-me",
-		"AzureWebJobsStorage__blobServiceUri=" + address(guarded.Ports().Blob), "AzureWebJobsStorage__queueServiceUri=" + address(guarded.Ports().Queue),
-		"AzureWebJobsStorage__tableServiceUri=" + address(guarded.Ports().Table), "AzureWebJobsStorage__credential=managedidentity",
+		"AzureWebJobsStorage=", "SSL_CERT_FILE=" + cert, "IDENTITY_ENDPOINT=" + platform.URL + "/token",
+		"IDENTITY_HEADER=let-me",
+		"AzureWebJobsStorage__blobServiceUri=" + address(guarded.Ports().Blob),
+		"AzureWebJobsStorage__queueServiceUri=" + address(guarded.Ports().Queue),
+		"AzureWebJobsStorage__tableServiceUri=" + address(guarded.Ports().Table),
+		"AzureWebJobsStorage__credential=managedidentity",
 		"AzureWebJobsStorage__clientId=11111111-2222-3333-4444-555555555555", "FUNCTIONS_CUSTOMHANDLER_PORT=" + port,
 	}
-	app := s.stage()
-	s.handler(t.Context(), app, append(env, "IDENTITY_HEADER=wrong"), "check").says(t, 1, `(?s)table +wrong: .*the identity has the roles.*queues +wrong.*blobs +wrong`, "")
-	s.start("handler", append(append(s.env(), "WEIR_CONFIG="+filepath.Join(app, "weir.yaml")), env...))
+	app := s.stageApp()
+	s.runHandler(t.Context(), app, append(env, "IDENTITY_HEADER=wrong"), "check").checkOutput(t,
+		1, `(?s)table +wrong: .*the identity has the roles.*queues +wrong.*blobs +wrong`, "")
+	s.startProgram("handler", append(append(s.handlerEnv(), "WEIR_CONFIG="+filepath.Join(app, "weir.yaml")), env...))
 	s.weir = "http://127.0.0.1:" + port
-	s.eventually("the handler is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+	s.awaitCondition("the handler is ready", startLimit,
+		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 	noise := make([]byte, 60<<10) // too large for a row: it goes into a blob
 	rand.Read(noise)
-	large := `<article path="/large" version="1"><title>Large</title><text>` + hex.EncodeToString(noise) + `</text></article>`
-	var posted []message
-	for _, body := range []string{article("/small", 1), large} {
-		code, _, said := s.call("POST", s.weir+"/api/messages", body)
+	large := `<article path="/large" version="1"><title>Large</title><text>` + hex.EncodeToString(noise) +
+		`</text></article>`
+	var posted []postedMessage
+	for _, body := range []string{articleXML("/small", 1), large} {
+		code, _, said := s.requestJSON("POST", s.weir+"/api/messages", body)
 		if code != http.StatusAccepted {
-			t.Fatalf("%d %v", code, said)
+			t.Fatalf("got %d %v, want 202", code, said)
 		}
-		posted = append(posted, message{ID: said["id"].(string)})
+		posted = append(posted, postedMessage{ID: said["id"].(string)})
 	}
-	s.allFinal(posted, "delivered", time.Minute)
-	s.handler(t.Context(), app, env, "check").says(t, 0, `(?s)table +ok.*queues +ok.*blobs +ok.*clock +ok`, "")
-	if got := platform.asked(); got != "https://storage.azure.com for 11111111-2222-3333-4444-555555555555" {
+	s.awaitStages(posted, "delivered", time.Minute)
+	s.runHandler(t.Context(), app, env, "check").checkOutput(t, 0, `(?s)table +ok.*queues +ok.*blobs +ok.*clock +ok`,
+		"")
+	if got := platform.lastRequest(); got != "https://storage.azure.com for 11111111-2222-3333-4444-555555555555" {
 		t.Errorf("tokens were asked for %s", got)
 	}
 }
 
-// platform hands out tokens, as App Service does on loopback.
-type platform struct {
+// managedIdentity hands out tokens, as App Service does on loopback.
+type managedIdentity struct {
 	*httptest.Server
 
 	mu   sync.Mutex
 	last string
 }
 
-func newPlatform(t *testing.T) *platform {
-	p := &platform{}
+func newPlatform(t *testing.T) *managedIdentity {
+	p := &managedIdentity{}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
 // ServeHTTP implements http.Handler.
-func (p *platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *managedIdentity) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/token" || r.Header.Get("X-Identity-Header") != "let-me" {
 		http.Error(w, `{"error":"unauthorized"}`, http.StatusUnauthorized)
 		return
@@ -91,34 +98,37 @@ func (p *platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.last = strings.TrimSuffix(q.Get("resource"), "/") + " for " + q.Get("client_id")
 	p.mu.Unlock()
 	until := time.Now().Add(time.Hour).Unix()
-	json.NewEncoder(w).Encode(map[string]string{"access_token": token(q.Get("resource"), until), "expires_on": fmt.Sprint(until), "resource": q.Get("resource"), "token_type": "Bearer"})
+	json.NewEncoder(w).Encode(map[string]string{"access_token": newToken(q.Get("resource"), until),
+		"expires_on": fmt.Sprint(until), "resource": q.Get("resource"), "token_type": "Bearer"})
 }
 
-func (p *platform) asked() string {
+func (p *managedIdentity) lastRequest() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// token is one that the emulator takes, which looks at everything but the signature.
-func token(audience string, until int64) string {
+// newToken is one that the emulator takes, which looks at everything but the signature.
+func newToken(audience string, until int64) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	past := time.Now().Add(-time.Minute).Unix()
 	return part(map[string]string{"alg": "RS256", "typ": "JWT"}) + "." + part(map[string]any{
-		"aud": audience, "iss": "https://sts.windows.net/00000000-0000-0000-0000-000000000000/", "iat": past, "nbf": past, "exp": until}) + "." + part("signature")
+		"aud": audience, "iss": "https://sts.windows.net/00000000-0000-0000-0000-000000000000/", "iat": past,
+		"nbf": past, "exp": until}) + "." + part("signature")
 }
 
-// certificate makes one for 127.0.0.1, valid for a day, and its key.
-func certificate(t *testing.T) (cert, key string) {
+// newCertificate makes one for 127.0.0.1, valid for a day, and its key.
+func newCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
 	signed, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
 	if err != nil {
@@ -130,7 +140,7 @@ func certificate(t *testing.T) (cert, key string) {
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})), 0o600)
-	write(t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), 0o600)
+	writeFile(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})), 0o600)
+	writeFile(t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), 0o600)
 	return cert, key
 }

@@ -18,8 +18,8 @@ import (
 // keyed are the functions that ask for a key.
 var keyed = []string{"cancel", "metrics", "move", "receive", "schedules", "status", "view", "write"}
 
-// request is a method and a target, as they stand in a request's first line.
-type request struct{ method, target string }
+// targetRequest is a method and a target, as they stand in a request's first line.
+type targetRequest struct{ method, target string }
 
 // TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a
 // new one. No request reaches an address of another function than the one whose key it has.
@@ -28,14 +28,16 @@ func TestKeys_AreABoundary(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			s := newBareSystem(t)
 			hostPort := freePort(t)
-			s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage("level: info", "level: debug")
-			args := []string{"--script-root", s.app, "--port", hostPort, "--http", mode, "--enableAuth", "--state-dir", t.TempDir()}
+			s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stageApp("level: info", "level: debug")
+			args := []string{"--script-root", s.app, "--port", hostPort, "--http", mode, "--enableAuth", "--state-dir",
+				t.TempDir()}
 			for _, f := range keyed {
 				args = append(args, "--function-key", f+"=key-of-"+f)
 			}
-			s.start("funchost", append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom",
+			s.startProgram("funchost", append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 				"AzureFunctionsJobHost__logging__logLevel__Function=Information"), args...)
-			s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+			s.awaitCondition("the system is ready", startLimit,
+				func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 			targets := slices.Concat(recordedTargets(t), craftedTargets(), plainTargets)
 			if len(targets) < 500 {
 				t.Fatalf("got %d targets, want 500 at least", len(targets))
@@ -47,12 +49,12 @@ func TestKeys_AreABoundary(t *testing.T) {
 }
 
 // recordedTargets are those that a real host was given.
-func recordedTargets(t *testing.T) (targets []request) {
+func recordedTargets(t *testing.T) (targets []targetRequest) {
 	t.Helper()
-	for line := range strings.Lines(read(t, filepath.Join("..", "funchost", "host", "testdata", "targets.tsv"))) {
+	for line := range strings.Lines(readFile(t, filepath.Join("..", "funchost", "host", "testdata", "targets.tsv"))) {
 		columns := strings.Split(line, "\t")
 		if !strings.HasPrefix(line, "#") && columns[0] != "method" {
-			targets = append(targets, request{columns[0], columns[1]})
+			targets = append(targets, targetRequest{columns[0], columns[1]})
 		}
 	}
 	return targets
@@ -60,7 +62,7 @@ func recordedTargets(t *testing.T) (targets []request) {
 
 // craftedTargets lead from each function's route to addresses of others, by each way to write a
 // step up that hosts and proxies have been seen to read in two ways.
-func craftedTargets() (targets []request) {
+func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{
 		"GET":    {"/api/messages/", "/api/schedules/", "/api/schedules/a/", "/api/dashboard/", "/api/lanes/"},
@@ -70,8 +72,9 @@ func craftedTargets() (targets []request) {
 		"PUT":    {"/api/schedules/"},
 	}
 	to := map[string][]string{
-		"GET":    {"lanes", "metrics", "dashboard", "messages", "schedules/a"},
-		"POST":   {"pause", "messages", "schedules/a/run", "messages/a/cancel", "..%5Csweep", "..%5Cprocess", "%252e%252e/poison"},
+		"GET": {"lanes", "metrics", "dashboard", "messages", "schedules/a"},
+		"POST": {"pause", "messages", "schedules/a/run", "messages/a/cancel", "..%5Csweep", "..%5Cprocess",
+			"%252e%252e/poison"},
 		"DELETE": {"schedules/a", "replays/7", "messages/a"},
 		"PATCH":  {"schedules/a"},
 		"PUT":    {"messages/a"},
@@ -80,7 +83,8 @@ func craftedTargets() (targets []request) {
 		for _, start := range starts {
 			for _, step := range up {
 				for _, end := range to[method] {
-					targets = append(targets, request{method, start + step + end}, request{method, start + "x%5C" + step + step + end})
+					targets = append(targets, targetRequest{method, start + step + end},
+						targetRequest{method, start + "x%5C" + step + step + end})
 				}
 			}
 		}
@@ -89,22 +93,26 @@ func craftedTargets() (targets []request) {
 }
 
 // plainTargets reach each function by its own key.
-var plainTargets = []request{
-	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"}, {"GET", "/api/schedules"},
-	{"GET", "/api/schedules/.night"}, {"GET", "/api/messages/a"}, {"GET", "/api/openapi.yaml"}, {"POST", "/api/resume"}, {"POST", "/api/messages/"},
+var plainTargets = []targetRequest{
+	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"},
+	{"GET", "/api/schedules"},
+	{"GET", "/api/schedules/.night"}, {"GET", "/api/messages/a"}, {"GET", "/api/openapi.yaml"}, {"POST", "/api/resume"},
+	{"POST", "/api/messages/"},
 }
 
 // sendWithEachKey sends all targets with each key, eight keys at a time.
-func (s *system) sendWithEachKey(targets []request) {
+func (s *system) sendWithEachKey(targets []targetRequest) {
 	s.t.Helper()
 	var all sync.WaitGroup
 	for _, f := range keyed {
 		all.Go(func() {
 			c := &rawClient{address: strings.TrimPrefix(s.weir, "http://"), key: "key-of-" + f}
-			defer c.close()
+			defer c.closeConn()
 			for _, r := range targets {
-				if status, err := c.send(r); err != nil || status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect {
-					s.t.Errorf("%s %s with the key of %s: got %d %v, want an answer that is no redirect", r.method, r.target, f, status, err)
+				if status, err := c.sendTarget(r); err != nil || status == http.StatusMovedPermanently ||
+					status == http.StatusTemporaryRedirect {
+					s.t.Errorf("%s %s with the key of %s: got %d %v, want an answer that is no redirect", r.method,
+						r.target, f, status, err)
 				}
 			}
 		})
@@ -123,9 +131,9 @@ func (s *system) checkReached() {
 	s.t.Helper()
 	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 } // and health
 	var served map[string]int
-	s.eventually("each function is served", time.Minute, func() bool {
+	s.awaitCondition("each function is served", time.Minute, func() bool {
 		served = map[string]int{}
-		called, log := map[string]string{}, s.logs.String()
+		called, log := map[string]string{}, s.output.String()
 		for _, m := range executing.FindAllStringSubmatch(log, -1) {
 			called[m[2]] = m[1]
 		}
@@ -150,28 +158,29 @@ type rawClient struct {
 	answers      *bufio.Reader
 }
 
-func (c *rawClient) close() {
+func (c *rawClient) closeConn() {
 	if c.conn != nil {
 		c.conn.Close()
 		c.conn = nil
 	}
 }
 
-func (c *rawClient) send(r request) (status int, err error) {
+func (c *rawClient) sendTarget(r targetRequest) (status int, err error) {
 	if c.conn == nil {
 		if c.conn, err = net.Dial("tcp", c.address); err != nil {
 			return 0, err
 		}
 		c.answers = bufio.NewReader(c.conn)
 	}
-	fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: weir.example\r\nX-Functions-Key: %s\r\nContent-Length: 0\r\n\r\n", r.method, r.target, c.key)
+	fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: weir.example\r\nX-Functions-Key: %s\r\nContent-Length: 0\r\n\r\n",
+		r.method, r.target, c.key)
 	resp, err := http.ReadResponse(c.answers, &http.Request{Method: r.method})
 	if err != nil {
-		c.close()
+		c.closeConn()
 		return 0, err
 	}
 	if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.Close {
-		c.close()
+		c.closeConn()
 	}
 	resp.Body.Close()
 	return resp.StatusCode, err
@@ -181,13 +190,18 @@ func (c *rawClient) send(r request) (status int, err error) {
 // says why.
 func TestStart_WithoutPrefix(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
-	s.app = s.stage()
-	env := slices.DeleteFunc(append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"), func(v string) bool { return strings.HasPrefix(v, "WEIR_PREFIX=") })
-	write(t, filepath.Join(s.app, "process", "function.json"), strings.ReplaceAll(read(t, filepath.Join(s.app, "process", "function.json")), "%WEIR_PREFIX%", "weir"), 0o644)
-	write(t, filepath.Join(s.app, "poison", "function.json"), strings.ReplaceAll(read(t, filepath.Join(s.app, "poison", "function.json")), "%WEIR_PREFIX%", "weir"), 0o644)
-	s.start("funchost", env, "--script-root", s.app, "--port", hostPort, "--state-dir", t.TempDir())
-	s.eventually("the host has given up", startLimit, func() bool {
-		log := s.logs.String()
+	s.app = s.stageApp()
+	env := slices.DeleteFunc(append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+		func(v string) bool { return strings.HasPrefix(v, "WEIR_PREFIX=") })
+	writeFile(t, filepath.Join(s.app, "process", "function.json"),
+		strings.ReplaceAll(readFile(t, filepath.Join(s.app, "process", "function.json")), "%WEIR_PREFIX%", "weir"),
+		0o644)
+	writeFile(t, filepath.Join(s.app, "poison", "function.json"),
+		strings.ReplaceAll(readFile(t, filepath.Join(s.app, "poison", "function.json")), "%WEIR_PREFIX%", "weir"),
+		0o644)
+	s.startProgram("funchost", env, "--script-root", s.app, "--port", hostPort, "--state-dir", t.TempDir())
+	s.awaitCondition("the host has given up", startLimit, func() bool {
+		log := s.output.String()
 		return strings.Contains(log, `"msg":"handler: wrong setting","err":"WEIR_PREFIX is not set`) &&
 			strings.Contains(log, "Exceeded http worker restart retry count")
 	})

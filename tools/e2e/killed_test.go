@@ -20,7 +20,7 @@ func TestHandlerKilled_NothingIsLost(t *testing.T) { inEachMode(t, testHandlerKi
 
 func testHandlerKilledNothingIsLost(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
-	s.survivesKills(s.killNext)
+	s.runWithKills(s.killNext)
 }
 
 // TestHandlerKilled_OnFlex kills the holder of the lane, in whichever group it is. Besides, the host
@@ -28,38 +28,39 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 // how things go.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
-	s.survivesKills(func(int) { s.killHolder() })
+	s.runWithKills(func(int) { s.killHolder() })
 	for _, want := range []string{"Instance 1 had no invocation", "Instance 2 had no invocation"} {
-		if !strings.Contains(s.logs.String(), want) {
+		if !strings.Contains(s.output.String(), want) {
 			t.Errorf("the host did not log %q; want an HTTP instance that is ended while it is idle", want)
 		}
 	}
 }
 
-// survivesKills ends handlers three times in a burst. Each acknowledged message is written, those of a
+// runWithKills ends handlers three times in a burst. Each acknowledged message is written, those of a
 // key in order, one at a time, and the books balance.
-func (s *system) survivesKills(kill func(turn int)) {
+func (s *system) runWithKills(kill func(turn int)) {
 	s.t.Helper()
-	posted := make(chan []message, 1)
-	go func() { posted <- s.burst(s.t.Context(), 10, 40) }()
+	posted := make(chan []postedMessage, 1)
+	go func() { posted <- s.postBurst(s.t.Context(), 10, 40) }()
 	for turn := range 3 {
-		before := s.stats().Writes
-		s.eventually("the lane moves", time.Minute, func() bool { return s.stats().Writes >= before+20 })
+		before := s.readStats().Writes
+		s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= before+20 })
 		kill(turn)
-		killed, at := s.stats().Writes, time.Now()
-		// That is lease + settle and a second at most, 18 s, and what a busy machine adds.
-		s.eventually("the lane moves again", time.Minute, func() bool { return s.stats().Writes > killed+1 })
+		killed, at := s.readStats().Writes, time.Now()
+		// That is lease + settle and a second at most, 18 s, and the delay of a busy machine.
+		s.awaitCondition("the lane moves again", time.Minute, func() bool { return s.readStats().Writes > killed+1 })
 		s.t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
 	}
 	accepted := <-posted
-	s.eventually("all is written", 2*time.Minute, func() bool { st := s.stats(); return st.Writes-st.Repeats >= len(accepted) })
-	s.allFinal(accepted, "delivered", time.Minute)
-	st := s.clean()
+	s.awaitCondition("all is written", 2*time.Minute,
+		func() bool { st := s.readStats(); return st.Writes-st.Repeats >= len(accepted) })
+	s.awaitStages(accepted, "delivered", time.Minute)
+	st := s.checkRecord()
 	known := map[string]bool{}
 	for _, m := range accepted {
 		known[m.ID] = true
 	}
-	for _, r := range s.requests() {
+	for _, r := range s.readRequests() {
 		if !known[r.ID] {
 			s.t.Errorf("a write under an unknown Idempotency-Key: %+v", r)
 		}
@@ -68,11 +69,11 @@ func (s *system) survivesKills(kill func(turn int)) {
 		s.t.Errorf("%d accepted, %+v; want 400 and as many writes", len(accepted), st)
 	}
 	s.t.Logf("%d writes came twice", st.Repeats)
-	s.balances()
-	s.linearizes(accepted)
+	s.readBalance()
+	s.checkHistory(accepted)
 }
 
-// hostStatus is what the stand-in host tells of its instances.
+// hostStatus is the stand-in host's status of its instances.
 type hostStatus struct{ Instances []instanceStatus }
 
 type instanceStatus struct {
@@ -84,7 +85,7 @@ type instanceStatus struct {
 // is not known from outside; of three kills over two instances at least two end the holder.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
-	st := get[hostStatus](s, s.weir+"/admin/host/status")
+	st := getJSON[hostStatus](s, s.weir+"/admin/host/status")
 	i := st.Instances[turn%len(st.Instances)]
 	if i.PID <= 0 {
 		s.t.Fatalf("instance without a process: %+v", st)
@@ -95,11 +96,11 @@ func (s *system) killNext(turn int) {
 }
 
 // killHolder ends the handler that holds the lane, as its own metrics have it. A holder that the host
-// ends at the same moment is passed over.
+// ends at the same time is passed over.
 func (s *system) killHolder() {
 	s.t.Helper()
-	s.eventually("a holder is killed", time.Minute, func() bool {
-		for _, i := range get[hostStatus](s, s.weir+"/admin/host/status").Instances {
+	s.awaitCondition("a holder is killed", time.Minute, func() bool {
+		for _, i := range getJSON[hostStatus](s, s.weir+"/admin/host/status").Instances {
 			if i.PID > 0 && i.holdsLane(0) && syscall.Kill(i.PID, syscall.SIGKILL) == nil {
 				s.t.Logf("killed instance %d of group %q", i.Number, i.Group)
 				return true
@@ -111,11 +112,11 @@ func (s *system) killHolder() {
 
 // holdsLane asks the handler itself. One that does not answer holds none.
 func (i instanceStatus) holdsLane(lane int) bool {
-	return strings.Contains(i.metrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
+	return strings.Contains(i.readMetrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
 }
 
-// metrics are the handler's own; empty if it does not answer.
-func (i instanceStatus) metrics() string {
+// readMetrics are the handler's own; empty if it does not answer.
+func (i instanceStatus) readMetrics() string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/metrics", i.Port))
 	if err != nil {
 		return ""

@@ -11,75 +11,83 @@ import (
 	"time"
 )
 
-// lanes runs `handler lanes`, and gives what it prints and its exit code.
-func (s *system) lanes(args ...string) (string, int) {
+// runLanesCommand runs `handler lanes`, and returns its output and exit code.
+func (s *system) runLanesCommand(args ...string) (string, int) {
 	s.t.Helper()
-	e := s.handler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
+	e := s.runHandler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
 	return e.stdout + e.stderr, e.code
 }
 
-// relane changes the number of lanes and deploys the setting.
-func (s *system) relane(from, to int) {
+// changeLanes changes the number of lanes and deploys the setting.
+func (s *system) changeLanes(from, to int) {
 	s.t.Helper()
-	out, code := s.lanes(fmt.Sprint(to), "--json")
+	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
 	s.t.Logf("handler lanes %d:\n%s", to, out)
-	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) || !strings.Contains(out, fmt.Sprintf(`{"lanes":%d,"epoch":`, to)) {
+	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) ||
+		!strings.Contains(out, fmt.Sprintf(`{"lanes":%d,"epoch":`, to)) {
 		s.t.Fatalf("exit code %d", code)
 	}
 	path := filepath.Join(s.app, "weir.yaml")
-	write(s.t, path, strings.Replace(read(s.t, path), fmt.Sprintf("lanes: %d ", from), fmt.Sprintf("lanes: %d ", to), 1), 0o644)
-	s.eventually("the handlers run with the new number", 2*time.Minute, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+	writeFile(s.t, path, strings.Replace(readFile(s.t, path), fmt.Sprintf("lanes: %d ", from),
+		fmt.Sprintf("lanes: %d ", to), 1), 0o644)
+	s.awaitCondition("the handlers run with the new number", 2*time.Minute,
+		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
 
 func TestLanes_UpAndDown(t *testing.T) {
-	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s", "min: 1s, max: 5m", "min: 100ms, max: 200ms")
-	s.faults(`{"failPath":"/bad"}`)
-	bad, err := s.try("/bad", 1, "bad")
+	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s", "min: 1s, max: 5m",
+		"min: 100ms, max: 200ms")
+	s.setFaults(`{"failPath":"/bad"}`)
+	bad, err := s.postMessageOnce("/bad", 1, "bad")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.allFinal([]message{bad}, "dead", time.Minute)
+	s.awaitStages([]postedMessage{bad}, "dead", time.Minute)
 	messages := s.weir + "/api/messages"
-	_, _, soon := s.call("POST", messages, article("/soon", 1), "Weir-Deliver-After", "8s")
-	_, _, later := s.call("POST", messages, article("/later", 1), "Weir-Deliver-After", "48h")
-	_, _, never := s.call("POST", messages, article("/never", 1), "Weir-Deliver-After", "24h")
-	var accepted []message
+	_, _, soon := s.requestJSON("POST", messages, articleXML("/soon", 1), "Weir-Deliver-After", "8s")
+	_, _, later := s.requestJSON("POST", messages, articleXML("/later", 1), "Weir-Deliver-After", "48h")
+	_, _, never := s.requestJSON("POST", messages, articleXML("/never", 1), "Weir-Deliver-After", "24h")
+	var accepted []postedMessage
 	from := 2
 	for round, to := range []int{5, 1} {
-		// A burst goes on through all of it: what is answered with 503 comes again.
-		posted := make(chan []message, 1)
-		go func() { posted <- s.burstFrom(t.Context(), 8, 25, 1+25*round) }()
-		before := s.stats().Writes
-		s.eventually("the lanes move", time.Minute, func() bool { return s.stats().Writes > before+20 })
-		s.relane(from, to)
+		// A burst goes on through all of it: the client repeats each post that is answered with 503.
+		posted := make(chan []postedMessage, 1)
+		go func() { posted <- s.postBurstFrom(t.Context(), 8, 25, 1+25*round) }()
+		before := s.readStats().Writes
+		s.awaitCondition("the lanes move", time.Minute, func() bool { return s.readStats().Writes > before+20 })
+		s.changeLanes(from, to)
 		accepted = append(accepted, <-posted...)
 		from = to
 	}
 	one := func(m map[string]any) string { return messages + "/" + m["id"].(string) }
-	if code, _, said := s.call("PATCH", one(later), fmt.Sprintf(`{"deliverAt": %q}`, time.Now().Add(time.Second).Format(time.RFC3339Nano))); code != 200 || said["id"] != later["id"] {
+	if code, _, said := s.requestJSON("PATCH", one(later),
+		fmt.Sprintf(`{"deliverAt": %q}`, time.Now().Add(time.Second).Format(time.RFC3339Nano))); code != 200 ||
+		said["id"] != later["id"] {
 		t.Errorf("move, by the id of two epochs ago: %d %v", code, said)
 	}
-	if code, _, said := s.call("DELETE", one(never), ""); code != 200 || said["stage"] != "cancelled" {
+	if code, _, said := s.requestJSON("DELETE", one(never), ""); code != 200 || said["stage"] != "cancelled" {
 		t.Errorf("cancel, by the id of two epochs ago: %d %v", code, said)
 	}
 	for _, m := range []map[string]any{soon, later} {
-		accepted = append(accepted, message{ID: m["id"].(string), Key: m["key"].(string), version: 1})
+		accepted = append(accepted, postedMessage{ID: m["id"].(string), Key: m["key"].(string), version: 1})
 	}
-	s.allFinal(accepted, "delivered", 2*time.Minute)
-	st := s.stats()
-	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 402 || st.Writes-st.Repeats != 402 {
+	s.awaitStages(accepted, "delivered", 2*time.Minute)
+	st := s.readStats()
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 402 ||
+		st.Writes-st.Repeats != 402 {
 		t.Errorf("%d accepted; the CMS's record: %+v", len(accepted), st)
 	}
-	if got := get[message](s, s.weir+"/api/messages/"+bad.ID); got.Stage != "dead" || got.ID != bad.ID || got.Attempts != 5 {
+	if got := getJSON[postedMessage](s, s.weir+"/api/messages/"+bad.ID); got.Stage != "dead" || got.ID != bad.ID ||
+		got.Attempts != 5 {
 		t.Errorf("the dead one, two epochs later: %+v", got)
 	}
-	for _, m := range []message{accepted[0], bad} {
+	for _, m := range []postedMessage{accepted[0], bad} {
 		path, version, key := m.Key, 1, "bad"
 		if m.ID != bad.ID {
 			version = m.version
 			key = fmt.Sprintf("%s@%d", path, version)
 		}
-		again, err := s.try(path, version, key)
+		again, err := s.postMessageOnce(path, version, key)
 		if err != nil || !again.Duplicate || again.ID != m.ID {
 			t.Errorf("%+v again: %+v %v", m, again, err)
 		}
@@ -106,7 +114,7 @@ func TestLanes_WrongInput(t *testing.T) {
 		{"--json", 0, `{"lanes":2,"epoch":1,"setting":2}`},
 		{"2 --json", 0, `{"lanes":2,"epoch":1,"setting":2}`},
 	} {
-		out, code := s.lanes(strings.Fields(c.args)...)
+		out, code := s.runLanesCommand(strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("handler lanes %s: %d\n%s", c.args, code, out)
 		}
@@ -115,34 +123,36 @@ func TestLanes_WrongInput(t *testing.T) {
 
 func TestLanes_InterruptedAndUndone(t *testing.T) {
 	s := newSystem(t, 1, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s", "max: 5m", "max: 2s")
-	s.faults(`{"down":true}`)
-	waiting := s.burst(t.Context(), 4, 2)
+	s.setFaults(`{"down":true}`)
+	waiting := s.postBurst(t.Context(), 4, 2)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(built, "handler"), "lanes", "3")
-	cmd.Env = append(append(os.Environ(), s.env()...), "FUNCTIONS_APP_ROOT_PATH="+s.app)
+	cmd.Env = append(append(os.Environ(), s.handlerEnv()...), "FUNCTIONS_APP_ROOT_PATH="+s.app)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("intake is shut", time.Minute, func() bool {
-		_, err := s.try("/p/0", 99, "refused")
+	s.awaitCondition("intake is shut", time.Minute, func() bool {
+		_, err := s.postMessageOnce("/p/0", 99, "refused")
 		return err != nil && strings.Contains(err.Error(), "503") && strings.Contains(err.Error(), "lanes")
 	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	if out, code := s.lanes(); code != 0 || !strings.Contains(out, "A change to 3 lanes is under way (drain)") {
+	if out, code := s.runLanesCommand(); code != 0 ||
+		!strings.Contains(out, "A change to 3 lanes is under way (drain)") {
 		t.Errorf("%d\n%s", code, out)
 	}
-	if out, code := s.lanes("--undo"); code != 0 || !strings.Contains(out, "Undone: the number of lanes is 2") {
+	if out, code := s.runLanesCommand("--undo"); code != 0 ||
+		!strings.Contains(out, "Undone: the number of lanes is 2") {
 		t.Fatalf("%d\n%s", code, out)
 	}
-	s.faults(`{}`)
-	after, err := s.try("/p/0", 99, "refused")
+	s.setFaults(`{}`)
+	after, err := s.postMessageOnce("/p/0", 99, "refused")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.allFinal(append(waiting, after), "delivered", time.Minute)
-	if st := s.stats(); st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
-		t.Errorf("%+v", st)
+	s.awaitStages(append(waiting, after), "delivered", time.Minute)
+	if st := s.readStats(); st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
+		t.Errorf("got %+v, want no duplicate, overlap or inversion", st)
 	}
 }

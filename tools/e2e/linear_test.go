@@ -10,53 +10,53 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// What the tests' clients and the CMS saw of each key is recorded, and held against a model
+// The observations of the tests' clients and of the CMS are recorded by key, and held against a model
 // of one key (tools/linear).
 
-// nameOf is a message's name in the history: what the CMS reads in its body.
-func nameOf(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
+// versionName is a message's name in the history, which the CMS can read from its body.
+func versionName(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
 // recordPost records one post. A refusal counts as an answer that was not seen: a 503 may
 // have been filed.
-func (s *system) recordPost(path string, version int, sent time.Time, m message, err error) {
+func (s *system) recordPost(path string, version int, sent time.Time, m postedMessage, err error) {
 	var receipt *linear.Receipt
 	if err == nil {
 		receipt = &linear.Receipt{ID: m.ID, Sequence: m.Sequence, Duplicate: m.Duplicate}
 	}
-	s.history.Posted(path, nameOf(path, version), sent, time.Now(), receipt)
+	s.history.Posted(path, versionName(path, version), sent, time.Now(), receipt)
 }
 
 // readStage reads a message's stage and records it.
-func (s *system) readStage(m message) (string, error) {
+func (s *system) readStage(m postedMessage) (string, error) {
 	asked := time.Now()
 	resp, err := http.Get(s.weir + "/api/messages/" + m.ID)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
-	var got message
+	var got postedMessage
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 		return "", err
 	}
 	if resp.StatusCode == http.StatusOK && m.version != 0 { // else it was not posted by try
-		s.history.Read(m.Key, asked, time.Now(), linear.Seen{Name: nameOf(m.Key, m.version), Stage: got.Stage})
+		s.history.Read(m.Key, asked, time.Now(), linear.Seen{Name: versionName(m.Key, m.version), Stage: got.Stage})
 	}
 	return got.Stage, nil
 }
 
-// linearizes holds what was recorded against the model of one key, when everything has come
-// to rest. A key that breaks it is drawn into build/histories.
-func (s *system) linearizes(posted []message) {
+// checkHistory holds the recorded history against the model of one key, when every message has come
+// to its end. A key that breaks it is drawn into build/histories.
+func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}
 	for _, m := range posted {
 		keys[m.Key] = true
 	}
-	for _, r := range s.requests() {
+	for _, r := range s.readRequests() {
 		if !keys[r.Path] {
 			continue
 		}
-		write := linear.Begin{Name: nameOf(r.Path, r.Version), ID: r.ID, Fence: r.Fence}
+		write := linear.Begin{Name: versionName(r.Path, r.Version), ID: r.ID, Fence: r.Fence}
 		s.history.Began(r.Path, write, r.StartedAt)
 		s.history.Ended(r.Path, linear.End{Begin: write, Verdict: verdictOf(r.Status)}, r.EndedAt)
 	}

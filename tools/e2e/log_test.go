@@ -10,16 +10,16 @@ import (
 // without incident has one.
 func TestLog_OneLineAMessage(t *testing.T) {
 	s := newSystem(t, 1)
-	begun := len(s.logs.String()) // what asks whether it is ready has lines of its own
+	begun := len(s.output.String()) // the readiness checks have lines of their own
 	var ids, addresses []string
 	for i := range 30 {
-		address, id := s.fileBody(letter(fmt.Sprintf("/news/%d", i), 1, "Hello"))
+		address, id := s.postBody(articleWithTitle(fmt.Sprintf("/news/%d", i), 1, "Hello"))
 		ids, addresses = append(ids, id), append(addresses, address)
 	}
 	for _, address := range addresses {
-		s.becomes(address, "delivered")
+		s.awaitStageAt(address, "delivered")
 	}
-	log := s.logs.String()[begun:]
+	log := s.output.String()[begun:]
 	size := 0
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, `"message_id"`) {

@@ -52,7 +52,7 @@ func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollin
 
 func testPollingKeepsTheConnection(t *testing.T) {
 	s := newSystem(t, 1)
-	_, headers := s.asks(200, "GET", "/api/openapi.yaml", "")
+	_, headers := s.requestStatus(200, "GET", "/api/openapi.yaml", "")
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	dials := 0
@@ -73,8 +73,8 @@ func testPollingKeepsTheConnection(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != s.unchanged() {
-			t.Errorf("answered %d; want %d", resp.StatusCode, s.unchanged())
+		if resp.StatusCode != s.unchangedStatus() {
+			t.Errorf("answered %d; want %d", resp.StatusCode, s.unchangedStatus())
 		}
 	}
 	if dials != 1 {
@@ -88,7 +88,7 @@ func TestHTTP_ChunkedUpload(t *testing.T) { inEachMode(t, testChunkedUpload) }
 
 func testChunkedUpload(t *testing.T) {
 	s := newSystem(t, 1)
-	body := io.MultiReader(strings.NewReader(titled("/chunked", "T"))) // of no type that net/http measures
+	body := io.MultiReader(strings.NewReader(titledArticle("/chunked", "T"))) // of no type that net/http measures
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func testChunkedUpload(t *testing.T) {
 		t.Fatalf("answered %d %q, %v; want %d, and nothing more if the host forwards", resp.StatusCode, text, err, want)
 	}
 	if s.mode == host.Proxying {
-		s.reaches(path.Base(resp.Header.Get("Location")), "delivered")
+		s.awaitStage(path.Base(resp.Header.Get("Location")), "delivered")
 	}
 }
 
@@ -117,16 +117,16 @@ func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
 
 func testLongWait(t *testing.T) {
 	s := newSystem(t, 1)
-	s.asks(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
-	answer, _ := s.asks(202, "POST", "/api/messages", titled("/wait", "T"), "Prefer", "wait=3")
+	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
+	answer, _ := s.requestStatus(202, "POST", "/api/messages", titledArticle("/wait", "T"), "Prefer", "wait=3")
 	if !strings.Contains(answer, `"queued"`) {
 		t.Errorf("answered %s; want the receipt of a message that waits", answer)
 	}
-	s.asks(200, "POST", "/api/resume", `{"all":true}`)
-	s.asks(200, "POST", "/api/messages", titled("/soon", "T"), "Prefer", "wait=30")
+	s.requestStatus(200, "POST", "/api/resume", `{"all":true}`)
+	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// TestHTTP_ClientsThatLeave: clients go away at any moment of a post, or break off before, within or
+// TestHTTP_ClientsThatLeave: clients go away at any time of a post, or break off before, within or
 // after its body, and come back with the same key. Each message is filed once and delivered once, and
 // no ERROR is logged.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
@@ -134,7 +134,7 @@ func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeav
 func testClientsThatLeave(t *testing.T) {
 	const paths, versions = 8, 15
 	s := newSystem(t, 1)
-	accepted := make([][]message, paths)
+	accepted := make([][]postedMessage, paths)
 	var clients sync.WaitGroup
 	for n := range paths {
 		clients.Go(func() {
@@ -145,7 +145,7 @@ func testClientsThatLeave(t *testing.T) {
 				} else {
 					s.postAndLeave(at, v, time.Duration(rand.Int64N(int64(30*time.Millisecond))))
 				}
-				m, err := s.post(t.Context(), at, v)
+				m, err := s.postUntilAccepted(t.Context(), at, v)
 				if err != nil {
 					t.Error(err)
 					return
@@ -156,12 +156,12 @@ func testClientsThatLeave(t *testing.T) {
 	}
 	clients.Wait()
 	for _, messages := range accepted {
-		s.allFinal(messages, "delivered", time.Minute)
+		s.awaitStages(messages, "delivered", time.Minute)
 	}
-	if st := s.clean(); st.Writes != paths*versions || st.Repeats != 0 {
+	if st := s.checkRecord(); st.Writes != paths*versions || st.Repeats != 0 {
 		t.Errorf("%+v; want %d writes, none of them a repeat", st, paths*versions)
 	}
-	if out := s.logs.String(); strings.Contains(out, `"level":"ERROR"`) {
+	if out := s.output.String(); strings.Contains(out, `"level":"ERROR"`) {
 		t.Error("the handler logs errors of clients that went away")
 	}
 }
@@ -170,7 +170,7 @@ func testClientsThatLeave(t *testing.T) {
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
-	body := strings.NewReader(versioned(at, version))
+	body := strings.NewReader(versionedArticle(at, version))
 	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		s.t.Error(err)
@@ -192,7 +192,7 @@ func (s *system) postAndBreakOff(at string, version, halves int) {
 		return
 	}
 	defer conn.Close()
-	body := versioned(at, version)
+	body := versionedArticle(at, version)
 	head := "POST /api/messages HTTP/1.1\r\nHost: weir.example\r\nContent-Type: application/xml\r\n"
 	_, err = fmt.Fprintf(conn, "%sIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		head, keyOf(at, version), len(body), body[:len(body)*halves/2])

@@ -32,10 +32,12 @@ type fleetSystem struct {
 func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
 	s := newBareSystem(t)
-	s.app = s.stage(weirYAML...)
+	s.app = s.stageApp(weirYAML...)
 	f, err := fleet.Start(fleet.Options{
-		Binary: filepath.Join(built, "funchost"), Out: s.logs, Env: append(s.env(), "FUNCTIONS_WORKER_RUNTIME=custom"),
-		Args: []string{"--script-root", s.app, "--give-up-after", "-1", "--state-dir", t.TempDir(), "--http", string(s.mode), "--quiet", "--stop-takes", "300ms"},
+		Binary: filepath.Join(built, "funchost"), Out: s.output,
+		Env: append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+		Args: []string{"--script-root", s.app, "--give-up-after", "-1", "--state-dir", t.TempDir(), "--http",
+			string(s.mode), "--quiet", "--stop-takes", "300ms"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,13 +46,13 @@ func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	s.weir = f.URL()
 	c := &fleetSystem{system: s, fleet: f, lanes: map[string]int{}}
 	for range hosts {
-		c.add()
+		c.addHost()
 	}
 	return c
 }
 
-// add starts a host, and waits until it is ready.
-func (c *fleetSystem) add() *fleet.Host {
+// addHost starts a host, and waits until it is ready.
+func (c *fleetSystem) addHost() *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
 	defer cancel()
@@ -58,13 +60,14 @@ func (c *fleetSystem) add() *fleet.Host {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.eventually("the host is ready", startLimit, func() bool { return c.status(h.URL()+"/api/health") == http.StatusOK })
+	c.awaitCondition("the host is ready", startLimit,
+		func() bool { return c.getStatus(h.URL()+"/api/health") == http.StatusOK })
 	return h
 }
 
-// post posts count messages, each with a key of its own, eight at a time. It repeats each post until the
+// postMany posts count messages, each with a key of its own, eight at a time. It repeats each post until the
 // message is accepted, and returns how long that took.
-func (c *fleetSystem) post(prefix string, count int) (took []time.Duration) {
+func (c *fleetSystem) postMany(prefix string, count int) (took []time.Duration) {
 	c.t.Helper()
 	took = make([]time.Duration, count)
 	var next atomic.Int64
@@ -85,7 +88,8 @@ func (c *fleetSystem) post(prefix string, count int) (took []time.Duration) {
 
 // postOnce sends one post, and reports whether the message was accepted.
 func (c *fleetSystem) postOnce(path string) bool {
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.weir+"/api/messages", strings.NewReader(versioned(path, 1)))
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.weir+"/api/messages",
+		strings.NewReader(versionedArticle(path, 1)))
 	if err != nil {
 		return false
 	}
@@ -106,8 +110,8 @@ func (c *fleetSystem) postOnce(path string) bool {
 	return true
 }
 
-// held returns how many lanes the handler of a host drains.
-func (c *fleetSystem) held(h *fleet.Host) (lanes int) {
+// countHeldLanes returns how many lanes the handler of a host drains.
+func (c *fleetSystem) countHeldLanes(h *fleet.Host) (lanes int) {
 	res, err := http.Get(h.URL() + "/api/metrics")
 	if err != nil {
 		return 0
@@ -125,13 +129,13 @@ func (c *fleetSystem) held(h *fleet.Host) (lanes int) {
 	return lanes
 }
 
-// holder waits until that many lanes are held, and returns the host that holds the most.
-func (c *fleetSystem) holder(lanes int) (holder *fleet.Host) {
+// awaitHolder waits until that many lanes are held, and returns the host that holds the most.
+func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	c.t.Helper()
-	c.eventually("all lanes are held", startLimit, func() bool {
+	c.awaitCondition("all lanes are held", startLimit, func() bool {
 		all, most := 0, 0
-		for _, h := range c.living() {
-			n := c.held(h)
+		for _, h := range c.livingHosts() {
+			n := c.countHeldLanes(h)
 			if all += n; n > most {
 				holder, most = h, n
 			}
@@ -141,8 +145,8 @@ func (c *fleetSystem) holder(lanes int) (holder *fleet.Host) {
 	return holder
 }
 
-// living returns the hosts that have not ended.
-func (c *fleetSystem) living() []*fleet.Host {
+// livingHosts returns the hosts that have not ended.
+func (c *fleetSystem) livingHosts() []*fleet.Host {
 	return slices.DeleteFunc(c.fleet.Hosts(), func(h *fleet.Host) bool {
 		select {
 		case <-h.Done():
@@ -153,14 +157,14 @@ func (c *fleetSystem) living() []*fleet.Host {
 	})
 }
 
-// stood returns the longest time between two writes of each lane since a moment. It is how long the lane
+// longestGaps returns the longest time between two writes of each lane since a time. It is how long the lane
 // stood, because messages waited all the time.
-func (c *fleetSystem) stood(since time.Time) map[int]time.Duration {
+func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ended, longest := map[int]time.Time{}, map[int]time.Duration{}
-	for _, r := range c.requests() {
+	for _, r := range c.readRequests() {
 		lane, known := c.lanes[r.Path]
 		if !known || r.StartedAt.Before(since) {
 			continue
@@ -173,26 +177,27 @@ func (c *fleetSystem) stood(since time.Time) map[int]time.Duration {
 	return longest
 }
 
-// writtenOnce waits until that many messages are written, and checks that each was written once and none
+// awaitWrittenOnce waits until that many messages are written, and checks that each was written once and none
 // beside another of its lane.
-func (c *fleetSystem) writtenOnce(count int, limit time.Duration) {
+func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	c.t.Helper()
-	c.eventually("everything is written", limit, func() bool { return c.stats().Items >= count })
-	if s := c.stats(); s.Items != count || s.Writes != count || s.Repeats != 0 || s.Overlaps != 0 || s.Inversions != 0 {
+	c.awaitCondition("everything is written", limit, func() bool { return c.readStats().Items >= count })
+	if s := c.readStats(); s.Items != count || s.Writes != count || s.Repeats != 0 || s.Overlaps != 0 ||
+		s.Inversions != 0 {
 		c.t.Errorf("the CMS has %+v, want %d items, each written once", s, count)
 	}
 }
 
-// invoked waits until a host has an invocation of process in flight.
-func (c *fleetSystem) invoked(h *fleet.Host) {
+// awaitInvocation waits until a host has an invocation of process in flight.
+func (c *fleetSystem) awaitInvocation(h *fleet.Host) {
 	c.t.Helper()
-	c.eventually("an invocation stays", 3*time.Minute, func() bool {
-		return c.outstanding(h) > 0
+	c.awaitCondition("an invocation stays", 3*time.Minute, func() bool {
+		return c.countInvocations(h) > 0
 	})
 }
 
-// outstanding returns how many invocations a host has in flight.
-func (c *fleetSystem) outstanding(h *fleet.Host) int {
+// countInvocations returns how many invocations a host has in flight.
+func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	var d struct{ OutstandingInvocations int }
 	res, err := http.Get(h.URL() + "/admin/host/drain/status")
 	if err != nil {
@@ -219,27 +224,27 @@ func TestStop_DuringABurst(t *testing.T) {
 			size := 700 + 100*lanes
 			for n := range stops {
 				began := time.Now()
-				c.post(fmt.Sprint("burst", n), size)
-				h := c.holder(1)
-				c.invoked(h)
+				c.postMany(fmt.Sprint("burst", n), size)
+				h := c.awaitHolder(1)
+				c.awaitInvocation(h)
 				if err := h.Stop(); err != nil {
 					t.Fatal(err)
 				}
 				<-h.Done()
-				c.writtenOnce((n+1)*size, 3*time.Minute)
-				for _, stood := range c.stood(began) {
+				c.awaitWrittenOnce((n+1)*size, 3*time.Minute)
+				for _, stood := range c.longestGaps(began) {
 					standstills = append(standstills, stood)
 				}
-				c.add()
+				c.addHost()
 			}
-			t.Logf("%d stops, %d lanes: stood %s", stops, lanes, spread(standstills))
+			t.Logf("%d stops, %d lanes: stood %s", stops, lanes, describeSpread(standstills))
 		})
 	}
 }
 
 // A host is stopped in the first seconds of a burst, before the first ticket has arrived. It has no
 // invocation to wait for, so it ends its handler 0.3 s after it closed its socket. If the handler has
-// handed the lane over by then, nothing is written twice. Otherwise the next holder may repeat what was
+// handed the lane over by then, no message is written twice. Otherwise the next holder may repeat what was
 // not committed.
 func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
@@ -250,54 +255,58 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	c := newFleetSystem(t, 2, "lanes: 1 ", "lanes: 1 ", "min: 0s, max: 10s", "min: 5m, max: 6m")
 	inTime, standstills, total := 0, []time.Duration{}, 0
 	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // a busy machine may take longer once
-		h, began, size := c.holderAlone(fmt.Sprint("burst", n))
+		h, began, size := c.awaitHolderAlone(fmt.Sprint("burst", n))
 		total += size
-		before, repeats := strings.Count(c.logs.String(), handedOver), c.stats().Repeats
+		before, repeats := strings.Count(c.output.String(), handedOver), c.readStats().Repeats
 		if err := h.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		<-h.Done()
-		c.eventually("everything is written", 2*time.Minute, func() bool { return c.stats().Items >= total })
+		c.awaitCondition("everything is written", 2*time.Minute, func() bool { return c.readStats().Items >= total })
 		limit := uncommitted
-		if strings.Count(c.logs.String(), handedOver) > before {
+		if strings.Count(c.output.String(), handedOver) > before {
 			inTime, limit = inTime+1, 0
 		}
-		s := c.stats()
+		s := c.readStats()
 		if s.Items != total || s.Repeats-repeats > limit || s.Overlaps != 0 || s.Inversions != 0 {
-			t.Errorf("stop %d: the CMS has %+v, %d of them written twice since the stop; want %d items, and %d repeats at most", n, s, s.Repeats-repeats, total, limit)
+			t.Errorf("stop %d: the CMS has %+v, %d of them written twice since the stop; want %d items, and %d "+
+				"repeats at most", n, s, s.Repeats-repeats, total, limit)
 		}
-		standstills = append(standstills, c.stood(began)[0])
-		c.add()
+		standstills = append(standstills, c.longestGaps(began)[0])
+		c.addHost()
 	}
 	if inTime == 0 {
-		t.Errorf("the lane was handed over before the handler was ended at none of %d stops, want one at least", len(standstills))
+		t.Errorf("the lane was handed over before the handler was ended at none of %d stops, want one at least",
+			len(standstills))
 	}
-	for line := range strings.Lines(c.logs.String()) {
+	for line := range strings.Lines(c.output.String()) {
 		if strings.Contains(line, handedOver) {
 			t.Logf("%s", line)
 		}
 	}
-	t.Logf("%d stops, %d handed over in time, %d writes came twice; stood %s", len(standstills), inTime, c.stats().Repeats, spread(standstills))
+	t.Logf("%d stops, %d handed over in time, %d writes came twice; stood %s", len(standstills), inTime,
+		c.readStats().Repeats, describeSpread(standstills))
 }
 
-// holderAlone posts bursts until a host holds the lane in the middle of one and has no invocation. The CMS
+// awaitHolderAlone posts bursts until a host holds the lane in the middle of one and has no invocation. The CMS
 // is slow while a burst is posted, so that work is left, and fast from then on.
-func (c *fleetSystem) holderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
+func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
 	c.t.Helper()
 	const size = 200
-	before := c.stats().Items
+	before := c.readStats().Items
 	for n := range 5 {
-		c.faults(`{"slow":"200ms"}`)
-		c.post(fmt.Sprint(prefix, "-", n), size)
+		c.setFaults(`{"slow":"200ms"}`)
+		c.postMany(fmt.Sprint(prefix, "-", n), size)
 		posted += size
-		c.faults(`{}`)
+		c.setFaults(`{}`)
 		began = time.Now()
-		written := c.stats().Items
-		c.eventually("the lane moves quickly", time.Minute, func() bool { return c.stats().Items >= min(written+10, before+posted) })
-		if h = c.holder(1); c.outstanding(h) == 0 && c.stats().Items < before+posted {
+		written := c.readStats().Items
+		c.awaitCondition("the lane moves quickly", time.Minute,
+			func() bool { return c.readStats().Items >= min(written+10, before+posted) })
+		if h = c.awaitHolder(1); c.countInvocations(h) == 0 && c.readStats().Items < before+posted {
 			return h, began, posted
 		}
-		c.eventually("the lane is left", time.Minute, func() bool { return c.held(h) == 0 })
+		c.awaitCondition("the lane is left", time.Minute, func() bool { return c.countHeldLanes(h) == 0 })
 	}
 	c.t.Fatal("the holder had an invocation or no work in each of 5 bursts, want work and no invocation")
 	return nil, began, posted
@@ -307,23 +316,24 @@ func (c *fleetSystem) holderAlone(prefix string) (h *fleet.Host, began time.Time
 func TestDrain_DuringABurst(t *testing.T) {
 	c := newFleetSystem(t, 2)
 	const size = 3500 // a hundred seconds and more
-	c.post("burst", size)
-	h := c.holder(1)
-	c.invoked(h)
+	c.postMany("burst", size)
+	h := c.awaitHolder(1)
+	c.awaitInvocation(h)
 	res, err := http.Post(h.URL()+"/admin/host/drain", "", nil)
 	if err != nil || res.StatusCode != http.StatusAccepted {
 		t.Fatalf("drain: %v %v", res, err)
 	}
 	_ = res.Body.Close()
-	c.eventually("the drained instance has no invocation", 65*time.Second, func() bool { return c.outstanding(h) == 0 })
-	if n := c.held(h); n != 0 {
+	c.awaitCondition("the drained instance has no invocation", 65*time.Second,
+		func() bool { return c.countInvocations(h) == 0 })
+	if n := c.countHeldLanes(h); n != 0 {
 		t.Errorf("the instance holds %d lanes without an invocation, want none", n)
 	}
 	if err := h.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	c.writtenOnce(size, 4*time.Minute)
-	t.Logf("the lane stood for %s at most", c.stood(time.Time{})[0])
+	c.awaitWrittenOnce(size, 4*time.Minute)
+	t.Logf("the lane stood for %s at most", c.longestGaps(time.Time{})[0])
 }
 
 // Four instances are replaced one after the other while messages are posted. A round without a stop comes
@@ -331,19 +341,19 @@ func TestDrain_DuringABurst(t *testing.T) {
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500
-	calm := c.post("calm", size)
+	calm := c.postMany("calm", size)
 	var took []time.Duration
-	old := c.living()
+	old := c.livingHosts()
 	for n := range rounds {
 		posted := make(chan []time.Duration, 1)
-		go func() { posted <- c.post(fmt.Sprint("round", n), size) }()
-		next := c.add()
+		go func() { posted <- c.postMany(fmt.Sprint("round", n), size) }()
+		next := c.addHost()
 		if err := old[n].Stop(); err != nil {
 			t.Fatal(err)
 		}
 		took = append(took, <-posted...)
 		<-old[n].Done()
-		if got := c.status(next.URL() + "/api/health"); got != http.StatusOK {
+		if got := c.getStatus(next.URL() + "/api/health"); got != http.StatusOK {
 			t.Errorf("the new instance answers %d to /api/health, want %d", got, http.StatusOK)
 		}
 	}
@@ -353,12 +363,13 @@ func TestRollingRestart_UnderLoad(t *testing.T) {
 	if want := (rounds + 1) * size; accepted != want {
 		t.Errorf("%d posts were accepted in the end, want %d", accepted, want)
 	}
-	c.writtenOnce((rounds+1)*size, 4*time.Minute)
-	t.Logf("accepted without stops: %s; with stops: %s; lanes stood for %v at most", spread(calm), spread(took), c.stood(time.Time{}))
+	c.awaitWrittenOnce((rounds+1)*size, 4*time.Minute)
+	t.Logf("accepted without stops: %s; with stops: %s; lanes stood for %v at most", describeSpread(calm),
+		describeSpread(took), c.longestGaps(time.Time{}))
 }
 
-// spread returns quantiles of the durations as text. It sorts the slice.
-func spread(all []time.Duration) string {
+// describeSpread returns quantiles of the durations as text. It sorts the slice.
+func describeSpread(all []time.Duration) string {
 	slices.Sort(all)
 	at := func(share float64) time.Duration {
 		return all[int(share*float64(len(all)-1))].Round(time.Millisecond)

@@ -13,12 +13,12 @@ import (
 // which makes the table again and accepts messages.
 func TestTableRemoved_BeginsAnew(t *testing.T) {
 	s := newSystem(t, 1)
-	before, err := s.try("/before", 1, "before")
+	before, err := s.postMessageOnce("/before", 1, "before")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.allFinal([]message{before}, "delivered", time.Minute)
-	first := get[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID
+	s.awaitStages([]postedMessage{before}, "delivered", time.Minute)
+	first := getJSON[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID
 	tables, err := aztables.NewServiceClientFromConnectionString(s.storage.ConnectionString(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,17 +26,17 @@ func TestTableRemoved_BeginsAnew(t *testing.T) {
 	if _, err := tables.DeleteTable(t.Context(), "weirlanes", nil); err != nil {
 		t.Fatal(err)
 	}
-	var after message
-	s.eventually("messages are accepted again", time.Minute, func() bool {
+	var after postedMessage
+	s.awaitCondition("messages are accepted again", time.Minute, func() bool {
 		var err error
-		after, err = s.try("/after", 1, "after")
+		after, err = s.postMessageOnce("/after", 1, "after")
 		return err == nil
 	})
-	s.allFinal([]message{after}, "delivered", time.Minute)
-	if now := get[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID; now == first {
+	s.awaitStages([]postedMessage{after}, "delivered", time.Minute)
+	if now := getJSON[hostStatus](s, s.weir+"/admin/host/status").Instances[0].PID; now == first {
 		t.Errorf("the process is still %d; want another one", now)
 	}
-	if got := s.status(s.weir + "/api/messages/" + before.ID); got != http.StatusNotFound {
+	if got := s.getStatus(s.weir + "/api/messages/" + before.ID); got != http.StatusNotFound {
 		t.Errorf("the state of a message of the removed table was answered %d; want 404", got)
 	}
 }
@@ -45,10 +45,10 @@ func TestTableRemoved_BeginsAnew(t *testing.T) {
 // message, and no receiver sends one by itself.
 func TestDeliveryByProcess(t *testing.T) {
 	s := newSystem(t, 2, "method: POST", "method: POST\n  instances: process")
-	accepted := s.burst(t.Context(), 5, 10)
-	s.allFinal(accepted, "delivered", time.Minute)
-	if st := s.clean(); st.Writes != 50 || st.Repeats != 0 {
+	accepted := s.postBurst(t.Context(), 5, 10)
+	s.awaitStages(accepted, "delivered", time.Minute)
+	if st := s.checkRecord(); st.Writes != 50 || st.Repeats != 0 {
 		t.Errorf("%+v; want 50 writes and no repeat", st)
 	}
-	s.linearizes(accepted)
+	s.checkHistory(accepted)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Real processes started each 10 s, and messages filed at any moment by somebody who cannot
+// Real processes started each 10 s, and messages filed at any time by a client that cannot
 // deliver them. How soon they are delivered is held in virtual time, by the tests of
 // internal/poll: here a busy machine may take its time.
 func TestPoll_DeliversWhatIsFiledAtAnyMoment(t *testing.T) {
@@ -20,45 +20,47 @@ func TestPoll_DeliversWhatIsFiledAtAnyMoment(t *testing.T) {
 		messages     = 60
 	)
 	s := newBareSystem(t)
-	appender, _ := s.files(2)
-	app := s.stage("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
+	appender, _ := s.openAppender(2)
+	app := s.stageApp("lanes: 1 ", "lanes: 2 ", "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
 	var all sync.WaitGroup
-	results := make([]ended, starts)
+	results := make([]commandResult, starts)
 	began := time.Now()
 	for n := range starts {
 		all.Go(func() {
 			<-time.After(time.Until(began.Add(time.Duration(n) * period)))
-			results[n] = s.handler(t.Context(), app, nil, "poll", "--period", period.String(), "--idle", idle.String(), "--estimate", "100ms")
+			results[n] = s.runHandler(t.Context(), app, nil, "poll", "--period", period.String(), "--idle",
+				idle.String(), "--estimate", "100ms")
 		})
 	}
 	// Moments over all periods but the last seconds, which have no process after them.
 	accepted := map[string]time.Time{}
-	for _, at := range moments(messages, starts*period-5*time.Second) {
+	for _, at := range randomDueTimes(messages, starts*period-5*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
-		m := s.file(appender, "/p/"+string(rune('a'+len(accepted)%7)), len(accepted)/7)
+		m := s.appendMessage(appender, "/p/"+string(rune('a'+len(accepted)%7)), len(accepted)/7)
 		accepted[m.ID.String()] = time.Now()
 	}
 	all.Wait()
 	for n, r := range results {
 		t.Logf("process %d: %s", n, strings.TrimSpace(r.stdout))
-		r.says(t, 0, `^poll: \d+ runs, \d+ messages, average `, "")
+		r.checkOutput(t, 0, `^poll: \d+ runs, \d+ messages, average `, "")
 	}
 	var waits []time.Duration
-	for _, r := range s.requests() {
+	for _, r := range s.readRequests() {
 		waits = append(waits, max(r.EndedAt.Sub(accepted[r.ID]), 0))
 	}
 	slices.Sort(waits)
 	if len(waits) != messages {
 		t.Fatalf("%d deliveries of %d messages", len(waits), messages)
 	}
-	t.Logf("%d messages: from accepted to delivered %s at the median, %s at most", messages, waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
-	if st := s.stats(); st.Repeats != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 2 {
+	t.Logf("%d messages: from accepted to delivered %s at the median, %s at most", messages,
+		waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
+	if st := s.readStats(); st.Repeats != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 2 {
 		t.Errorf("the CMS's record: %+v", st)
 	}
 }
 
-// moments draws n moments below limit, in order.
-func moments(n int, limit time.Duration) []time.Duration {
+// randomDueTimes draws n moments below limit, in order.
+func randomDueTimes(n int, limit time.Duration) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
 		all[i] = rand.N(limit)
@@ -68,27 +70,29 @@ func moments(n int, limit time.Duration) []time.Duration {
 }
 
 // Processes that overlap by half, next to a Functions host: the lane changes hands at least
-// when the first one leaves, and nothing is lost, doubled or out of order.
+// when the first one leaves, and no message is lost, doubled or out of order.
 func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	s := newSystem(t, 1, "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
-	appender, _ := s.files(1)
-	app := s.stage("timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
+	appender, _ := s.openAppender(1)
+	app := s.stageApp("timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
 	var all sync.WaitGroup
-	results, began := make([]ended, 7), time.Now()
+	results, began := make([]commandResult, 7), time.Now()
 	for n := range results {
 		all.Go(func() {
 			<-time.After(time.Until(began.Add(time.Duration(n) * 2 * time.Second)))
-			results[n] = s.handler(t.Context(), app, nil, "poll", "--period", "4s", "--idle", "500ms", "--estimate", "100ms")
+			results[n] = s.runHandler(t.Context(), app, nil, "poll", "--period", "4s", "--idle", "500ms", "--estimate",
+				"100ms")
 		})
 	}
-	s.file(appender, "/l/0", 0)
-	s.eventually("a process of handler poll has the lane", 10*time.Second, func() bool { return s.stats().Writes == 1 })
-	posted := make(chan []message, 1)
-	go func() { posted <- s.burst(t.Context(), 8, 40) }()
+	s.appendMessage(appender, "/l/0", 0)
+	s.awaitCondition("a process of handler poll has the lane", 10*time.Second,
+		func() bool { return s.readStats().Writes == 1 })
+	posted := make(chan []postedMessage, 1)
+	go func() { posted <- s.postBurst(t.Context(), 8, 40) }()
 	const filed = 100
-	for n, at := range moments(filed-1, 12*time.Second) {
+	for n, at := range randomDueTimes(filed-1, 12*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
-		s.file(appender, "/l/0", n+1)
+		s.appendMessage(appender, "/l/0", n+1)
 	}
 	all.Wait()
 	byPoll := 0
@@ -96,16 +100,16 @@ func TestPoll_OverlappingBesideAHost(t *testing.T) {
 		t.Logf("process %d: %s", n, strings.TrimSpace(r.stdout))
 		var runs, messages int
 		if _, err := fmt.Sscanf(r.stdout, "poll: %d runs, %d messages", &runs, &messages); err != nil || r.code != 0 {
-			t.Errorf("%+v: %v", r, err)
+			t.Errorf("got %+v, %v, want exit code 0 and the counts", r, err)
 		}
 		byPoll += messages
 	}
 	accepted := <-posted
-	s.allFinal(accepted, "delivered", time.Minute)
+	s.awaitStages(accepted, "delivered", time.Minute)
 	want := len(accepted) + filed
-	s.eventually("all are delivered", time.Minute, func() bool { return s.stats().Writes >= want })
-	st, fences := s.clean(), map[int64]bool{}
-	for _, r := range s.requests() {
+	s.awaitCondition("all are delivered", time.Minute, func() bool { return s.readStats().Writes >= want })
+	st, fences := s.checkRecord(), map[int64]bool{}
+	for _, r := range s.readRequests() {
 		fences[r.Fence] = true
 	}
 	t.Logf("%d of %d messages by handler poll, %d holders", byPoll, want, len(fences))

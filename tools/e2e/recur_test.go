@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// schedule is what GET tells of a schedule.
-type schedule struct {
+// scheduleState is the answer to GET of a schedule.
+type scheduleState struct {
 	Name  string
 	State struct {
 		Filed, Missed, Skipped, Refused int64
@@ -19,8 +19,8 @@ type schedule struct {
 	}
 }
 
-// send sends JSON and gives the status and the answer.
-func (s *system) send(method, path, body string) (int, string) {
+// sendJSON sends JSON and returns the status and the answer.
+func (s *system) sendJSON(method, path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
 	if err != nil {
@@ -40,14 +40,15 @@ func (s *system) send(method, path, body string) (int, string) {
 // has its message, and none has two.
 func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
-	definition := `{"cron":"@every 1s","missed":"all","message":"<article path=\"/tick/{{.DueAt}}\" version=\"{{.Run}}\"><title>Tick</title></article>"}`
-	if status, answer := s.send("PUT", "/api/schedules/tick", definition); status != http.StatusCreated {
-		t.Fatalf("%d %s", status, answer)
+	definition := `{"cron":"@every 1s","missed":"all",` +
+		`"message":"<article path=\"/tick/{{.DueAt}}\" version=\"{{.Run}}\"><title>Tick</title></article>"}`
+	if status, answer := s.sendJSON("PUT", "/api/schedules/tick", definition); status != http.StatusCreated {
+		t.Fatalf("got %d %s, want 201", status, answer)
 	}
 	var known int64
 	filed := func() int64 { // as last heard, while no handler answers
-		status, answer := s.send("GET", "/api/schedules/tick", "")
-		var now schedule
+		status, answer := s.sendJSON("GET", "/api/schedules/tick", "")
+		var now scheduleState
 		if status == http.StatusOK {
 			if err := json.Unmarshal([]byte(answer), &now); err != nil {
 				t.Fatal(err)
@@ -58,18 +59,18 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	}
 	for kill := range 3 {
 		before := filed()
-		s.eventually("the schedule runs", 75*time.Second, func() bool { return filed() >= before+4 })
+		s.awaitCondition("the schedule runs", 75*time.Second, func() bool { return filed() >= before+4 })
 		s.killNext(kill)
 	}
 	before := filed()
-	s.eventually("the schedule runs again", 75*time.Second, func() bool { return filed() >= before+4 })
+	s.awaitCondition("the schedule runs again", 75*time.Second, func() bool { return filed() >= before+4 })
 	paused := strings.Replace(definition, `"cron"`, `"paused":true,"cron"`, 1)
-	if status, answer := s.send("PUT", "/api/schedules/tick", paused); status != http.StatusOK {
-		t.Fatalf("%d %s", status, answer)
+	if status, answer := s.sendJSON("PUT", "/api/schedules/tick", paused); status != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", status, answer)
 	}
-	last := get[schedule](s, s.weir+"/api/schedules/tick").State
-	s.eventually("all is delivered", time.Minute, func() bool { return len(s.ticks()) >= int(last.Filed) })
-	ticks := s.ticks()
+	last := getJSON[scheduleState](s, s.weir+"/api/schedules/tick").State
+	s.awaitCondition("all is delivered", time.Minute, func() bool { return len(s.readTicks()) >= int(last.Filed) })
+	ticks := s.readTicks()
 	for i := range int(last.Filed) {
 		at := last.LastDueAt.Add(-time.Duration(i) * time.Second).Format(time.RFC3339)
 		if len(ticks[at]) != 1 {
@@ -79,28 +80,29 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	if len(ticks) != int(last.Filed) || last.Missed+last.Skipped+last.Refused != 0 {
 		t.Errorf("%d seconds have a message, %+v", len(ticks), last)
 	}
-	s.clean()
-	s.tellLateness()
+	s.checkRecord()
+	s.logLateness()
 }
 
-// tellLateness logs how long after their due times messages came to the CMS.
-func (s *system) tellLateness() {
+// logLateness logs how long after their due times messages came to the CMS.
+func (s *system) logLateness() {
 	s.t.Helper()
 	var late []time.Duration
-	for _, r := range s.requests() {
+	for _, r := range s.readRequests() {
 		if due, err := time.Parse(time.RFC3339, strings.TrimPrefix(r.Path, "/tick/")); err == nil {
 			late = append(late, r.StartedAt.Sub(due))
 		}
 	}
 	slices.Sort(late)
-	s.t.Logf("of %d messages, half came within %s of their due time, and all within %s", len(late), late[len(late)/2], late[len(late)-1])
+	s.t.Logf("of %d messages, half came within %s of their due time, and all within %s", len(late), late[len(late)/2],
+		late[len(late)-1])
 }
 
-// ticks are the messages that the CMS got, by due time and then by id.
-func (s *system) ticks() map[string]map[string]bool {
+// readTicks are the messages that the CMS got, by due time and then by id.
+func (s *system) readTicks() map[string]map[string]bool {
 	s.t.Helper()
 	out := map[string]map[string]bool{}
-	for _, r := range s.requests() {
+	for _, r := range s.readRequests() {
 		if due, ok := strings.CutPrefix(r.Path, "/tick/"); ok && r.Status/100 == 2 {
 			if out[due] == nil {
 				out[due] = map[string]bool{}
@@ -115,35 +117,41 @@ func TestRecurring_API(t *testing.T) { inEachMode(t, testRecurringAPI) }
 
 func testRecurringAPI(t *testing.T) {
 	s := newSystem(t, 1)
-	definition := `{"cron":"30 2 * * *","timeZone":"Europe/Berlin","message":"<article path=\"/nightly\" version=\"{{.Run}}\"><title>At {{.DueAt}}</title></article>"}`
-	if status, answer := s.send("PUT", "/api/schedules/nightly", strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"rule":"number"`) {
+	definition := `{"cron":"30 2 * * *","timeZone":"Europe/Berlin",` +
+		`"message":"<article path=\"/nightly\" version=\"{{.Run}}\"><title>At {{.DueAt}}</title></article>"}`
+	if status, answer := s.sendJSON("PUT", "/api/schedules/nightly",
+		strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity ||
+		!strings.Contains(answer, `"rule":"number"`) {
 		t.Errorf("a message that breaks its contract: %d %s", status, answer)
 	}
-	if status, answer := s.send("PUT", "/api/schedules/nightly", definition); status != http.StatusCreated {
-		t.Fatalf("%d %s", status, answer)
+	if status, answer := s.sendJSON("PUT", "/api/schedules/nightly", definition); status != http.StatusCreated {
+		t.Fatalf("got %d %s, want 201", status, answer)
 	}
-	if status, answer := s.send("GET", "/api/schedules/nightly/preview?count=400", ""); status != http.StatusBadRequest {
+	if status, answer := s.sendJSON("GET", "/api/schedules/nightly/preview?count=400",
+		""); status != http.StatusBadRequest {
 		t.Errorf("preview of 400: %d %s", status, answer)
 	}
-	if status, answer := s.send("GET", "/api/schedules/nightly/preview?count=200", ""); status != http.StatusOK || strings.Count(answer, `"dueAt"`) != 200 || !strings.Contains(answer, `T02:30:00","clocksChangeAt"`) {
+	if status, answer := s.sendJSON("GET", "/api/schedules/nightly/preview?count=200", ""); status != http.StatusOK ||
+		strings.Count(answer, `"dueAt"`) != 200 || !strings.Contains(answer, `T02:30:00","clocksChangeAt"`) {
 		t.Errorf("preview: %d %s", status, answer)
 	}
-	status, answer := s.send("POST", "/api/schedules/nightly/run", "")
-	var run message
+	status, answer := s.sendJSON("POST", "/api/schedules/nightly/run", "")
+	var run postedMessage
 	if err := json.Unmarshal([]byte(answer), &run); err != nil || status != http.StatusAccepted {
 		t.Fatalf("run: %d %s", status, answer)
 	}
-	s.allFinal([]message{run}, "delivered", time.Minute)
-	if status, answer := s.send("PUT", "/api/schedules/copy", `{"cron":"@daily","messageId":"`+run.ID+`"}`); status != http.StatusCreated || !strings.Contains(answer, "/nightly") {
+	s.awaitStages([]postedMessage{run}, "delivered", time.Minute)
+	if status, answer := s.sendJSON("PUT", "/api/schedules/copy", `{"cron":"@daily","messageId":"`+run.ID+
+		`"}`); status != http.StatusCreated || !strings.Contains(answer, "/nightly") {
 		t.Errorf("a copy of a stored message: %d %s", status, answer)
 	}
-	if list := get[struct{ Schedules []schedule }](s, s.weir+"/api/schedules"); len(list.Schedules) != 2 {
-		t.Errorf("%+v", list)
+	if list := getJSON[struct{ Schedules []scheduleState }](s, s.weir+"/api/schedules"); len(list.Schedules) != 2 {
+		t.Errorf("got %+v, want 2 schedules", list)
 	}
-	if status, _ := s.send("DELETE", "/api/schedules/copy", ""); status != http.StatusOK {
+	if status, _ := s.sendJSON("DELETE", "/api/schedules/copy", ""); status != http.StatusOK {
 		t.Errorf("delete: %d", status)
 	}
-	if status := s.status(s.weir + "/api/schedules/copy"); status != http.StatusNotFound {
+	if status := s.getStatus(s.weir + "/api/schedules/copy"); status != http.StatusNotFound {
 		t.Errorf("after delete: %d", status)
 	}
 }

@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// letter is an article with a title.
-func letter(path string, version int, title string) string {
+// articleWithTitle is an article with a title.
+func articleWithTitle(path string, version int, title string) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>%s</title></article>`, path, version, title)
 }
 
-// fileBody posts a body and gives the message's address and id.
-func (s *system) fileBody(body string) (address, id string) {
+// postBody posts a body and returns the message's address and id.
+func (s *system) postBody(body string) (address, id string) {
 	s.t.Helper()
-	code, _, said := s.call("POST", s.weir+"/api/messages", body)
+	code, _, said := s.requestJSON("POST", s.weir+"/api/messages", body)
 	if code != http.StatusAccepted {
-		s.t.Fatalf("%d %v", code, said)
+		s.t.Fatalf("got %d %v, want 202", code, said)
 	}
 	id, _ = said["id"].(string)
 	return s.weir + "/api/messages/" + id, id
 }
 
-func (s *system) becomes(address, stage string) message {
+func (s *system) awaitStageAt(address, stage string) postedMessage {
 	s.t.Helper()
-	var m message
-	s.eventually(address+" is "+stage, 2*time.Minute, func() bool {
-		m = get[message](s, address)
+	var m postedMessage
+	s.awaitCondition(address+" is "+stage, 2*time.Minute, func() bool {
+		m = getJSON[postedMessage](s, address)
 		return m.Stage == stage
 	})
 	return m
 }
 
-// written are the versions that the CMS took for a path, in order.
-func (s *system) written(path string) (versions []int) {
-	for _, r := range s.requests() {
+// writtenVersions are the versions that the CMS took for a path, in order.
+func (s *system) writtenVersions(path string) (versions []int) {
+	for _, r := range s.readRequests() {
 		if r.Path == path && r.Status < 300 {
 			versions = append(versions, r.Version)
 		}
@@ -46,70 +46,75 @@ func (s *system) written(path string) (versions []int) {
 	return versions
 }
 
-// A dead message that is corrected goes in front of what waits of its key, whatever
+// A dead message that is corrected goes in front of the waiting messages of its key, whatever
 // processes die meanwhile; one behind which something was delivered goes by force alone.
 func TestReplay(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "{ min: 1s, max: 5m }", "[20s]")
-	s.faults(`{"rejectText":"Helo"}`)
-	dead, _ := s.fileBody(letter("/news/1", 1, "Helo"))
-	s.becomes(dead, "dead")
-	if code, _, said := s.call("GET", dead+"/difference", ""); code != http.StatusNotFound {
-		t.Errorf("%d %v", code, said)
+	s.setFaults(`{"rejectText":"Helo"}`)
+	dead, _ := s.postBody(articleWithTitle("/news/1", 1, "Helo"))
+	s.awaitStageAt(dead, "dead")
+	if code, _, said := s.requestJSON("GET", dead+"/difference", ""); code != http.StatusNotFound {
+		t.Errorf("difference without an edit: got %d %v, want 404", code, said)
 	}
-	s.faults(`{"failPath":"/news/1"}`)
-	next, _ := s.fileBody(letter("/news/1", 2, "Hello"))
-	last, _ := s.fileBody(letter("/news/1", 3, "Hello"))
-	s.becomes(next, "retrying")
-	s.faults(`{"rejectText":"Helo"}`)
-	for body, want := range map[string]int{letter("/news/2", 1, "Hello"): 422, "<article": 400, letter("/news/1", 1, ""): 422} {
-		if code, _, said := s.call("POST", dead+"/edit", body); code != want {
-			t.Errorf("%s: %d %v", body, code, said)
+	s.setFaults(`{"failPath":"/news/1"}`)
+	next, _ := s.postBody(articleWithTitle("/news/1", 2, "Hello"))
+	last, _ := s.postBody(articleWithTitle("/news/1", 3, "Hello"))
+	s.awaitStageAt(next, "retrying")
+	s.setFaults(`{"rejectText":"Helo"}`)
+	for body, want := range map[string]int{articleWithTitle("/news/2", 1, "Hello"): 422, "<article": 400,
+		articleWithTitle("/news/1", 1, ""): 422} {
+		if code, _, said := s.requestJSON("POST", dead+"/edit", body); code != want {
+			t.Errorf("edit to %s: got %d %v, want %d", body, code, said, want)
 		}
 	}
-	code, _, said := s.call("POST", dead+"/edit?note="+url.QueryEscape("a letter was missing"), letter("/news/1", 1, "Hello"))
+	code, _, said := s.requestJSON("POST", dead+"/edit?note="+url.QueryEscape("a letter was missing"),
+		articleWithTitle("/news/1", 1, "Hello"))
 	if code != http.StatusAccepted {
-		t.Fatalf("%d %v", code, said)
+		t.Fatalf("edit: got %d %v, want 202", code, said)
 	}
 	for turn := range 2 {
 		s.killNext(turn)
 	}
-	s.eventually("the system is ready again", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
-	s.becomes(last, "delivered")
-	if got := fmt.Sprint(slices.Compact(s.written("/news/1"))); got != "[1 2 3]" {
+	s.awaitCondition("the system is ready again", startLimit,
+		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
+	s.awaitStageAt(last, "delivered")
+	if got := fmt.Sprint(slices.Compact(s.writtenVersions("/news/1"))); got != "[1 2 3]" {
 		t.Errorf("written: %s", got)
 	}
-	_, _, said = s.call("GET", dead, "")
+	_, _, said = s.requestJSON("GET", dead, "")
 	edited, _ := said["edited"].(map[string]any)
-	if said["stage"] != "delivered" || said["replays"] != 1.0 || said["attempts"] != 2.0 || edited["note"] != "a letter was missing" {
-		t.Errorf("%v", said)
+	if said["stage"] != "delivered" || said["replays"] != 1.0 || said["attempts"] != 2.0 ||
+		edited["note"] != "a letter was missing" {
+		t.Errorf("got %v, want delivered after one replay and two attempts, with the note", said)
 	}
-	if _, _, said = s.call("GET", dead+"/difference", ""); !strings.Contains(fmt.Sprint(said["difference"]), "-  <title>Helo</title>\n+  <title>Hello</title>") {
-		t.Errorf("%v", said)
+	if _, _, said = s.requestJSON("GET", dead+"/difference", ""); !strings.Contains(fmt.Sprint(said["difference"]),
+		"-  <title>Helo</title>\n+  <title>Hello</title>") {
+		t.Errorf("got %v, want a difference with both titles", said)
 	}
-	s.clean()
+	s.checkRecord()
 	s.replayByForce()
 }
 
 // replayByForce has a message delivered behind which another one was.
 func (s *system) replayByForce() {
 	s.t.Helper()
-	dead, _ := s.fileBody(letter("/news/3", 1, "Helo"))
-	s.becomes(dead, "dead")
-	behind, id := s.fileBody(letter("/news/3", 2, "Hello"))
-	s.becomes(behind, "delivered")
-	s.faults(`{}`)
-	code, _, said := s.call("POST", dead+"/replay", "")
+	dead, _ := s.postBody(articleWithTitle("/news/3", 1, "Helo"))
+	s.awaitStageAt(dead, "dead")
+	behind, id := s.postBody(articleWithTitle("/news/3", 2, "Hello"))
+	s.awaitStageAt(behind, "delivered")
+	s.setFaults(`{}`)
+	code, _, said := s.requestJSON("POST", dead+"/replay", "")
 	if code != http.StatusConflict || !strings.Contains(fmt.Sprint(said["detail"]), id) {
-		s.t.Errorf("%d %v", code, said)
+		s.t.Errorf("replay: got %d %v, want 409 that names the later message", code, said)
 	}
-	if code, _, said = s.call("POST", dead+"/replay?force=true", ""); code != http.StatusAccepted {
-		s.t.Fatalf("%d %v", code, said)
+	if code, _, said = s.requestJSON("POST", dead+"/replay?force=true", ""); code != http.StatusAccepted {
+		s.t.Fatalf("replay by force: got %d %v, want 202", code, said)
 	}
-	s.becomes(dead, "delivered")
-	if got := fmt.Sprint(s.written("/news/3")); got != "[2 1]" {
+	s.awaitStageAt(dead, "delivered")
+	if got := fmt.Sprint(s.writtenVersions("/news/3")); got != "[2 1]" {
 		s.t.Errorf("written: %s", got)
 	}
-	if code, _, said = s.call("POST", dead+"/replay", ""); code != http.StatusConflict {
-		s.t.Errorf("%d %v", code, said)
+	if code, _, said = s.requestJSON("POST", dead+"/replay", ""); code != http.StatusConflict {
+		s.t.Errorf("replay of a delivered message: got %d %v, want 409", code, said)
 	}
 }

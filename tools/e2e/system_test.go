@@ -34,7 +34,7 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// built is where TestMain puts the programs.
+// built is the folder of the programs that TestMain builds.
 var built string
 
 // answers are held against the API's description, each that a test gets by net/http.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "weir-e2e-")
 	if err == nil {
 		built = dir
-		err = build(dir)
+		err = buildPrograms(dir)
 	}
 	if err == nil {
 		answers.Document, err = openapitest.Read(openapi.Document)
@@ -63,10 +63,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes the programs and stages the app, as make build does.
-func build(dir string) error {
+// buildPrograms makes the programs and stages the app, as make build does.
+func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
-	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"}, {tools, "democms"}} {
+	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"},
+		{tools, "democms"}} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program.name), "./"+program.name)
 		cmd.Dir = program.module
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -85,23 +86,23 @@ type system struct {
 	weir    string // address of the host
 	cms     string
 	mode    host.Mode // how its host passes requests on
-	logs    *logs
+	output  *processLogs
 	history linear.History
 }
 
-// logs gathers what the processes print, to be shown when a test fails.
-type logs struct {
+// processLogs gathers the output of the processes, to show it if a test fails.
+type processLogs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *logs) Write(p []byte) (int, error) {
+func (l *processLogs) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *logs) String() string {
+func (l *processLogs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
@@ -126,11 +127,13 @@ func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) 
 func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
 	t.Helper()
 	s, hostPort := newBareSystem(t), freePort(t)
-	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stage(weirYAML...)
+	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stageApp(weirYAML...)
 	t.Cleanup(answers.Watch("127.0.0.1:"+hostPort, func(text string) { t.Error("not as openapi.yaml has it:", text) }))
-	s.start("funchost", slices.Concat(s.env(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
-		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir", t.TempDir()}, flags...)...)
-	s.eventually("the system is ready", startLimit, func() bool { return s.status(s.weir+"/api/health") == http.StatusOK })
+	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
+		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir",
+			t.TempDir()}, flags...)...)
+	s.awaitCondition("the system is ready", startLimit,
+		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 	return s
 }
 
@@ -145,7 +148,7 @@ func newBareSystem(t *testing.T) *system {
 func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	t.Parallel()
-	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), logs: &logs{}}
+	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	var err error
@@ -155,31 +158,33 @@ func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Cleanup(func() { s.storage.Stop() })
 	cmsPort := freePort(t)
 	s.cms = "http://127.0.0.1:" + cmsPort
-	s.start("democms", nil, "--port", cmsPort, "--latency", latency.String())
-	s.eventually("the CMS is ready", startLimit, func() bool { return s.status(s.cms+"/stats") == http.StatusOK })
+	s.startProgram("democms", nil, "--port", cmsPort, "--latency", latency.String())
+	s.awaitCondition("the CMS is ready", startLimit,
+		func() bool { return s.getStatus(s.cms+"/stats") == http.StatusOK })
 	t.Cleanup(func() {
 		if t.Failed() {
-			lines := strings.Split(s.logs.String(), "\n")
+			lines := strings.Split(s.output.String(), "\n")
 			t.Logf("the end of the log:\n%s", strings.Join(lines[max(0, len(lines)-80):], "\n"))
 		}
 	})
 	return s
 }
 
-// env is what the handler finds in its environment.
-func (s *system) env() []string {
-	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms + "/api/content"}
+// handlerEnv are the settings in the handler's environment.
+func (s *system) handlerEnv() []string {
+	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
+		"/api/content"}
 }
 
-// stage makes a script root of this test's own.
-func (s *system) stage(weirYAML ...string) string {
+// stageApp makes a script root of this test's own.
+func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
-	settings := read(s.t, filepath.Join(root, "weir.yaml"))
+	settings := readFile(s.t, filepath.Join(root, "weir.yaml"))
 	settings = strings.NewReplacer(weirYAML...).Replace(settings)
-	write(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
-	write(s.t, filepath.Join(app, "host.json"), read(s.t, filepath.Join(root, "host.json")), 0o644)
-	write(s.t, filepath.Join(app, "handler"), read(s.t, filepath.Join(built, "handler")), 0o755)
+	writeFile(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
+	writeFile(s.t, filepath.Join(app, "host.json"), readFile(s.t, filepath.Join(root, "host.json")), 0o644)
+	writeFile(s.t, filepath.Join(app, "handler"), readFile(s.t, filepath.Join(built, "handler")), 0o755)
 	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
 	if err != nil || len(functions) < 7 {
 		s.t.Fatalf("functions: %v %v", functions, err)
@@ -189,12 +194,12 @@ func (s *system) stage(weirYAML ...string) string {
 		if err := os.Mkdir(filepath.Join(app, name), 0o755); err != nil {
 			s.t.Fatal(err)
 		}
-		write(s.t, filepath.Join(app, name, "function.json"), read(s.t, f), 0o644)
+		writeFile(s.t, filepath.Join(app, name, "function.json"), readFile(s.t, f), 0o644)
 	}
 	return app
 }
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -203,7 +208,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-func write(t *testing.T, path, data string, mode os.FileMode) {
+func writeFile(t *testing.T, path, data string, mode os.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(data), mode); err != nil {
 		t.Fatal(err)
@@ -219,15 +224,15 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(port)
 }
 
-// start runs one of the built programs until the test's end.
-func (s *system) start(program string, env []string, args ...string) {
+// startProgram runs one of the built programs until the test's end.
+func (s *system) startProgram(program string, env []string, args ...string) {
 	s.t.Helper()
 	if program == "funchost" {
 		args = append(args, "--http", string(s.mode))
 	}
 	cmd := exec.Command(filepath.Join(built, program), args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = s.logs, s.logs
+	cmd.Stdout, cmd.Stderr = s.output, s.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -246,8 +251,8 @@ func (s *system) start(program string, env []string, args ...string) {
 	})
 }
 
-// eventually waits for a condition.
-func (s *system) eventually(what string, limit time.Duration, holds func() bool) {
+// awaitCondition waits for a condition.
+func (s *system) awaitCondition(what string, limit time.Duration, holds func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -260,7 +265,7 @@ func (s *system) eventually(what string, limit time.Duration, holds func() bool)
 	}
 }
 
-func (s *system) status(url string) int {
+func (s *system) getStatus(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {
 		return 0
@@ -270,8 +275,8 @@ func (s *system) status(url string) int {
 	return resp.StatusCode
 }
 
-// get reads JSON.
-func get[T any](s *system, url string) T {
+// getJSON reads JSON.
+func getJSON[T any](s *system, url string) T {
 	s.t.Helper()
 	var v T
 	resp, err := http.Get(url)
@@ -285,14 +290,17 @@ func get[T any](s *system, url string) T {
 	return v
 }
 
-func (s *system) stats() server.Stats { s.t.Helper(); return get[server.Stats](s, s.cms+"/stats") }
-func (s *system) requests() []server.Request {
+func (s *system) readStats() server.Stats {
 	s.t.Helper()
-	return get[[]server.Request](s, s.cms+"/requests")
+	return getJSON[server.Stats](s, s.cms+"/stats")
+}
+func (s *system) readRequests() []server.Request {
+	s.t.Helper()
+	return getJSON[[]server.Request](s, s.cms+"/requests")
 }
 
-// faults switches the CMS's misbehaviour.
-func (s *system) faults(json string) {
+// setFaults switches the CMS's misbehaviour.
+func (s *system) setFaults(json string) {
 	s.t.Helper()
 	resp, err := http.Post(s.cms+"/faults", "application/json", strings.NewReader(json))
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -301,8 +309,8 @@ func (s *system) faults(json string) {
 	resp.Body.Close()
 }
 
-// message is what receive and status tell of a message.
-type message struct {
+// postedMessage is the answer of receive and status about a message.
+type postedMessage struct {
 	ID, Stage, Key, LastError string
 	Attempts, CMSStatus       int
 	Sequence                  int64
@@ -311,46 +319,47 @@ type message struct {
 	version                   int    // as posted
 }
 
-// try posts once.
-func (s *system) try(path string, version int, idempotencyKey string) (message, error) {
+// postMessageOnce posts once.
+func (s *system) postMessageOnce(path string, version int, idempotencyKey string) (postedMessage, error) {
 	sent := time.Now()
-	m, err := s.tryOnce(path, version, idempotencyKey)
+	m, err := s.sendPost(path, version, idempotencyKey)
 	s.recordPost(path, version, sent, m, err)
 	return m, err
 }
 
-// versioned returns a message's body.
-func versioned(path string, version int) string {
+// versionedArticle returns a message's body.
+func versionedArticle(path string, version int) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
 }
 
 // keyOf returns the idempotency key of a version.
 func keyOf(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
-func (s *system) tryOnce(path string, version int, idempotencyKey string) (message, error) {
-	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(versioned(path, version)))
+func (s *system) sendPost(path string, version int, idempotencyKey string) (postedMessage, error) {
+	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages",
+		strings.NewReader(versionedArticle(path, version)))
 	if err != nil {
-		return message{}, err
+		return postedMessage{}, err
 	}
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Idempotency-Key", idempotencyKey)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return message{}, err
+		return postedMessage{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
 		text, _ := io.ReadAll(resp.Body)
-		return message{}, fmt.Errorf("%s: %s", resp.Status, text)
+		return postedMessage{}, fmt.Errorf("%s: %s", resp.Status, text)
 	}
-	m := message{Location: resp.Header.Get("Location"), version: version}
+	m := postedMessage{Location: resp.Header.Get("Location"), version: version}
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// post posts until it is accepted, as an upstream does: under one idempotency key.
-func (s *system) post(ctx context.Context, path string, version int) (message, error) {
+// postUntilAccepted posts until it is accepted, as an upstream does: under one idempotency key.
+func (s *system) postUntilAccepted(ctx context.Context, path string, version int) (postedMessage, error) {
 	for {
-		m, err := s.try(path, version, keyOf(path, version))
+		m, err := s.postMessageOnce(path, version, keyOf(path, version))
 		if err == nil {
 			return m, nil
 		}
@@ -362,23 +371,23 @@ func (s *system) post(ctx context.Context, path string, version int) (message, e
 	}
 }
 
-// burst posts versions 1 to n of each path, each path by a sequential client of its own,
-// and gives every acknowledged message.
-func (s *system) burst(ctx context.Context, paths, n int) []message {
-	return s.burstFrom(ctx, paths, n, 1)
+// postBurst posts versions 1 to n of each path, each path by a sequential client of its own,
+// and returns every acknowledged message.
+func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
+	return s.postBurstFrom(ctx, paths, n, 1)
 }
 
-// burstFrom is burst for versions from first on.
-func (s *system) burstFrom(ctx context.Context, paths, n, first int) []message {
+// postBurstFrom is burst for versions from first on.
+func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []postedMessage {
 	var mu sync.Mutex
-	var accepted []message
+	var accepted []postedMessage
 	var wg sync.WaitGroup
 	for p := range paths {
 		wg.Go(func() {
 			for v := range n {
-				m, err := s.post(ctx, fmt.Sprintf("/p/%d", p), first+v)
+				m, err := s.postUntilAccepted(ctx, fmt.Sprintf("/p/%d", p), first+v)
 				if err != nil {
-					return // ctx has ended, and with it, as a rule, the test: it cannot be told any more
+					return // ctx has ended, and with it, as a rule, the test: it cannot report an error any more
 				}
 				if v%4 == 0 {
 					_, _ = s.readStage(m) // a handler that was killed does not answer
@@ -393,12 +402,12 @@ func (s *system) burstFrom(ctx context.Context, paths, n, first int) []message {
 	return accepted
 }
 
-// allFinal waits until every message has come to the stage given.
-func (s *system) allFinal(messages []message, stage string, limit time.Duration) {
+// awaitStages waits until every message has come to the stage given.
+func (s *system) awaitStages(messages []postedMessage, stage string, limit time.Duration) {
 	s.t.Helper()
 	deadline := time.Now().Add(limit)
 	for _, m := range messages {
-		s.eventually(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
+		s.awaitCondition(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
 			got, err := s.readStage(m)
 			if err != nil {
 				s.t.Fatal(m.ID, err)
@@ -408,10 +417,10 @@ func (s *system) allFinal(messages []message, stage string, limit time.Duration)
 	}
 }
 
-// clean checks the CMS's record: nothing doubled, overlapped or out of order.
-func (s *system) clean() server.Stats {
+// checkRecord checks the CMS's record: no write doubled, overlapped or out of order.
+func (s *system) checkRecord() server.Stats {
 	s.t.Helper()
-	st := s.stats()
+	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 1 {
 		s.t.Errorf("the CMS's record: %+v", st)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // The process that took the message dies before it is delivered, and another delivers it:
-// what both did, and what the CMS was sent, is one trace, which is the upstream's.
+// the spans of both, and the CMS's requests, are one trace, which is the upstream's.
 func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -19,9 +19,10 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	}
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000",
-		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"} // milliseconds; what is not sent when a process is killed is lost
+		// Milliseconds: a killed process loses the telemetry that it has not sent.
+		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
 	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
-	s.faults(`{"down":true}`)
+	s.setFaults(`{"down":true}`)
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	s.postTraced("/traced", "00-"+trace+"-"+parent+"-01", "vendor=a1")
 	named := func(name, outcome string) (found []collector.Span) {
@@ -32,15 +33,16 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 		}
 		return found
 	}
-	s.eventually("receive and a failed attempt are exported", 20*time.Second, func() bool {
+	s.awaitCondition("receive and a failed attempt are exported", 20*time.Second, func() bool {
 		return len(named("POST /api/messages", "")) == 1 && len(named("deliver", "unavailable")) > 0
 	})
 	first := named("deliver", "unavailable")[0].ByResource["service.instance.id"]
 	s.killNext(0)
-	s.faults(`{}`)
-	s.eventually("the delivery is exported", time.Minute, func() bool { return len(named("deliver", "delivered")) == 1 })
-	s.eventually("metrics and logs too", 20*time.Second, func() bool {
-		return c.Points("weir_delivery_attempts_total") > 0 && traced(c.Records(), "drain: attempt", trace)
+	s.setFaults(`{}`)
+	s.awaitCondition("the delivery is exported", time.Minute,
+		func() bool { return len(named("deliver", "delivered")) == 1 })
+	s.awaitCondition("metrics and logs too", 20*time.Second, func() bool {
+		return c.Points("weir_delivery_attempts_total") > 0 && hasTrace(c.Records(), "drain: attempt", trace)
 	})
 
 	receive, deliver := named("POST /api/messages", "")[0], named("deliver", "delivered")[0]
@@ -52,26 +54,29 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	}
 	waited := false
 	for _, w := range named("wait", "") {
-		waited = waited || w.Trace == trace && w.Parent == receive.ID && w.End.Equal(deliver.Start) && !w.Start.After(receive.End)
+		waited = waited || w.Trace == trace && w.Parent == receive.ID && w.End.Equal(deliver.Start) &&
+			!w.Start.After(receive.End)
 	}
 	if !waited {
 		t.Errorf("no span of the wait from acceptance to %s among %+v", deliver.Start, named("wait", ""))
 	}
-	requests := s.requests()
+	requests := s.readRequests()
 	last := requests[len(requests)-1]
 	if want := "00-" + trace + "-" + deliver.ID + "-01"; last.Trace != want || last.State != "vendor=a1" {
 		t.Errorf("the CMS got %q with %q, want %q with that of the upstream", last.Trace, last.State, want)
 	}
-	s.clean()
-	s.eventually("the metrics say the same", 20*time.Second, func() bool {
-		s.sweep()
-		return s.shows(`weir_messages_finished_total{contract="article",stage="delivered"} 1`, `weir_delivery_lag_seconds_count 1`,
-			`weir_lane_waiting{lane="0"} 0`, `weir_lane_oldest_age_seconds{lane="0"} 0`, `weir_lane_paused{by="cms",lane="0"} 0`)
+	s.checkRecord()
+	s.awaitCondition("the metrics say the same", 20*time.Second, func() bool {
+		s.runSweep()
+		return s.hasMetrics(`weir_messages_finished_total{contract="article",stage="delivered"} 1`,
+			`weir_delivery_lag_seconds_count 1`,
+			`weir_lane_waiting{lane="0"} 0`, `weir_lane_oldest_age_seconds{lane="0"} 0`,
+			`weir_lane_paused{by="cms",lane="0"} 0`)
 	})
 }
 
-// sweep has the timer's function run now.
-func (s *system) sweep() {
+// runSweep has the timer's function run now.
+func (s *system) runSweep() {
 	s.t.Helper()
 	resp, err := http.Post(s.weir+"/admin/functions/sweep", "application/json", strings.NewReader("{}"))
 	if err != nil {
@@ -83,8 +88,8 @@ func (s *system) sweep() {
 	}
 }
 
-// shows says whether the only instance's metrics have these lines.
-func (s *system) shows(lines ...string) bool {
+// hasMetrics reports whether the only instance's metrics have these lines.
+func (s *system) hasMetrics(lines ...string) bool {
 	resp, err := http.Get(s.weir + "/api/metrics")
 	if err != nil {
 		return false
@@ -99,7 +104,7 @@ func (s *system) shows(lines ...string) bool {
 	return true
 }
 
-// A command sends what it has before it ends, and ends also when nobody takes it.
+// A command sends its telemetry before it ends, and ends even if no collector takes it.
 func TestTrace_CommandFlushes(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -107,10 +112,11 @@ func TestTrace_CommandFlushes(t *testing.T) {
 	}
 	defer c.Close()
 	s := newBareSystem(t)
-	appender, _ := s.files(1)
-	app, env := s.stage(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_EXPORTER_OTLP_TIMEOUT=120000"} // milliseconds
-	s.file(appender, "/p/a", 0)
-	s.handler(t.Context(), app, env, "drain").says(t, 0, "delivered", "")
+	appender, _ := s.openAppender(1)
+	app, env := s.stageApp(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(),
+		"OTEL_EXPORTER_OTLP_TIMEOUT=120000"} // milliseconds
+	s.appendMessage(appender, "/p/a", 0)
+	s.runHandler(t.Context(), app, env, "drain").checkOutput(t, 0, "delivered", "")
 	delivered := 0
 	for _, span := range c.Spans() {
 		if span.Name == "deliver" && span.Attributes["weir.outcome"] == "delivered" {
@@ -121,15 +127,15 @@ func TestTrace_CommandFlushes(t *testing.T) {
 		t.Errorf("%+v, %d points", c.Spans(), c.Points("weir_messages_finished_total"))
 	}
 	defer c.Hang()()
-	s.file(appender, "/p/a", 1)
+	s.appendMessage(appender, "/p/a", 1)
 	began := time.Now()
-	s.handler(t.Context(), app, env, "drain").says(t, 0, "delivered", "not all was exported")
+	s.runHandler(t.Context(), app, env, "drain").checkOutput(t, 0, "delivered", "not all was exported")
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 }
 
-func traced(records []collector.Record, text, trace string) bool {
+func hasTrace(records []collector.Record, text, trace string) bool {
 	for _, r := range records {
 		if r.Text == text && r.Trace == trace {
 			return true
@@ -168,9 +174,10 @@ func testTraceOfUnsampled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	s := newSystemUnder(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_BSP_SCHEDULE_DELAY=100"}, []string{"--traceparent"})
-	s.reaches(s.accepts("/marked"), "delivered")
-	s.eventually("the message is traced", 20*time.Second, func() bool {
+	s := newSystemUnder(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_BSP_SCHEDULE_DELAY=100"},
+		[]string{"--traceparent"})
+	s.awaitStage(s.postAccepted("/marked"), "delivered")
+	s.awaitCondition("the message is traced", 20*time.Second, func() bool {
 		names := map[string]int{}
 		for _, span := range c.Spans() {
 			names[span.Name]++

@@ -18,7 +18,7 @@ import (
 // they are no part of `make test`.
 
 // The steps of docs/deploy.md, in the middle of a burst: hosts of this version beside those of the version before, the
-// old ones stopped, and later the other way round. Nothing may be lost or change its order, and each version has to
+// old ones stopped, and later the other way round. No message may be lost or change its order, and each version has to
 // read the other's messages.
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
@@ -90,7 +90,8 @@ func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 			u.t.Fatal(err)
 		}
 		u.ignoreAnswers(h.URL())
-		u.eventually("the host is ready", startLimit, func() bool { return u.status(h.URL()+"/api/health") == http.StatusOK })
+		u.eventually("the host is ready", startLimit,
+			func() bool { return u.status(h.URL()+"/api/health") == http.StatusOK })
 		added = append(added, h)
 	}
 	return added
@@ -127,7 +128,8 @@ func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
 		body := versioned(fmt.Sprintf("/scheduled/%d", i), 1)
-		r, err := http.NewRequestWithContext(u.t.Context(), http.MethodPost, u.weir+"/api/messages", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(u.t.Context(), http.MethodPost, u.weir+"/api/messages",
+			strings.NewReader(body))
 		if err != nil {
 			u.t.Fatal(err)
 		}
@@ -157,8 +159,8 @@ func (u *upgrade) postBad(text string) {
 	_ = res.Body.Close()
 }
 
-// checkBooks checks that the lanes have delivered so many messages, have the bad ones as dead and no other left, and that
-// the CMS has so many items.
+// checkBooks checks that the lanes have delivered so many messages, have the bad ones as dead and no other left,
+// and that the CMS has so many items.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {
@@ -168,7 +170,8 @@ func (u *upgrade) checkBooks(delivered, items int) {
 	u.eventually("the books balance", 2*time.Minute, func() bool {
 		sum.delivered, sum.dead, sum.left = 0, 0, 0
 		for _, l := range get[books](u.system, u.weir+"/api/lanes").Lanes {
-			sum.delivered, sum.dead, sum.left = sum.delivered+l.Delivered, sum.dead+l.Dead, sum.left+l.Waiting+l.Scheduled
+			sum.delivered, sum.dead, sum.left = sum.delivered+l.Delivered, sum.dead+l.Dead,
+				sum.left+l.Waiting+l.Scheduled
 		}
 		return sum.delivered == delivered && sum.dead == u.bad && sum.left == 0
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// found is the answer to a search.
-type found struct {
+// searchResult is the answer to a search.
+type searchResult struct {
 	Messages []struct {
 		ID, Stage, Key string
 		Size           int
@@ -18,54 +18,59 @@ type found struct {
 	Continue string
 }
 
-// TestView: an operator finds what waits and sees what it waits for.
+// TestView: an operator finds a waiting message and sees why it waits.
 func TestView(t *testing.T) { inEachMode(t, testView) }
 
 func testView(t *testing.T) {
 	s := newSystem(t, 1, "{ min: 1s, max: 5m }", "[20m]")
-	s.ask("pause", `{"key":"/news/2","reason":"legal"}`, 200, 1)
-	s.faults(`{"failPath":"/news/1"}`)
-	head, id := s.fileBody(letter("/news/1", 1, "Hello"))
-	s.becomes(head, "retrying")
-	behind, _ := s.fileBody(letter("/news/1", 2, "Grüße"))
-	paused, _ := s.fileBody(letter("/news/2", 1, "Hello"))
-	sent, _ := s.fileBody(letter("/news/3", 1, "Grüße"))
-	s.becomes(sent, "delivered")
+	s.requestPause("pause", `{"key":"/news/2","reason":"legal"}`, 200, 1)
+	s.setFaults(`{"failPath":"/news/1"}`)
+	head, id := s.postBody(articleWithTitle("/news/1", 1, "Hello"))
+	s.awaitStageAt(head, "retrying")
+	behind, _ := s.postBody(articleWithTitle("/news/1", 2, "Grüße"))
+	paused, _ := s.postBody(articleWithTitle("/news/2", 1, "Hello"))
+	sent, _ := s.postBody(articleWithTitle("/news/3", 1, "Grüße"))
+	s.awaitStageAt(sent, "delivered")
 	type outlook struct {
 		Stage, WaitsFor string
 		Position        int
 		ExpectedAt      *time.Time
 	}
 	for address, want := range map[string]outlook{
-		head: {"retrying", "its next attempt at ", 1, nil}, behind: {"queued", "behind " + id + " of its key, which is retried at ", 2, nil},
+		head:   {"retrying", "its next attempt at ", 1, nil},
+		behind: {"queued", "behind " + id + " of its key, which is retried at ", 2, nil},
 		paused: {"queued", "its key is paused: legal", 1, nil}, sent: {"delivered", "", 0, nil},
 	} {
-		s.eventually("the outlook of "+address, 20*time.Second, func() bool {
-			got := get[outlook](s, address+"?outlook=1")
-			return got.Stage == want.Stage && strings.HasPrefix(got.WaitsFor, want.WaitsFor) && got.Position == want.Position
+		s.awaitCondition("the outlook of "+address, 20*time.Second, func() bool {
+			got := getJSON[outlook](s, address+"?outlook=1")
+			return got.Stage == want.Stage && strings.HasPrefix(got.WaitsFor, want.WaitsFor) &&
+				got.Position == want.Position
 		})
 	}
-	if got := get[outlook](s, head+"?outlook=1").ExpectedAt; got == nil || time.Until(*got) <= 0 {
+	if got := getJSON[outlook](s, head+"?outlook=1").ExpectedAt; got == nil || time.Until(*got) <= 0 {
 		t.Errorf("the retry is expected at %v", got)
 	}
-	l := get[struct {
-		balance
+	l := getJSON[struct {
+		laneBalance
 		Scheduled, Queued, Retrying int64
 		Exact                       bool
 		Holder                      string
 		OldestWaitingSeconds        float64
 	}](s, s.weir+"/api/lanes/0")
-	if l.Accepted != 4 || l.Delivered != 1 || l.Retrying != 1 || l.Queued != 2 || l.Scheduled != 0 || !l.Exact || l.Holder == "" || l.OldestWaitingSeconds <= 0 {
-		t.Errorf("%+v", l)
+	if l.Accepted != 4 || l.Delivered != 1 || l.Retrying != 1 || l.Queued != 2 || l.Scheduled != 0 || !l.Exact ||
+		l.Holder == "" || l.OldestWaitingSeconds <= 0 {
+		t.Errorf("got %+v, want 4 accepted: 1 delivered, 1 retrying, 2 queued, held by an instance", l)
 	}
 	for query, want := range map[string][]string{
-		"": {"/news/3", "/news/2", "/news/1", "/news/1"}, "stage=retrying": {"/news/1"}, "key=" + url.QueryEscape("/news/1"): {"/news/1", "/news/1"},
-		"text=" + url.QueryEscape("GRÜSSE"): nil, "text=" + url.QueryEscape("grüße"): {"/news/3", "/news/1"}, "stage=dead": nil,
+		"": {"/news/3", "/news/2", "/news/1", "/news/1"}, "stage=retrying": {"/news/1"},
+		"key=" + url.QueryEscape("/news/1"): {"/news/1", "/news/1"},
+		"text=" + url.QueryEscape("GRÜSSE"): nil, "text=" + url.QueryEscape("grüße"): {"/news/3", "/news/1"},
+		"stage=dead": nil,
 	} {
 		var keys []string
 		next := ""
 		for page := 0; page == 0 || next != ""; page++ {
-			got := get[found](s, s.weir+"/api/messages?limit=1&"+query+next)
+			got := getJSON[searchResult](s, s.weir+"/api/messages?limit=1&"+query+next)
 			for _, m := range got.Messages {
 				keys = append(keys, m.Key)
 			}

@@ -112,7 +112,7 @@ func TestThemes(t *testing.T) {
 	light, dark := seen["light/"], seen["dark/"]
 	if light == dark || seen["light/dark"] != dark || seen["dark/light"] != light || seen["dark/dark"] != dark ||
 		seen["light/light"] != light {
-		t.Errorf("%v", seen)
+		t.Errorf("got backgrounds %v, want those of the theme, else those of the system", seen)
 	}
 	for _, theme := range []string{"light", "dark"} {
 		for _, page := range []string{"overview", "story", "edited", "pauses"} {

@@ -151,7 +151,7 @@ func TestCheck_AllowsGoodHistories(t *testing.T) {
 			b := newBook()
 			tell(b)
 			if done, err := b.Check(t.TempDir(), "good"); err != nil || done.Keys != 1 || done.Operations == 0 {
-				t.Errorf("%+v, %v", done, err)
+				t.Errorf("got %+v, %v, want one key without a violation", done, err)
 			}
 		})
 	}
@@ -273,6 +273,6 @@ func TestExclude_LeavesAKeyOut(t *testing.T) {
 	b.rest()
 	b.Exclude(key, "it has due times")
 	if done, err := b.Check(t.TempDir(), "excluded"); err != nil || done != (linear.Checked{Excluded: 1}) {
-		t.Errorf("%+v, %v", done, err)
+		t.Errorf("got %+v, %v, want one key excluded", done, err)
 	}
 }

@@ -51,7 +51,7 @@ func TestServer_ConcurrentWritesMakeDuplicates(t *testing.T) {
 	}
 	wg.Wait()
 	if s := cms.Stats(); s.Duplicates == 0 || s.Overlaps == 0 || s.Writes != 5 || s.MaxConcurrent < 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want 5 writes with overlaps and duplicates", s)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestServer_OneWriterMakesNone(t *testing.T) {
 	}
 	post(t, url+"/api/content", article("/a", 2), "late")
 	if s := cms.Stats(); s.Items != 1 || s.Duplicates != 0 || s.Overlaps != 0 || s.Inversions != 1 || s.Repeats != 3 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want one item, 1 inversion, 3 repeats", s)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestServer_Faults(t *testing.T) {
 	} {
 		_, url := start(t, 0)
 		if got := post(t, url+"/faults", fault, ""); got != 200 {
-			t.Errorf("%s: %d", fault, got)
+			t.Errorf("set %s: got %d, want 200", fault, got)
 		}
 		if got := post(t, url+"/api/content", article("/a", 1), ""); got != want {
 			t.Errorf("%s: %d, want %d", fault, got, want)
@@ -86,7 +86,7 @@ func TestServer_Faults(t *testing.T) {
 	_, url := start(t, 0)
 	for _, wrong := range []string{`{"explode":true}`, `{"slow":"soon"}`, `x`} {
 		if got := post(t, url+"/faults", wrong, ""); got != 400 {
-			t.Errorf("%s: %d", wrong, got)
+			t.Errorf("set %s: got %d, want 400", wrong, got)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestServer_HangEndsWithTheFault(t *testing.T) {
 	}
 	post(t, url+"/faults", `{}`, "")
 	if got := <-done; got != 201 {
-		t.Errorf("%d", got)
+		t.Errorf("got %d, want 201 after the fault", got)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestServer_PageEscapes(t *testing.T) {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if strings.Contains(string(body), "<script>") || !strings.Contains(string(body), "/x") {
-		t.Errorf("%s", body)
+		t.Errorf("got %s, want the path, and no script", body)
 	}
 	var stats server.Stats
 	resp, err = http.Get(url + "/stats")
@@ -145,6 +145,6 @@ func TestServer_PageEscapes(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || stats.Writes != 1 {
-		t.Errorf("%+v %v", stats, err)
+		t.Errorf("got %+v, %v, want 1 write", stats, err)
 	}
 }
