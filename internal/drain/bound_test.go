@@ -29,8 +29,10 @@ func TestNotAfter_NoAttemptBeginsLater(t *testing.T) {
 			}
 		}
 		c := w.control()
-		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.IsOpen || p.bell.rings() != 1 {
-			t.Errorf("%d attempts, tail %+v, %d rings: what was begun must be committed, the lane handed over and rung", n, c.Tail, p.bell.rings())
+		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.IsOpen ||
+			p.bell.rings() != 1 {
+			t.Errorf("%d attempts, tail %+v, %d rings: what was begun must be committed, the lane handed over and rung",
+				n, c.Tail, p.bell.rings())
 		}
 		start := time.Now()
 		next := w.start()

@@ -26,7 +26,10 @@ func (w *world) cancelAll(s *lane.Store, f lane.WaitingFilter, limit int) lane.C
 		if !at.IsValid() {
 			w.t.Fatalf("the walk reached an invalid place: %+v", at)
 		}
-		sum.Selected, sum.Cancelled, sum.Asked, sum.TooLate = sum.Selected+part.Selected, sum.Cancelled+part.Cancelled, sum.Asked+part.Asked, sum.TooLate+part.TooLate
+		sum.Selected += part.Selected
+		sum.Cancelled += part.Cancelled
+		sum.Asked += part.Asked
+		sum.TooLate += part.TooLate
 	}
 	return sum
 }
@@ -68,64 +71,8 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 }
 
 func TestStore_CancelMany(t *testing.T) {
-	t.Run("WhereverTheyWait", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Minute} })
-			const n = 120
-			unwanted, wanted := w.waitEverywhere(p, n)
-			counted, _, _, err := w.store.CancelWaiting(t.Context(), lane.WaitingFilter{KeyPrefix: "new/"}, lane.WaitingPosition{}, 1_000_000, true)
-			if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
-				t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
-			}
-			got := w.cancelAll(w.store, lane.WaitingFilter{KeyPrefix: "new/"}, 50)
-			if got.Selected != 3*n || got.Cancelled != n || got.Asked != 2*n || got.TooLate != 0 {
-				t.Errorf("counted %+v, want %d selected, %d of them cancelled at once", got, 3*n, n)
-			}
-			w.cms.set(takes(time.Millisecond, 200))
-			p.Wake(0)
-			w.settled(3 * time.Hour)
-			w.balances(lane.Counts{Delivered: 1 + 3*n, Cancelled: 3 * n}, append(append(unwanted, wanted...), w.first("busy"))...)
-			for _, id := range unwanted {
-				if st := w.status(id); st.Stage != weir.Cancelled {
-					t.Fatalf("%s is %s, want cancelled", st.Message.Key, st.Stage)
-				}
-			}
-			if rows := append(w.rows("w_"), append(w.rows("r_"), w.rows("s_")...)...); len(rows) > 0 {
-				t.Errorf("rows are left: %v", rows)
-			}
-		})
-	})
-	t.Run("ConditionsMustAllHold", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			p := w.start()
-			w.cms.set(takes(time.Minute, 200))
-			w.post("busy", "0")
-			p.Wake(0)
-			synctest.Wait()
-			from := time.Now().Add(time.Second)
-			w.post("a", "before")
-			time.Sleep(2 * time.Second)
-			w.post("a", "other contract", func(m *weir.Message) { m.Contract = "delete" })
-			w.post("a", "scheduled", due(time.Now().Add(time.Hour)))
-			w.post("b", "other key")
-			want := w.post("a", "meant")
-			time.Sleep(time.Second)
-			to := time.Now()
-			w.post("a", "after")
-			zero := 0
-			got := w.cancelAll(w.store, lane.WaitingFilter{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to}, 1000)
-			if got.Selected != 1 || got.Asked != 1 {
-				t.Errorf("counted %+v, want one selected and asked for", got)
-			}
-			w.cms.set(takes(time.Millisecond, 200))
-			p.Wake(0)
-			w.settled(2 * time.Hour)
-			if st := w.status(want); st.Stage != weir.Cancelled || w.control().Tail.Counts != (lane.Counts{Delivered: 6, Cancelled: 1}) {
-				t.Errorf("it is %s, the lane counts %+v", st.Stage, w.control().Tail.Counts)
-			}
-		})
-	})
-	for name, kind := range map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter, "NotDone": storagetest.FailBefore} {
+	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter, "NotDone": storagetest.FailBefore}
+	for name, kind := range faults {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				faults := storagetest.NewFaults()
@@ -135,8 +82,10 @@ func TestStore_CancelMany(t *testing.T) {
 				for i := range 40 {
 					ids = append(ids, w.post("a", fmt.Sprint(i), due(time.Now().Add(time.Hour))))
 				}
-				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 }, storagetest.Fault{Kind: kind})
-				if got := w.cancelAll(&broken, lane.WaitingFilter{Key: "a"}, 1000); got.Cancelled != 40 || got.TooLate != 0 {
+				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
+					storagetest.Fault{Kind: kind})
+				if got := w.cancelAll(&broken, lane.WaitingFilter{Key: "a"}, 1000); got.Cancelled != 40 ||
+					got.TooLate != 0 {
 					t.Errorf("counted %+v, want 40 cancelled", got)
 				}
 				p := w.start()
@@ -146,27 +95,100 @@ func TestStore_CancelMany(t *testing.T) {
 			})
 		})
 	}
-	t.Run("ThousandsDoNotStopTheLane", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			p := w.start(slowStorage, func(c *drain.Config) { c.Backoff.Steps = []time.Duration{time.Hour} })
-			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-				return takes(time.Millisecond, map[bool]int{true: 500, false: 200}[d.Message.Key == "bad"])(ctx, d)
-			})
-			const n = 3000
-			for i := range n {
-				w.post("bad", fmt.Sprint(i))
+}
+
+func TestStore_CancelMany_WhereverTheyWait(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Minute} })
+		const n = 120
+		unwanted, wanted := w.waitEverywhere(p, n)
+		counted, _, _, err := w.store.CancelWaiting(
+			t.Context(),
+			lane.WaitingFilter{KeyPrefix: "new/"},
+			lane.WaitingPosition{},
+			1_000_000,
+			true,
+		)
+		if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
+			t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
+		}
+		got := w.cancelAll(w.store, lane.WaitingFilter{KeyPrefix: "new/"}, 50)
+		if got.Selected != 3*n || got.Cancelled != n || got.Asked != 2*n || got.TooLate != 0 {
+			t.Errorf("counted %+v, want %d selected, %d of them cancelled at once", got, 3*n, n)
+		}
+		w.cms.set(takes(time.Millisecond, 200))
+		p.Wake(0)
+		w.settled(3 * time.Hour)
+		w.balances(
+			lane.Counts{Delivered: 1 + 3*n, Cancelled: 3 * n},
+			append(append(unwanted, wanted...), w.first("busy"))...)
+		for _, id := range unwanted {
+			if st := w.status(id); st.Stage != weir.Cancelled {
+				t.Fatalf("%s is %s, want cancelled", st.Message.Key, st.Stage)
 			}
-			p.Wake(0)
-			time.Sleep(5 * time.Minute)
-			w.cancelAll(w.store, lane.WaitingFilter{Key: "bad"}, 10_000)
-			began := time.Now()
-			w.post("good", "1")
-			p.Wake(0)
-			c := w.settled(5 * time.Minute)
-			if took := time.Since(began); took > 20*time.Second || c.Tail.Counts.Cancelled != n {
-				t.Errorf("%d of %d were cancelled in %s, want all within 20 s", c.Tail.Counts.Cancelled, n, took)
-			}
+		}
+		if rows := append(w.rows("w_"), append(w.rows("r_"), w.rows("s_")...)...); len(rows) > 0 {
+			t.Errorf("rows are left: %v", rows)
+		}
+	})
+}
+
+func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.cms.set(takes(time.Minute, 200))
+		w.post("busy", "0")
+		p.Wake(0)
+		synctest.Wait()
+		from := time.Now().Add(time.Second)
+		w.post("a", "before")
+		time.Sleep(2 * time.Second)
+		w.post("a", "other contract", func(m *weir.Message) { m.Contract = "delete" })
+		w.post("a", "scheduled", due(time.Now().Add(time.Hour)))
+		w.post("b", "other key")
+		want := w.post("a", "meant")
+		time.Sleep(time.Second)
+		to := time.Now()
+		w.post("a", "after")
+		zero := 0
+		got := w.cancelAll(
+			w.store,
+			lane.WaitingFilter{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
+			1000,
+		)
+		if got.Selected != 1 || got.Asked != 1 {
+			t.Errorf("counted %+v, want one selected and asked for", got)
+		}
+		w.cms.set(takes(time.Millisecond, 200))
+		p.Wake(0)
+		w.settled(2 * time.Hour)
+		if st := w.status(want); st.Stage != weir.Cancelled ||
+			w.control().Tail.Counts != (lane.Counts{Delivered: 6, Cancelled: 1}) {
+			t.Errorf("it is %s, the lane counts %+v", st.Stage, w.control().Tail.Counts)
+		}
+	})
+}
+
+func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start(slowStorage, func(c *drain.Config) { c.Backoff.Steps = []time.Duration{time.Hour} })
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			return takes(time.Millisecond, map[bool]int{true: 500, false: 200}[d.Message.Key == "bad"])(ctx, d)
 		})
+		const n = 3000
+		for i := range n {
+			w.post("bad", fmt.Sprint(i))
+		}
+		p.Wake(0)
+		time.Sleep(5 * time.Minute)
+		w.cancelAll(w.store, lane.WaitingFilter{Key: "bad"}, 10_000)
+		began := time.Now()
+		w.post("good", "1")
+		p.Wake(0)
+		c := w.settled(5 * time.Minute)
+		if took := time.Since(began); took > 20*time.Second || c.Tail.Counts.Cancelled != n {
+			t.Errorf("%d of %d were cancelled in %s, want all within 20 s", c.Tail.Counts.Cancelled, n, took)
+		}
 	})
 }
 

@@ -74,7 +74,12 @@ func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 	all.SetLimit(100)
 	for i := range n {
 		all.Go(func() error {
-			m := weir.Message{Contract: "article", Key: fmt.Sprint("k", i), ContentType: "application/xml", Body: fmt.Append(nil, "due ", i)}
+			m := weir.Message{
+				Contract:    "article",
+				Key:         fmt.Sprint("k", i),
+				ContentType: "application/xml",
+				Body:        fmt.Append(nil, "due ", i),
+			}
 			change(i, &m)
 			_, err := w.append.Append(w.t.Context(), m, "")
 			return err
@@ -126,7 +131,8 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
 				for i := range perSecond * seconds {
 					body := fmt.Sprint(i)
-					moments[body] = from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).Truncate(time.Microsecond)
+					moments[body] = from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).
+						Truncate(time.Microsecond)
 					w.post(body, body, due(moments[body]))
 				}
 				w.start(lively(10 * time.Millisecond)).Wake(0)
@@ -138,7 +144,8 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 				if len(all) != len(moments) {
 					t.Fatalf("%d of %d were sent", len(all), len(moments))
 				}
-				t.Logf("%d a second: p50 %s, p95 %s, p99 %s, max %s late", perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99), slices.Max(all))
+				t.Logf("%d a second: p50 %s, p95 %s, p99 %s, max %s late",
+					perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99), slices.Max(all))
 				if p99 := percentile(all, 0.99); p99 > 20*time.Millisecond {
 					t.Errorf("p99 is %s late, want 20ms at most", p99)
 				}
@@ -182,7 +189,8 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 				}
 				lag := slices.Max(w.lags())
 				pace := float64(sent) * float64(work) / float64(last.Sub(first))
-				t.Logf("%d due: the first %s late, %.3f of the CMS's pace, plain ones up to %s behind", n, first.Sub(at), pace, lag)
+				t.Logf("%d due: the first %s late, %.3f of the CMS's pace, plain ones up to %s behind",
+					n, first.Sub(at), pace, lag)
 				if late := first.Sub(at); late < 0 || late > 20*time.Millisecond+work {
 					t.Errorf("the first was sent %s after the moment", late)
 				}
@@ -220,7 +228,8 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 				if first := log[0].at.Sub(began); first > time.Second {
 					t.Errorf("the first was sent %s after the lane was looked at", first)
 				}
-				if took, most := log[len(log)-1].end.Sub(log[0].at), time.Duration(len(log))*20*time.Millisecond*100/95; took > most {
+				most := time.Duration(len(log)) * 20 * time.Millisecond * 100 / 95
+				if took := log[len(log)-1].end.Sub(log[0].at); took > most {
 					t.Errorf("%d were sent in %s, want %s at most", len(log), took, most)
 				}
 			})

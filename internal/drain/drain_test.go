@@ -17,12 +17,23 @@ import (
 	"weir/internal/weir"
 )
 
+const (
+	// leaseLength and settleTime are settings of the processes under test.
+	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
+	// allowedSkew is by how much clocks may differ: a new holder adds it to the settle time.
+	allowedSkew = 2 * time.Second
+	// noticeWithin is the time in which a process that watches a lane notices that its lease is free.
+	noticeWithin = 2 * time.Second
+	// claimLength is how long a claim counts.
+	claimLength = 15 * time.Second
+)
+
 // world is one storage account, one CMS, and the processes a test starts on them.
 type world struct {
 	t       *testing.T
 	account *memory.Account
 	cms     *fakeCMS
-	store   *lane.Store // without faults: the test's own eyes and hands
+	store   *lane.Store // without faults, for the test itself
 	append  *lane.Appender
 }
 
@@ -51,7 +62,8 @@ func (c *fakeCMS) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	r.StartedAt, r.Duration = at, time.Since(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.log = append(c.log, sent{d.Message.ID.String(), d.Message.Key, string(d.Message.Body), d.Fence, d.Attempt, at, time.Now(), r})
+	c.log = append(c.log, sent{d.Message.ID.String(), d.Message.Key, string(d.Message.Body), d.Fence, d.Attempt,
+		at, time.Now(), r})
 	return r
 }
 
@@ -89,7 +101,12 @@ func answer(status int) weir.Result {
 	case status >= 400:
 		o = weir.OutcomeRejected
 	}
-	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprintf("%d from the CMS", status), Refused: status == 403}
+	return weir.Result{
+		Outcome: o,
+		Status:  status,
+		Reason:  fmt.Sprintf("%d from the CMS", status),
+		Refused: status == 403,
+	}
 }
 
 // simulate runs a test in virtual time over a fresh world with one lane.
@@ -177,7 +194,7 @@ func (w *world) start(change ...func(*drain.Config)) *process {
 	store.Table = p.faults.Table(w.account.Table())
 	cfg := drain.Config{
 		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.bell,
-		Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 5,
+		Lease: leaseLength, Settle: settleTime, Attempts: 5,
 		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quietLog,
 	}
 	for _, f := range change {

@@ -18,10 +18,12 @@ func TestPlaces_OfWhatFellDueLate(t *testing.T) {
 		goes  func(w *world, p *process)
 		other []func(*drain.Config)
 	}{
-		"LanePaused":     {stops: func(w *world) { w.pause("", time.Time{}) }, goes: func(w *world, p *process) { w.resume(p, "") }},
-		"CalendarClosed": {stops: func(*world) {}, goes: func(*world, *process) {}, other: []func(*drain.Config){func(c *drain.Config) { c.Calendar = closedUntil(time.Now().Add(2 * time.Hour)) }}},
-		"CMSAway":        {stops: unavailable, goes: func(w *world, _ *process) { w.cms.set(takes(time.Millisecond, 200)) }},
-		"NobodyThere":    {stops: func(*world) {}, goes: func(*world, *process) {}},
+		"LanePaused": {stops: func(w *world) { w.pause("", time.Time{}) },
+			goes: func(w *world, p *process) { w.resume(p, "") }},
+		"CalendarClosed": {stops: func(*world) {}, goes: func(*world, *process) {},
+			other: []func(*drain.Config){func(c *drain.Config) { c.Calendar = closedUntil(time.Now().Add(2 * time.Hour)) }}},
+		"CMSAway":     {stops: unavailable, goes: func(w *world, _ *process) { w.cms.set(takes(time.Millisecond, 200)) }},
+		"NobodyThere": {stops: func(*world) {}, goes: func(*world, *process) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {

@@ -30,120 +30,6 @@ func (w *world) late(moments map[string]time.Time) map[string]time.Duration {
 }
 
 func TestDrainer_Due(t *testing.T) {
-	t.Run("AtItsMomentAndNeverEarly", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			p := w.start()
-			moments := map[string]time.Time{}
-			for i, d := range []time.Duration{time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour, 40 * 24 * time.Hour, 40*24*time.Hour + 5*time.Second} {
-				body := fmt.Sprint(i)
-				moments[body] = time.Now().Add(d)
-				id := w.post(body, body, due(moments[body]))
-				if st := w.status(id); st.Stage != weir.Scheduled || !st.Message.DueAt.Equal(moments[body]) {
-					t.Errorf("filed as %s for %s", st.Stage, st.Message.DueAt)
-				}
-			}
-			p.Wake(0)
-			time.Sleep(40 * 24 * time.Hour)
-			c := w.settled(time.Minute)
-			for body, late := range w.late(moments) {
-				if late > time.Millisecond {
-					t.Errorf("%s was %s late", body, late)
-				}
-			}
-			if n := len(w.cms.requests()); n != 6 || c.Tail.Counts.Delivered != 6 {
-				t.Errorf("%d requests, %+v", n, c.Tail)
-			}
-		})
-	})
-	t.Run("FiledWhileNothingRanAndOverdue", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.post("a", "1", due(time.Now().Add(time.Minute)))
-			time.Sleep(time.Hour)
-			began := time.Now()
-			w.start().Wake(0)
-			w.settled(time.Minute)
-			if log := w.cms.requests(); len(log) != 1 || log[0].at.Sub(began) > 2*time.Second {
-				t.Errorf("%+v", log)
-			}
-		})
-	})
-	t.Run("JoinsItsKeyWhereTheLogStood", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(100*time.Millisecond, 200))
-			p := w.start()
-			w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
-			at := time.Now().Add(time.Second)
-			w.post("a", "due", due(at))
-			w.post("a", "first")
-			time.Sleep(700 * time.Millisecond)
-			for i := range 10 { // they take the CMS beyond the moment
-				w.post("b", fmt.Sprint("b", i))
-			}
-			w.post("a", "before")
-			time.Sleep(400 * time.Millisecond)
-			w.post("a", "after")
-			w.settled(time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"first", "before", "due", "after"}) {
-				t.Errorf("delivered %v", got)
-			}
-			w.late(map[string]time.Time{"due": at})
-		})
-	})
-	t.Run("BehindARetryOfItsKey", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-				if string(d.Message.Body) == "fails" && d.Attempt < 3 {
-					return answer(500)
-				}
-				return takes(time.Millisecond, 200)(ctx, d)
-			})
-			p := w.start(func(c *drain.Config) { c.Rand = func() float64 { return 1 } })
-			w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
-			w.post("a", "fails")
-			w.post("a", "second", due(time.Now().Add(time.Second)))
-			w.post("a", "third", due(time.Now().Add(1500*time.Millisecond)))
-			w.post("a", "log")
-			w.settled(time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "log", "second", "third"}) {
-				t.Errorf("delivered %v", got)
-			}
-		})
-	})
-	t.Run("FailsBeforeOneThatIsDue", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-				if string(d.Message.Body) == "fails" && d.Attempt == 1 {
-					return takes(300*time.Millisecond, 500)(ctx, d) // over the moment of the other
-				}
-				return takes(time.Millisecond, 200)(ctx, d)
-			})
-			// Both are filed before a process looks: one that is released already keeps its place.
-			w.post("a", "due", due(time.Now().Add(200*time.Millisecond)))
-			w.post("a", "fails")
-			w.start().Wake(0)
-			w.settled(time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "due"}) {
-				t.Errorf("delivered %v", got)
-			}
-		})
-	})
-	t.Run("ManyAtOneMoment", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(time.Millisecond, 200))
-			at := time.Now().Add(5 * time.Second)
-			var want []string
-			for i := range 600 {
-				body := fmt.Sprintf("%03d", i)
-				w.post("a", body, due(at))
-				want = append(want, body)
-			}
-			w.start().Wake(0)
-			w.settled(time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, want) {
-				t.Errorf("delivered %v", got)
-			}
-		})
-	})
 	for turns := range 4 { // of the log and of what is held
 		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -168,128 +54,255 @@ func TestDrainer_Due(t *testing.T) {
 			})
 		})
 	}
-	t.Run("ANewerVersionFallsDueBehindARetry", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-				if d.Message.Version == "8" && d.Attempt == 1 {
-					return answer(500)
-				}
-				return takes(100*time.Millisecond, 200)(ctx, d)
-			})
-			p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{2 * time.Second} })
-			w.edit("a", "8")
-			w.edit("a", "9", due(time.Now().Add(1500*time.Millisecond)))
-			p.Wake(0)
-			time.Sleep(time.Second)
-			for i := range 100 { // more than are read when the retry comes
-				w.post(fmt.Sprint("b", i), "")
+}
+
+func TestDrainer_Due_AtItsMomentAndNeverEarly(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		moments := map[string]time.Time{}
+		const farAhead = 40 * 24 * time.Hour
+		for i, d := range []time.Duration{time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour,
+			farAhead, farAhead + 5*time.Second} {
+			body := fmt.Sprint(i)
+			moments[body] = time.Now().Add(d)
+			id := w.post(body, body, due(moments[body]))
+			if st := w.status(id); st.Stage != weir.Scheduled || !st.Message.DueAt.Equal(moments[body]) {
+				t.Errorf("filed as %s for %s", st.Stage, st.Message.DueAt)
 			}
-			old := w.edit("a", "5")
-			p.Wake(0)
-			w.settled(time.Minute)
-			if st := w.status(old); st.Stage != weir.Superseded {
-				t.Errorf("an older one was %s", st.Stage)
+		}
+		p.Wake(0)
+		time.Sleep(40 * 24 * time.Hour)
+		c := w.settled(time.Minute)
+		for body, late := range w.late(moments) {
+			if late > time.Millisecond {
+				t.Errorf("%s was %s late", body, late)
 			}
-		})
+		}
+		if n := len(w.cms.requests()); n != 6 || c.Tail.Counts.Delivered != 6 {
+			t.Errorf("%d requests, %+v", n, c.Tail)
+		}
 	})
-	t.Run("TheHolderDiesWithTheLogUnread", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(100*time.Millisecond, 200))
-			first := w.start()
-			w.post("a", "due", due(time.Now().Add(time.Second)))
-			first.Wake(0)
-			time.Sleep(500 * time.Millisecond)
-			for i := range 100 { // more than are read by the moment
-				w.post(fmt.Sprint("b", i), "")
-			}
-			w.post("a", "before")
-			time.Sleep(time.Second) // it is released, and waits for its key's earlier one
-			first.kill()
-			w.post("a", "after")
-			w.start().Wake(0)
-			w.settled(2 * time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
-				t.Errorf("delivered %v", got)
-			}
-		})
+}
+
+func TestDrainer_Due_FiledWhileNothingRanAndOverdue(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.post("a", "1", due(time.Now().Add(time.Minute)))
+		time.Sleep(time.Hour)
+		began := time.Now()
+		w.start().Wake(0)
+		w.settled(time.Minute)
+		if log := w.cms.requests(); len(log) != 1 || log[0].at.Sub(began) > 2*time.Second {
+			t.Errorf("%+v", log)
+		}
 	})
-	t.Run("TheHolderDiedLongBefore", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			first := w.start()
-			at := time.Now().Add(time.Hour)
-			w.post("a", "due", due(at))
-			w.post("a", "now")
-			first.Wake(0)
-			time.Sleep(time.Second)
-			first.kill() // with the lane in its hands
-			second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
-			for time.Now().Before(at.Add(time.Minute)) {
-				second.Wake(0) // as the sweep does
-				time.Sleep(time.Minute)
-			}
-			for body, late := range w.late(map[string]time.Time{"due": at}) {
-				if late > time.Millisecond {
-					t.Errorf("%s was %s late", body, late)
-				}
-			}
-			w.settled(time.Minute)
-		})
+}
+
+func TestDrainer_Due_JoinsItsKeyWhereTheLogStood(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(100*time.Millisecond, 200))
+		p := w.start()
+		w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+		at := time.Now().Add(time.Second)
+		w.post("a", "due", due(at))
+		w.post("a", "first")
+		time.Sleep(700 * time.Millisecond)
+		for i := range 10 { // they take the CMS beyond the moment
+			w.post("b", fmt.Sprint("b", i))
+		}
+		w.post("a", "before")
+		time.Sleep(400 * time.Millisecond)
+		w.post("a", "after")
+		w.settled(time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, []string{"first", "before", "due", "after"}) {
+			t.Errorf("delivered %v", got)
+		}
+		w.late(map[string]time.Time{"due": at})
 	})
-	t.Run("TheHolderDiesOverANewerVersionWithTheLogUnread", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-				switch string(d.Message.Body) {
-				case "v1":
-					return answer(500)
-				case "v3":
-					return takes(time.Second, 200)(ctx, d)
-				}
-				return takes(20*time.Millisecond, 200)(ctx, d)
-			})
-			version := func(v string) func(*weir.Message) {
-				return func(m *weir.Message) { m.Supersede, m.Version = true, v }
+}
+
+func TestDrainer_Due_BehindARetryOfItsKey(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if string(d.Message.Body) == "fails" && d.Attempt < 3 {
+				return answer(500)
 			}
-			steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{1200 * time.Millisecond} }
-			first := w.start(steps)
-			w.append.OnFiled, w.append.OnWake = first.OfferAppended, first.WakeOffered
-			w.post("a", "v1", version("1"))
-			w.post("a", "v3", version("3"), due(time.Now().Add(time.Second)))
-			time.Sleep(800 * time.Millisecond)
-			for i := range 200 {
-				w.post(fmt.Sprint("b", i), "")
-			}
-			time.Sleep(time.Second) // the newer version is at the CMS
-			first.kill()
-			w.append.OnFiled = nil
-			w.start(steps).Wake(0)
-			w.settled(2 * time.Minute)
-			newer := false
-			for _, s := range w.cms.requests() {
-				if newer = newer || s.body == "v3"; newer && s.body == "v1" {
-					t.Error("the older version was sent after the newer one")
-				}
-			}
-			if !newer || len(w.delivered("a")) == 0 {
-				t.Error("the newer version was never sent")
-			}
+			return takes(time.Millisecond, 200)(ctx, d)
 		})
+		p := w.start(func(c *drain.Config) { c.Rand = func() float64 { return 1 } })
+		w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+		w.post("a", "fails")
+		w.post("a", "second", due(time.Now().Add(time.Second)))
+		w.post("a", "third", due(time.Now().Add(1500*time.Millisecond)))
+		w.post("a", "log")
+		w.settled(time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "log", "second", "third"}) {
+			t.Errorf("delivered %v", got)
+		}
 	})
-	t.Run("TheHolderDiesOverIt", func(t *testing.T) {
-		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(time.Second, 200))
-			first := w.start()
-			at := time.Now().Add(3 * time.Second)
-			w.post("a", "due", due(at))
-			first.Wake(0)
-			time.Sleep(3500 * time.Millisecond) // it is at the CMS
-			first.kill()
-			w.post("a", "newer")
-			w.start().Wake(0)
-			w.settled(2 * time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got[len(got)-2:], []string{"due", "newer"}) {
-				t.Errorf("delivered %v", got)
+}
+
+func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if string(d.Message.Body) == "fails" && d.Attempt == 1 {
+				return takes(300*time.Millisecond, 500)(ctx, d) // over the moment of the other
 			}
+			return takes(time.Millisecond, 200)(ctx, d)
 		})
+		// Both are filed before a process looks: one that is released already keeps its place.
+		w.post("a", "due", due(time.Now().Add(200*time.Millisecond)))
+		w.post("a", "fails")
+		w.start().Wake(0)
+		w.settled(time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, []string{"fails", "due"}) {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+func TestDrainer_Due_ManyAtOneMoment(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(time.Millisecond, 200))
+		at := time.Now().Add(5 * time.Second)
+		var want []string
+		for i := range 600 {
+			body := fmt.Sprintf("%03d", i)
+			w.post("a", body, due(at))
+			want = append(want, body)
+		}
+		w.start().Wake(0)
+		w.settled(time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, want) {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+func TestDrainer_Due_ANewerVersionFallsDueBehindARetry(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if d.Message.Version == "8" && d.Attempt == 1 {
+				return answer(500)
+			}
+			return takes(100*time.Millisecond, 200)(ctx, d)
+		})
+		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{2 * time.Second} })
+		w.edit("a", "8")
+		w.edit("a", "9", due(time.Now().Add(1500*time.Millisecond)))
+		p.Wake(0)
+		time.Sleep(time.Second)
+		for i := range 100 { // more than are read when the retry comes
+			w.post(fmt.Sprint("b", i), "")
+		}
+		old := w.edit("a", "5")
+		p.Wake(0)
+		w.settled(time.Minute)
+		if st := w.status(old); st.Stage != weir.Superseded {
+			t.Errorf("an older one was %s", st.Stage)
+		}
+	})
+}
+
+func TestDrainer_Due_TheHolderDiesWithTheLogUnread(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(100*time.Millisecond, 200))
+		first := w.start()
+		w.post("a", "due", due(time.Now().Add(time.Second)))
+		first.Wake(0)
+		time.Sleep(500 * time.Millisecond)
+		for i := range 100 { // more than are read by the moment
+			w.post(fmt.Sprint("b", i), "")
+		}
+		w.post("a", "before")
+		time.Sleep(time.Second) // it is released, and waits for its key's earlier one
+		first.kill()
+		w.post("a", "after")
+		w.start().Wake(0)
+		w.settled(2 * time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got, []string{"before", "due", "after"}) {
+			t.Errorf("delivered %v", got)
+		}
+	})
+}
+
+func TestDrainer_Due_TheHolderDiedLongBefore(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		first := w.start()
+		at := time.Now().Add(time.Hour)
+		w.post("a", "due", due(at))
+		w.post("a", "now")
+		first.Wake(0)
+		time.Sleep(time.Second)
+		first.kill() // with the lane in its hands
+		second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
+		for time.Now().Before(at.Add(time.Minute)) {
+			second.Wake(0) // as the sweep does
+			time.Sleep(time.Minute)
+		}
+		for body, late := range w.late(map[string]time.Time{"due": at}) {
+			if late > time.Millisecond {
+				t.Errorf("%s was %s late", body, late)
+			}
+		}
+		w.settled(time.Minute)
+	})
+}
+
+func TestDrainer_Due_TheHolderDiesOverANewerVersionWithTheLogUnread(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+			switch string(d.Message.Body) {
+			case "v1":
+				return answer(500)
+			case "v3":
+				return takes(time.Second, 200)(ctx, d)
+			}
+			return takes(20*time.Millisecond, 200)(ctx, d)
+		})
+		version := func(v string) func(*weir.Message) {
+			return func(m *weir.Message) { m.Supersede, m.Version = true, v }
+		}
+		steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{1200 * time.Millisecond} }
+		first := w.start(steps)
+		w.append.OnFiled, w.append.OnWake = first.OfferAppended, first.WakeOffered
+		w.post("a", "v1", version("1"))
+		w.post("a", "v3", version("3"), due(time.Now().Add(time.Second)))
+		time.Sleep(800 * time.Millisecond)
+		for i := range 200 {
+			w.post(fmt.Sprint("b", i), "")
+		}
+		time.Sleep(time.Second) // the newer version is at the CMS
+		first.kill()
+		w.append.OnFiled = nil
+		w.start(steps).Wake(0)
+		w.settled(2 * time.Minute)
+		newer := false
+		for _, s := range w.cms.requests() {
+			if newer = newer || s.body == "v3"; newer && s.body == "v1" {
+				t.Error("the older version was sent after the newer one")
+			}
+		}
+		if !newer || len(w.delivered("a")) == 0 {
+			t.Error("the newer version was never sent")
+		}
+	})
+}
+
+func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.set(takes(time.Second, 200))
+		first := w.start()
+		at := time.Now().Add(3 * time.Second)
+		w.post("a", "due", due(at))
+		first.Wake(0)
+		time.Sleep(3500 * time.Millisecond) // it is at the CMS
+		first.kill()
+		w.post("a", "newer")
+		w.start().Wake(0)
+		w.settled(2 * time.Minute)
+		if got := w.delivered("a"); !slices.Equal(got[len(got)-2:], []string{"due", "newer"}) {
+			t.Errorf("delivered %v", got)
+		}
 	})
 }
 

@@ -72,7 +72,8 @@ func (w *world) taken(prefix string, n int, limit time.Duration) time.Duration {
 			return time.Since(began)
 		}
 	}
-	w.t.Fatalf("%d messages of %s… are not delivered after %s, %d requests were made", n, prefix, limit, len(w.cms.requests()))
+	w.t.Fatalf("%d messages of %s… are not delivered after %s, %d requests were made",
+		n, prefix, limit, len(w.cms.requests()))
 	return 0
 }
 
@@ -195,7 +196,8 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 				due := time.Now().Add(time.Hour + 3*time.Minute)
 				w.post("gooddue", "x", func(m *weir.Message) { m.DueAt = due })
 				time.Sleep(time.Hour)
-				if c := w.control(); n == 1 && time.Until(c.Tail.PausedUntil) > 5*time.Minute || c.Tail.Counts.Dead > 0 {
+				if c := w.control(); n == 1 && time.Until(c.Tail.PausedUntil) > 5*time.Minute ||
+					c.Tail.Counts.Dead > 0 {
 					t.Errorf("after an hour: %+v", c.Tail)
 				}
 				w.post("goodwoken", "x")
@@ -354,7 +356,8 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 	tags, err := s.Table.Transact(ctx, p, ops)
 	put := 0
 	for _, op := range ops {
-		if stage, _ := op.Values["Stage"].(string); strings.HasPrefix(op.Key, "m_") && (op.Values["Held"] == true || stage == "superseded") {
+		if stage, _ := op.Values["Stage"].(string); strings.HasPrefix(op.Key, "m_") &&
+			(op.Values["Held"] == true || stage == "superseded") {
 			put++
 		}
 	}
@@ -418,7 +421,8 @@ func TestFair_PutAsideAsCommitted(t *testing.T) {
 				w.post("goodlast", "x")
 				p, table := w.startSlow(func(c *drain.Config) { c.Backoff = drain.Backoff{Steps: []time.Duration{time.Hour}} })
 				p.Wake(0)
-				if name == "Blocked" || name == "Paused" { // what is outdated may supersede: it is looked at one by one
+				if name == "Blocked" ||
+					name == "Paused" { // what is outdated may supersede: it is looked at one by one
 					w.taken("goodmiddle", 1, 3*time.Second)
 				}
 				w.taken("good", 2, turn)

@@ -10,7 +10,9 @@ import (
 
 // moved returns a message that fell due at a time, and its state after its move to a log position.
 func moved(seq int64, key string, dueAt time.Time) *lane.Entry {
-	return lane.NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon.Add(-time.Hour), DueAt: dueAt})
+	return lane.NewEntry(
+		weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon.Add(-time.Hour), DueAt: dueAt},
+	)
 }
 
 func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
@@ -24,7 +26,8 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	}
 	k := ks.byID[first.BlockID()]
 	if !k.isInMemory() || k.first != first || k.last() != second {
-		t.Fatalf("after two moves: first %v, last %v, in memory %v; want messages 1 and 2, in memory", k.first, k.last(), k.isInMemory())
+		t.Fatalf("after two moves: first %v, last %v, in memory %v; want messages 1 and 2, in memory",
+			k.first, k.last(), k.isInMemory())
 	}
 	ks.unpark(k, &lane.Change{}, first.AsHeld())
 	if k.first != second || k.HeldCount != 1 || !k.NextAt.Equal(second.Message.DueAt) {
@@ -50,7 +53,8 @@ func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 		e := moved(seq, "a", noon.Add(time.Second))
 		(&lane.Change{}).Release(e, 5, &placed)
 		if after := before.join(e, 5, &room); after.HeldCount != 2 || len(after.rest) != 1 || after.rest[0] != e {
-			t.Errorf("after the move of %d: %d held, rest %v; want 2 held, and it behind the first", seq, after.HeldCount, after.rest)
+			t.Errorf("after the move of %d: %d held, rest %v; want 2 held, and it behind the first",
+				seq, after.HeldCount, after.rest)
 		}
 	}
 	if before.HeldCount != 1 || len(before.rest) != 0 {

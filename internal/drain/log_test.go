@@ -44,7 +44,8 @@ func TestDrainer_Logs(t *testing.T) {
 			time.Sleep(time.Minute)
 			p.close(t)
 			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "message_id") && !strings.Contains(line, `"message_id":"`+first.String()+`"`) {
+				if strings.Contains(line, "message_id") &&
+					!strings.Contains(line, `"message_id":"`+first.String()+`"`) {
 					t.Errorf("it is %s to users, and in the log\n%s", first, line)
 				}
 			}
@@ -88,7 +89,8 @@ func TestDrainer_Logs(t *testing.T) {
 				got[read.ID]++
 			}
 			if !maps.Equal(got, want) {
-				t.Errorf("got %d lines of %d messages, want one of each of %d:\n%s", strings.Count(log.String(), "\n"), len(got), len(want), &log)
+				t.Errorf("got %d lines of %d messages, want one of each of %d:\n%s",
+					strings.Count(log.String(), "\n"), len(got), len(want), &log)
 			}
 		})
 	})
@@ -102,7 +104,8 @@ func TestDrainer_Logs(t *testing.T) {
 			w.settled(time.Minute)
 			p.close(t)
 			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "drain: superseded") && strings.Contains(line, `"message_id":"`+old.String()+`"`) {
+				if strings.Contains(line, "drain: superseded") &&
+					strings.Contains(line, `"message_id":"`+old.String()+`"`) {
 					return
 				}
 			}

@@ -34,7 +34,8 @@ func TestDrainer_Look(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.set(takes(4*time.Minute, 200))
 			w.post("a", "x")
-			a, b := w.start(func(c *drain.Config) { c.Lease = time.Minute }), w.start(func(c *drain.Config) { c.Lease = time.Minute })
+			longLease := func(c *drain.Config) { c.Lease = time.Minute }
+			a, b := w.start(longLease), w.start(longLease)
 			a.Look(t.Context(), 0)
 			b.Look(t.Context(), 0)
 			time.Sleep(3 * time.Minute) // b's pauses have grown

@@ -69,7 +69,8 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
 		}
-		if len(o.waits) != 3 || len(o.finals) != 2 || o.finals[0].Stage != weir.Dead || o.finals[1].Stage != weir.Delivered {
+		if len(o.waits) != 3 || len(o.finals) != 2 || o.finals[0].Stage != weir.Dead ||
+			o.finals[1].Stage != weir.Delivered {
 			t.Fatalf("waits %v, finals %+v", o.waits, o.finals)
 		}
 		near("the first wait", o.waits[0], 5*time.Second)

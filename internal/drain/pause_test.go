@@ -17,7 +17,8 @@ import (
 // pause pauses a key, or the lane.
 func (w *world) pause(key string, until time.Time) {
 	w.t.Helper()
-	if err := w.store.Pause(w.t.Context(), weir.Pause{Key: key, Reason: "test", Since: time.Now(), Until: until}); err != nil {
+	pause := weir.Pause{Key: key, Reason: "test", Since: time.Now(), Until: until}
+	if err := w.store.Pause(w.t.Context(), pause); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -53,7 +54,8 @@ func TestPause_Lane(t *testing.T) {
 		}
 		due := time.Now().Add(time.Minute)
 		w.post("0", "due", func(m *weir.Message) { m.DueAt = due })
-		if r := p.Join(t.Context(), 0); r.State != drain.Waiting || !r.Paused || r.Reason != "an operator has paused it: test" {
+		if r := p.Join(t.Context(), 0); r.State != drain.Waiting || !r.Paused ||
+			r.Reason != "an operator has paused it: test" {
 			t.Errorf("%+v", r)
 		}
 		time.Sleep(time.Hour)
@@ -106,7 +108,8 @@ func TestPause_EndsByItself(t *testing.T) {
 				w.post("a", "2")
 				p.Wake(0)
 				w.settled(11 * time.Minute)
-				if log := w.cms.requests(); len(log) != 2 || log[0].body != "1" || log[0].at.Before(until) || log[0].at.Sub(until) > 100*time.Millisecond {
+				if log := w.cms.requests(); len(log) != 2 || log[0].body != "1" || log[0].at.Before(until) ||
+					log[0].at.Sub(until) > 100*time.Millisecond {
 					t.Errorf("until %s: %+v", until, log)
 				}
 			})
@@ -341,7 +344,9 @@ func TestResume_TriesTheCMSAtOnce(t *testing.T) {
 		w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		if c := w.control(); !c.Tail.PausedUntil.After(time.Now().Add(10*time.Minute)) || c.Tail.LastError != "503 from the CMS" || c.Tail.LastErrorAt.IsZero() {
+		if c := w.control(); !c.Tail.PausedUntil.After(time.Now().Add(10*time.Minute)) ||
+			c.Tail.LastError != "503 from the CMS" ||
+			c.Tail.LastErrorAt.IsZero() {
 			t.Fatalf("%+v", c.Tail)
 		}
 		w.cms.set(takes(0, 200))
@@ -368,7 +373,8 @@ func TestPause_Cancel(t *testing.T) {
 				}
 				p.Wake(0)
 				time.Sleep(time.Minute)
-				if a, b := w.status(ids[0]).Stage, w.status(ids[2]).Stage; a != weir.Cancelled || b != weir.Cancelled {
+				if a, b := w.status(ids[0]).Stage, w.status(ids[2]).Stage; a != weir.Cancelled ||
+					b != weir.Cancelled {
 					t.Errorf("they are %s and %s", a, b)
 				}
 				w.resume(p, "a")

@@ -38,7 +38,10 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		w.rests()
 		edit := func(body []byte, note string) {
 			t.Helper()
-			w.replay(id, lane.ReplayOptions{Edit: &lane.Edit{Body: body, ContentType: "text/xml", Version: "4", Note: note}})
+			w.replay(
+				id,
+				lane.ReplayOptions{Edit: &lane.Edit{Body: body, ContentType: "text/xml", Version: "4", Note: note}},
+			)
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
@@ -47,7 +50,9 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		}
 		edit(noise(1, 100<<10), "large")
 		edit(noise(2, 100<<10), "large too")
-		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil || !bytes.Equal(got.Body, noise(2, 100<<10)) || got.Size != 100<<10 {
+		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil ||
+			!bytes.Equal(got.Body, noise(2, 100<<10)) ||
+			got.Size != 100<<10 {
 			t.Errorf("%d bytes, %v", len(got.Body), err)
 		}
 		if n := w.blobs(); n != 1 {
@@ -55,7 +60,10 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		}
 		edit([]byte("good"), "a title")
 		st := w.status(id)
-		if st.Message.Edition != 3 || st.Stage != weir.Delivered || st.EditNote != "a title" || st.EditedAt.IsZero() || st.Replays != 3 || st.Message.Version != "4" {
+		if st.Message.Edition != 3 || st.Stage != weir.Delivered || st.EditNote != "a title" ||
+			st.EditedAt.IsZero() ||
+			st.Replays != 3 ||
+			st.Message.Version != "4" {
 			t.Errorf("%+v", st)
 		}
 		edited, err := w.store.LoadEditedMessage(t.Context(), id)
@@ -63,7 +71,10 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			t.Errorf("%+v, %v", edited, err)
 		}
 		accepted, err := w.store.LoadMessage(t.Context(), id)
-		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" || accepted.Version != "3" || accepted.Size != 3 || accepted.Edition != 0 {
+		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" ||
+			accepted.Version != "3" ||
+			accepted.Size != 3 ||
+			accepted.Edition != 0 {
 			t.Errorf("%+v, %v", accepted, err)
 		}
 		if n := w.blobs(); n != 0 {
@@ -83,7 +94,10 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 		p.Wake(0)
 		w.rests()
 		edit := func(seed int) {
-			w.replay(id, lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(noise(100<<10, seed)), ContentType: "text/xml"}})
+			w.replay(
+				id,
+				lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(noise(100<<10, seed)), ContentType: "text/xml"}},
+			)
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
@@ -96,7 +110,8 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 		})
 		edit(2)
 		p.kill()
-		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil || string(got.Body) != noise(100<<10, 1) {
+		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil ||
+			string(got.Body) != noise(100<<10, 1) {
 			t.Errorf("%d bytes, %v", len(got.Body), err)
 		}
 	})
@@ -113,7 +128,8 @@ func (w *world) blobs() int {
 
 // Whatever becomes of the commit that grants a replay, it is granted once.
 func TestDrainer_ReplayCrash(t *testing.T) {
-	for name, fault := range map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter} {
+	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter}
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				m := w.moody("1")
@@ -127,7 +143,11 @@ func TestDrainer_ReplayCrash(t *testing.T) {
 				a.Wake(0)
 				time.Sleep(time.Second) // it waits, and the lane pauses
 				a.faults.Set(func(c storagetest.Call) storagetest.Fault {
-					if isTail(c) && slices.ContainsFunc(c.Ops, func(op storage.Op) bool { return strings.HasPrefix(op.Key, "x_") }) {
+					if isTail(c) &&
+						slices.ContainsFunc(
+							c.Ops,
+							func(op storage.Op) bool { return strings.HasPrefix(op.Key, "x_") },
+						) {
 						go a.kill()
 						return storagetest.Fault{Kind: fault}
 					}

@@ -29,7 +29,11 @@ func (f *fakeDue) waitForMove(keyHash string) {
 
 // newTestJournal returns a journal whose changes stay uncommitted.
 func newTestJournal() *journal {
-	c := &committer{now: func() time.Time { return noon }, pendingKeys: map[string]int{}, wake: make(chan struct{}, 1)}
+	c := &committer{
+		now:         func() time.Time { return noon },
+		pendingKeys: map[string]int{},
+		wake:        make(chan struct{}, 1),
+	}
 	return &journal{committer: c, saveProgress: func(*lane.Change) {}}
 }
 
@@ -62,29 +66,47 @@ func (s *selector) hold(e *lane.Entry, at time.Time) *keyState {
 func TestSelector_PickNext(t *testing.T) {
 	t.Parallel()
 	hash := lane.KeyHash
+	now, later := noon, noon.Add(time.Hour)
 	for name, c := range map[string]struct {
 		log     []string
 		prepare func(*selector, *fakeDue)
 		want    int64 // 0 = none
 		parked  []int64
 	}{
-		"TheFirstOfTheLog":            {[]string{"a", "b"}, func(*selector, *fakeDue) {}, 1, nil},
-		"NoneOfAnEmptyLog":            {nil, func(*selector, *fakeDue) {}, 0, nil},
-		"NoneOfAKeyThatIsPending":     {[]string{"a", "a", "b"}, func(s *selector, _ *fakeDue) { s.journal.pendingKeys[hash("a")] = 1 }, 3, nil},
-		"NoneOfAKeyThatIsShut":        {[]string{"a", "b"}, func(_ *selector, d *fakeDue) { d.shut[hash("a")] = true }, 2, nil},
-		"NoneThatAwaitsAMove":         {[]string{"a", "b"}, func(_ *selector, d *fakeDue) { d.awaiting[1] = true }, 2, nil},
-		"NoneOfAKeyThatHadItsTurn":    {[]string{"a", "b"}, func(s *selector, _ *fakeDue) { s.breaker.probedKeys[hash("a")] = true }, 2, nil},
-		"ABlockedKeyIsParked":         {[]string{"a", "b", "a"}, func(s *selector, _ *fakeDue) { s.hold(logged(0, "a"), noon.Add(time.Hour)) }, 2, []int64{1}},
-		"APausedKeyIsParked":          {[]string{"a", "b"}, func(s *selector, _ *fakeDue) { s.pauses.keyUntil[hash("a")] = noon.Add(time.Hour) }, 2, []int64{1}},
-		"AHeldOneGoesInItsTurn":       {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon) }, 7, nil},
-		"TheLogGoesInItsTurn":         {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon); s.isLogNext = true }, 1, nil},
-		"AHeldOneWaitsForItsTime":     {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon.Add(1)) }, 0, nil},
-		"AHeldOneWaitsForTheLog":      {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), noon).waitLogPos = 9 }, 0, nil},
-		"FromTheEndWhileAttemptsFail": {[]string{"a", "b", "c"}, func(s *selector, _ *fakeDue) { s.breaker.alternateFor, s.isFromEnd = 1, true }, 3, nil},
+		"TheFirstOfTheLog":    {[]string{"a", "b"}, func(*selector, *fakeDue) {}, 1, nil},
+		"NoneOfAnEmptyLog":    {nil, func(*selector, *fakeDue) {}, 0, nil},
+		"NoneThatAwaitsAMove": {[]string{"a", "b"}, func(_ *selector, d *fakeDue) { d.awaiting[1] = true }, 2, nil},
+		"NoneOfAKeyThatIsShut": {[]string{"a", "b"}, func(_ *selector, d *fakeDue) {
+			d.shut[hash("a")] = true
+		}, 2, nil},
+		"NoneOfAKeyThatIsPending": {[]string{"a", "a", "b"}, func(s *selector, _ *fakeDue) {
+			s.journal.pendingKeys[hash("a")] = 1
+		}, 3, nil},
+		"NoneOfAKeyThatHadItsTurn": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
+			s.breaker.probedKeys[hash("a")] = true
+		}, 2, nil},
+		"ABlockedKeyIsParked": {[]string{"a", "b", "a"}, func(s *selector, _ *fakeDue) {
+			s.hold(logged(0, "a"), later)
+		}, 2, []int64{1}},
+		"APausedKeyIsParked": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
+			s.pauses.keyUntil[hash("a")] = later
+		}, 2, []int64{1}},
 		"NoneParkedIfCommitsLag": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
-			s.hold(logged(0, "a"), noon.Add(time.Hour))
+			s.hold(logged(0, "a"), later)
 			s.journal.uncommitted = maxParked
 		}, 2, nil},
+		"AHeldOneGoesInItsTurn": {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), now) }, 7, nil},
+		"TheLogGoesInItsTurn": {[]string{"b"}, func(s *selector, _ *fakeDue) {
+			s.hold(logged(7, "a"), now)
+			s.isLogNext = true
+		}, 1, nil},
+		"AHeldOneWaitsForItsTime": {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), now.Add(1)) }, 0, nil},
+		"AHeldOneWaitsForTheLog": {nil, func(s *selector, _ *fakeDue) {
+			s.hold(logged(7, "a"), now).waitLogPos = 9
+		}, 0, nil},
+		"FromTheEndWhileAttemptsFail": {[]string{"a", "b", "c"}, func(s *selector, _ *fakeDue) {
+			s.breaker.alternateFor, s.isFromEnd = 1, true
+		}, 3, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,8 @@ func TestSender_Concurrent(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		under := make(chan struct{})
-		s.faults.Once(func(storagetest.Call) bool { close(under); return true }, storagetest.Fault{Kind: storagetest.Hang})
+		s.faults.Once(func(storagetest.Call) bool { close(under); return true },
+			storagetest.Fault{Kind: storagetest.Hang})
 		ctx, cancel := context.WithCancel(t.Context())
 		hung := make(chan error)
 		go func() { hung <- s.bell.Enqueue(ctx, 0) }()

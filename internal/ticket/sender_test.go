@@ -71,136 +71,139 @@ func (s *setup) take(t *testing.T) []string {
 	return texts
 }
 
-func TestSender_Ring(t *testing.T) {
-	t.Parallel()
-	tests := map[string]func(t *testing.T, s *setup){
-		"NamesTheLane": func(t *testing.T, s *setup) {
+var enqueueTests = map[string]func(t *testing.T, s *setup){
+	"NamesTheLane": func(t *testing.T, s *setup) {
+		s.ring(t, 3)
+		s.pass(10 * time.Second)
+		if got := s.take(t); len(got) != 1 || got[0] != ticket.Encode(4, 3) {
+			t.Errorf("tickets %q", got)
+		}
+	},
+	"AHundredTimesPutsOne": func(t *testing.T, s *setup) {
+		for range 100 {
 			s.ring(t, 3)
-			s.pass(10 * time.Second)
-			if got := s.take(t); len(got) != 1 || got[0] != ticket.Encode(4, 3) {
-				t.Errorf("tickets %q", got)
-			}
-		},
-		"AHundredTimesPutsOne": func(t *testing.T, s *setup) {
-			for range 100 {
-				s.ring(t, 3)
-				s.pass(50 * time.Millisecond)
-			}
-			s.wantPut(t, 1)
-		},
-		"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
-			s.cfg.MaxDelay, s.die = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
-			s.bell = ticket.New(s.cfg)
-			for range 100 {
-				s.ring(t, 3)
-			}
-			s.wantPut(t, 1)
-		},
-		"LanesAreIndependent": func(t *testing.T, s *setup) {
-			for lane := range 4 {
-				s.ring(t, lane)
-				s.ring(t, lane)
-			}
-			s.wantPut(t, 4)
-			s.pass(10 * time.Second)
-			s.bell.MarkReceived(2)
-			for lane := range 4 {
-				s.ring(t, lane)
-			}
-			s.wantPut(t, 5)
-		},
-		"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
-			s.cfg.MinDelay, s.cfg.MaxDelay, s.die = 4*time.Second, 8*time.Second, 0.75
-			s.bell = ticket.New(s.cfg)
-			s.ring(t, 0)
-			s.pass(7*time.Second - 1)
-			if got := s.take(t); len(got) != 0 {
-				t.Error("visible too early")
-			}
-			s.pass(1)
-			if got := s.take(t); len(got) != 1 {
-				t.Error("not visible in time")
-			}
-		},
-		"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
-			s.ringAt(t, s.now.Add(time.Minute))
-			s.ring(t, 0)
-			s.wantPut(t, 2)
-			s.ringAt(t, s.now.Add(2*time.Minute)) // one comes before that anyway
-			s.wantPut(t, 2)
-		},
-		"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
-			s.ring(t, 0)
-			s.pass(5 * time.Second)
-			s.bell.MarkReceived(0)
-			s.ring(t, 0)
-			s.wantPut(t, 2)
-		},
-		"AnothersTicketSeenLeavesWhatIsStillToCome": func(t *testing.T, s *setup) {
-			s.ring(t, 0)
-			s.bell.MarkReceived(0)
-			s.ring(t, 0)
-			s.wantPut(t, 1)
-		},
-		"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
-			s.ring(t, 0)
-			s.pass(4 * time.Second) // the queue's clock is not ours
-			s.bell.MarkReceived(0)
-			s.ring(t, 0)
-			s.wantPut(t, 2)
-		},
-		"DefaultsSuffice": func(t *testing.T, s *setup) {
-			s.bell = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
-			s.ring(t, 0)
-			s.ring(t, 0)
-			s.wantPut(t, 1)
-			s.pass(time.Minute - 1)
-			if got := s.take(t); len(got) != 0 {
-				t.Error("visible before MinDelay")
-			}
-			s.pass(1)
-			if got := s.take(t); len(got) != 1 {
-				t.Error("not visible after MinDelay, which bounds MaxDelay")
-			}
-		},
-		"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
-			s.ring(t, 0)
-			s.pass(65*time.Second - 1)
-			s.ring(t, 0)
-			s.wantPut(t, 1)
-			s.pass(1)
-			s.ring(t, 0)
-			s.wantPut(t, 2)
-		},
-		"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
-			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
-				t.Fatalf("error %v", err)
-			}
-			s.wantPut(t, 0)
-			s.ring(t, 0)
-			s.wantPut(t, 1)
-		},
-		"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
-			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
-			if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
-				t.Fatalf("error %v", err)
-			}
-			s.ring(t, 0)
-			s.ring(t, 0)
-			s.wantPut(t, 2) // the one that did arrive, and the one we know of
-		},
-		"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
-			s.ringAt(t, s.now.Add(time.Minute))
-			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Enqueue(t.Context(), 0); err == nil {
-				t.Fatal("no error")
-			}
-			s.ringAt(t, s.now.Add(time.Minute))
-			s.wantPut(t, 1)
-		},
-	}
-	for name, test := range tests {
+			s.pass(50 * time.Millisecond)
+		}
+		s.wantPut(t, 1)
+	},
+	"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
+		s.cfg.MaxDelay, s.die = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
+		s.bell = ticket.New(s.cfg)
+		for range 100 {
+			s.ring(t, 3)
+		}
+		s.wantPut(t, 1)
+	},
+	"LanesAreIndependent": func(t *testing.T, s *setup) {
+		for lane := range 4 {
+			s.ring(t, lane)
+			s.ring(t, lane)
+		}
+		s.wantPut(t, 4)
+		s.pass(10 * time.Second)
+		s.bell.MarkReceived(2)
+		for lane := range 4 {
+			s.ring(t, lane)
+		}
+		s.wantPut(t, 5)
+	},
+	"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
+		s.cfg.MinDelay, s.cfg.MaxDelay, s.die = 4*time.Second, 8*time.Second, 0.75
+		s.bell = ticket.New(s.cfg)
+		s.ring(t, 0)
+		s.pass(7*time.Second - 1)
+		if got := s.take(t); len(got) != 0 {
+			t.Error("visible too early")
+		}
+		s.pass(1)
+		if got := s.take(t); len(got) != 1 {
+			t.Error("not visible in time")
+		}
+	},
+	"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
+		s.ringAt(t, s.now.Add(time.Minute))
+		s.ring(t, 0)
+		s.wantPut(t, 2)
+		s.ringAt(t, s.now.Add(2*time.Minute)) // one comes before that anyway
+		s.wantPut(t, 2)
+	},
+	"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
+		s.ring(t, 0)
+		s.pass(5 * time.Second)
+		s.bell.MarkReceived(0)
+		s.ring(t, 0)
+		s.wantPut(t, 2)
+	},
+	"AnothersTicketSeenLeavesWhatIsStillToCome": func(t *testing.T, s *setup) {
+		s.ring(t, 0)
+		s.bell.MarkReceived(0)
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+	},
+	"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
+		s.ring(t, 0)
+		s.pass(4 * time.Second) // the queue's clock is not ours
+		s.bell.MarkReceived(0)
+		s.ring(t, 0)
+		s.wantPut(t, 2)
+	},
+	"DefaultsSuffice": func(t *testing.T, s *setup) {
+		s.bell = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
+		s.ring(t, 0)
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+		s.pass(time.Minute - 1)
+		if got := s.take(t); len(got) != 0 {
+			t.Error("visible before MinDelay")
+		}
+		s.pass(1)
+		if got := s.take(t); len(got) != 1 {
+			t.Error("not visible after MinDelay, which bounds MaxDelay")
+		}
+	},
+	"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
+		s.ring(t, 0)
+		s.pass(65*time.Second - 1)
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+		s.pass(1)
+		s.ring(t, 0)
+		s.wantPut(t, 2)
+	},
+	"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+		s.faults.Once(func(storagetest.Call) bool { return true },
+			storagetest.Fault{Kind: storagetest.FailBefore})
+		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
+			t.Fatalf("error %v", err)
+		}
+		s.wantPut(t, 0)
+		s.ring(t, 0)
+		s.wantPut(t, 1)
+	},
+	"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+		s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
+		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
+			t.Fatalf("error %v", err)
+		}
+		s.ring(t, 0)
+		s.ring(t, 0)
+		s.wantPut(t, 2) // the one that did arrive, and the one we know of
+	},
+	"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
+		s.ringAt(t, s.now.Add(time.Minute))
+		s.faults.Once(func(storagetest.Call) bool { return true },
+			storagetest.Fault{Kind: storagetest.FailBefore})
+		if err := s.bell.Enqueue(t.Context(), 0); err == nil {
+			t.Fatal("no error")
+		}
+		s.ringAt(t, s.now.Add(time.Minute))
+		s.wantPut(t, 1)
+	},
+}
+
+func TestSender_Enqueue(t *testing.T) {
+	t.Parallel()
+	for name, test := range enqueueTests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newSetup())
@@ -268,7 +271,8 @@ func TestSender_AllLanes(t *testing.T) {
 			for lane := range most {
 				s.ring(t, lane)
 			}
-			s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailBefore})
+			s.faults.Once(func(storagetest.Call) bool { return true },
+				storagetest.Fault{Kind: storagetest.FailBefore})
 			if err := s.bell.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
 				t.Fatalf("error %v", err)
 			}
@@ -305,7 +309,7 @@ func TestSender_WithoutDelay(t *testing.T) {
 	}
 }
 
-func TestSender_RingAt(t *testing.T) {
+func TestSender_EnqueueAt(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
 		"TheSameMomentPutsOne": func(t *testing.T, s *setup) {
@@ -343,7 +347,7 @@ func TestSender_RingAt(t *testing.T) {
 	}
 }
 
-func TestSender_PutBack(t *testing.T) {
+func TestSender_Requeue(t *testing.T) {
 	t.Parallel()
 	const about = 20 * time.Second
 	putBack := func(t *testing.T, s *setup) {
@@ -398,7 +402,7 @@ func TestSender_PutBack(t *testing.T) {
 	})
 }
 
-func TestSender_RingSoon(t *testing.T) {
+func TestSender_EnqueueAsync(t *testing.T) {
 	t.Parallel()
 	t.Run("PutsOneHoweverOften", func(t *testing.T) {
 		t.Parallel()
@@ -433,7 +437,7 @@ func TestSender_RingSoon(t *testing.T) {
 
 // A ticket that was taken by another instance is of no use to a lane that has to move, or to an
 // invocation that has to be relieved here.
-func TestSender_RingNowAndRelieve(t *testing.T) {
+func TestSender_EnqueueNowAndRelief(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		pass    time.Duration

@@ -18,7 +18,8 @@ func TestEncode(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	for _, want := range [][2]int{{0, 0}, {1, 0}, {2, 17}, {1 << 40, 1 << 30}, {0, ticket.AllLanes}, {17, ticket.AllLanes}} {
+	for _, want := range [][2]int{{0, 0}, {1, 0}, {2, 17}, {1 << 40, 1 << 30},
+		{0, ticket.AllLanes}, {17, ticket.AllLanes}} {
 		epoch, lane, err := ticket.Decode(ticket.Encode(want[0], want[1]))
 		if epoch != want[0] || lane != want[1] || err != nil {
 			t.Errorf("%v came back as %d, %d, %v", want, epoch, lane, err)
