@@ -2,7 +2,7 @@
 // starts the lane's drain if there is work. The drain itself is never part of an invocation.
 //
 // The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
-// how the lane stands. One invocation stays with all lanes that this process drains or claims, so
+// the state of the lane. One invocation stays with all lanes that this process drains or claims, so
 // that the platform sees that this instance is at work. See stay.go.
 package process
 
@@ -20,13 +20,13 @@ import (
 	"weir/internal/ticket"
 )
 
-// twoSweeps is the time within which due work gets a ticket. For later work the sweep wakes the lane:
-// it reads the due time in tail.
-const twoSweeps = 2 * time.Minute
+// ticketAhead is the time within which due work gets a ticket. For later work the sweep wakes the
+// lane: it reads the due time in tail.
+const ticketAhead = 2 * time.Minute
 
 // Drainer drains lanes.
 type Drainer interface {
-	// Look returns as soon as this process knows how the lane stands. Join returns when this process
+	// Look returns as soon as this process knows the state of the lane. Join returns when this process
 	// no longer drains the lane, or when ctx ends.
 	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
@@ -35,7 +35,7 @@ type Drainer interface {
 	Claim(ctx context.Context, lane int) drain.Report
 }
 
-// Holder drains lanes, notes whether an invocation stays with them, and hands them over.
+// Holder drains lanes. It is told whether an invocation stays with them, and hands them over.
 type Holder interface {
 	Attend()
 	Yield()
@@ -58,7 +58,7 @@ type Enqueuer interface {
 	EnqueueRelief(ctx context.Context, lane int) error
 }
 
-// Function answers tickets. All exported fields are needed.
+// Function answers tickets. All exported fields are required.
 type Function struct {
 	Drainer Drainer
 	Holder  Holder
@@ -72,7 +72,7 @@ type Function struct {
 	staying *stay // nil = no invocation stays with lanes
 }
 
-// Handler is the function as the host calls it.
+// Handler returns the handler that the host calls.
 func (f *Function) Handler() http.Handler { return invoke.Handler("process", f.Logger, f.Process) }
 
 // Process answers one ticket. If it returns an error, the host makes the ticket visible again.
@@ -84,7 +84,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	_, number, err := ticket.Decode(text)
 	if err != nil || number >= f.Lanes {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)
-		return nil // it will not become one by coming again
+		return nil // a repeat would not make it one
 	}
 	f.Tickets.MarkReceived(number)
 	if number == ticket.AllLanes {
@@ -94,15 +94,15 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	f.Logger.Debug("process: lane looked at", "invocation_id", in.ID, "lane", number, "stage", string(report.State))
 	switch {
 	case report.Err == nil && report.State == drain.Working:
-		return f.stayWith(ctx, []followed{{lane: number, drained: true}})
+		return f.stayWith(ctx, []followedLane{{lane: number, isDrained: true}})
 	case report.Err == nil && report.State == drain.Busy && f.Tickets.AwaitsRequeued(number):
 		// The holder kept the lane through a claim of this process a moment ago. To claim it again
 		// now would take a third ticket of this lane.
 		return f.stayWith(ctx, nil)
 	case report.Err == nil && report.State == drain.Busy:
-		return f.stayWith(ctx, []followed{{lane: number}})
+		return f.stayWith(ctx, []followedLane{{lane: number}})
 	}
-	return errors.Join(f.ring(ctx, number, report), f.stayWith(ctx, nil))
+	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
 }
 
 // answerAll answers a ticket for all lanes. For lanes that are busy or wait it puts another one.
@@ -112,27 +112,28 @@ func (f *Function) answerAll(ctx context.Context) error {
 		reports[number] = f.Drainer.Look(ctx, number)
 		return nil
 	})
-	var lanes []followed
+	var lanes []followedLane
 	next := map[drain.State]drain.Report{} // by state, the report with the earliest Until
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
 		}
 		if r.State == drain.Working || r.State == drain.Busy {
-			lanes = append(lanes, followed{number, r.State == drain.Working, r.State == drain.Busy})
+			lanes = append(lanes, followedLane{number, r.State == drain.Working, r.State == drain.Busy})
 		}
 		if known, ok := next[r.State]; !ok || r.Until.Before(known.Until) {
 			next[r.State] = r
 		}
 	}
-	if err := errors.Join(f.ring(ctx, ticket.AllLanes, next[drain.Waiting]), f.ring(ctx, ticket.AllLanes, next[drain.Busy])); err != nil {
+	err := errors.Join(f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Waiting]), f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Busy]))
+	if err != nil {
 		return err
 	}
 	return f.stayWith(ctx, lanes)
 }
 
-// ring puts a ticket if work is left that no other ticket leads to.
-func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
+// enqueueTicket enqueues a ticket if work is left that no other ticket leads to.
+func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:
 		return r.Err
@@ -140,7 +141,7 @@ func (f *Function) ring(ctx context.Context, lane int, r drain.Report) error {
 		return f.Tickets.Enqueue(ctx, lane)
 	case r.State == drain.Busy:
 		return f.Tickets.Requeue(ctx, lane, f.Lease)
-	case r.State == drain.Waiting && r.Until.Sub(f.Now()) < twoSweeps:
+	case r.State == drain.Waiting && r.Until.Sub(f.Now()) < ticketAhead:
 		return f.Tickets.EnqueueAt(ctx, lane, r.Until)
 	}
 	return nil

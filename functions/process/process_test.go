@@ -47,7 +47,10 @@ func (f *fakes) EnqueueNow(_ context.Context, lane int) error {
 	return nil
 }
 func (f *fakes) EnqueueRelief(ctx context.Context, lane int) error { return f.EnqueueNow(ctx, lane) }
-func (f *fakes) MarkReceived(lane int)                             { f.calls = append(f.calls, fmt.Sprint("seen ", lane)) }
+
+func (f *fakes) MarkReceived(lane int) {
+	f.calls = append(f.calls, fmt.Sprint("seen ", lane))
+}
 func (f *fakes) Enqueue(_ context.Context, lane int) error {
 	f.calls = append(f.calls, fmt.Sprint("ring ", lane))
 	return nil
@@ -64,7 +67,8 @@ func (f *fakes) Requeue(_ context.Context, lane int, about time.Duration) error 
 
 func TestFunction_Process(t *testing.T) {
 	t.Parallel()
-	idle, busy, working := drain.Report{State: drain.Idle}, drain.Report{State: drain.Busy}, drain.Report{State: drain.Working}
+	idle, busy := drain.Report{State: drain.Idle}, drain.Report{State: drain.Busy}
+	working := drain.Report{State: drain.Working}
 	waiting := func(d time.Duration) drain.Report {
 		return drain.Report{State: drain.Waiting, Until: noon.Add(d)}
 	}
@@ -102,8 +106,18 @@ func TestFunction_Process(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fakes{looked: c.looked, joined: c.joined}
-			fn := &process.Function{Drainer: f, Holder: f, Tickets: f, Lanes: 2, Lease: 30 * time.Second, Now: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-			in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))))
+			fn := &process.Function{
+				Drainer: f,
+				Holder:  f,
+				Tickets: f,
+				Lanes:   2,
+				Lease:   30 * time.Second,
+				Now:     func() time.Time { return noon },
+				Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+			}
+			in, err := invoke.Decode(
+				strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

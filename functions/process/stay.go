@@ -9,11 +9,12 @@ import (
 )
 
 // A Functions host may end a process while none of its invocations is in flight, and no host lets
-// one run for ever. So the invocations of a process relieve each other:
+// an invocation run for ever. So the invocations of a process relieve each other:
 //
 //	0 s   an invocation begins to stay with the lanes that this process drains; claims do not count
-//	10 s  it rings for another invocation, and again 15 s and 30 s later
-//	45 s  none has come: it rings for each of its lanes, and a lane goes to the process that claims it
+//	10 s  it enqueues a ticket for another invocation, and again 15 s and 30 s later
+//	45 s  none has come: it enqueues a ticket for each of its lanes, and a lane goes to the process
+//	      that claims it
 //	58 s  the lanes are handed over, claimed or not
 //	60 s  it ends
 //
@@ -32,24 +33,24 @@ const (
 )
 
 // stay is the time in which invocations of a process stay with its lanes, one after the other. Each
-// other invocation adds its lanes to it and is answered at once. When a lane's drain is over, the stay
-// rings for the lane, as the lane's own invocation would have done.
+// other invocation adds its lanes to it and is answered at once. When a lane's drain is over, the
+// stay enqueues a ticket for the lane, as the lane's own invocation would have done.
 type stay struct {
 	limited context.Context // of joins and claims; ends with the stay
-	whole   context.Context // of rings; does not end
+	whole   context.Context // of puts; does not end
 	end     context.CancelFunc
 	seat    *seat
 	lanes   map[int]bool // true = drained by this process, false = claimed
-	open    int          // number of lanes whose end or ring is awaited
+	open    int          // number of lanes whose end or ticket is awaited
 	errs    []error
 	over    chan struct{} // closed when open has come to 0
 }
 
-// followed is a lane with which an invocation stays.
-type followed struct {
-	lane    int
-	drained bool // by this process; otherwise to be claimed
-	shared  bool // busy, and the ticket for all lanes was put back for it
+// followedLane is a lane with which an invocation stays.
+type followedLane struct {
+	lane      int
+	isDrained bool // by this process; else to be claimed
+	isShared  bool // busy, and the ticket for all lanes was requeued for it
 }
 
 // seat is the place of the one invocation that stays.
@@ -61,7 +62,7 @@ type seat struct {
 // stayWith adds lanes to those of the invocation that stays, and returns. If none stays, or one has
 // stayed for relievedFrom, the caller's invocation takes its place. Then stayWith returns when no lane
 // is left, when another invocation relieves it, or after a minute. Busy lanes are claimed.
-func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
+func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
 	switch {
@@ -89,7 +90,8 @@ func (f *Function) stayWith(ctx context.Context, lanes []followed) error {
 
 // keepSeat keeps the timetable above, until the stay is over or another invocation has taken the seat.
 func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
-	relief, yield, handOver, limit := time.NewTimer(reliefAt), time.NewTimer(yieldAt), time.NewTimer(handOverAt), time.NewTimer(stayLimit)
+	relief, yield := time.NewTimer(reliefAt), time.NewTimer(yieldAt)
+	handOver, limit := time.NewTimer(handOverAt), time.NewTimer(stayLimit)
 	for _, t := range []*time.Timer{relief, yield, handOver, limit} {
 		defer t.Stop()
 	}
@@ -101,7 +103,7 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 			return nil
 		case <-relief.C:
 			relief.Reset(reliefEvery)
-			f.callRelief(s)
+			f.enqueueRelief(s)
 		case <-yield.C:
 			relief.Stop()
 			f.yieldLanes(s, mine)
@@ -117,21 +119,22 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	}
 }
 
-// callRelief rings for an invocation that relieves this one. Any lane will do.
-func (f *Function) callRelief(s *stay) {
+// enqueueRelief enqueues a ticket for an invocation that relieves this one. Any lane will do.
+func (f *Function) enqueueRelief(s *stay) {
 	if drained := f.drainedLanes(s); len(drained) > 0 {
-		f.callFor(s, f.Tickets.EnqueueRelief, drained[:1])
+		f.enqueueFor(s, f.Tickets.EnqueueRelief, drained[:1])
 	}
 }
 
-// yieldLanes rings for each lane, and from now on lets it go to a process that claims it.
+// yieldLanes enqueues a ticket for each lane, and from now on lets it go to a process that claims
+// it.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
 		f.Holder.Yield()
 	}
 	f.mu.Unlock()
-	f.callFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
+	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
 // handOverLanes hands all lanes over.
@@ -161,8 +164,8 @@ func (f *Function) endStay(s *stay, mine *seat) {
 // begun a stay of its own. The caller holds mu.
 func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
-// callFor rings for lanes. A ring that fails is only logged: others follow.
-func (f *Function) callFor(s *stay, ring func(context.Context, int) error, lanes []int) {
+// enqueueFor enqueues a ticket for each lane. A failure is only logged: other tickets follow.
+func (f *Function) enqueueFor(s *stay, ring func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := ring(s.whole, lane); err != nil {
 			f.Logger.Warn("process: not rung", "lane", lane, "err", err)
@@ -183,10 +186,10 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 }
 
 // followLanes adds lanes to a stay, except those that it has. The caller holds mu.
-func (f *Function) followLanes(s *stay, lanes []followed) {
+func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
-			s.lanes[l.lane] = l.drained
+			s.lanes[l.lane] = l.isDrained
 			s.open++
 			go f.awaitLane(s, l)
 		}
@@ -196,10 +199,10 @@ func (f *Function) followLanes(s *stay, lanes []followed) {
 	}
 }
 
-// awaitLane waits for the end of a lane's claim and drain, and rings if work is left.
-func (f *Function) awaitLane(s *stay, l followed) {
+// awaitLane waits for the end of a lane's claim and drain, and enqueues a ticket if work is left.
+func (f *Function) awaitLane(s *stay, l followedLane) {
 	lane, report := l.lane, drain.Report{State: drain.Working}
-	if !l.drained {
+	if !l.isDrained {
 		report = f.Drainer.Claim(s.limited, lane)
 	}
 	stillBusy := report.State == drain.Busy
@@ -210,8 +213,8 @@ func (f *Function) awaitLane(s *stay, l followed) {
 	delete(s.lanes, lane) // the next ticket of the lane leads to another look
 	f.mu.Unlock()
 	var err error
-	if !stillBusy || !l.shared {
-		err = f.ring(s.whole, lane, report)
+	if !stillBusy || !l.isShared {
+		err = f.enqueueTicket(s.whole, lane, report)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

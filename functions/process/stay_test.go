@@ -125,7 +125,15 @@ func newInstance(lanes int) *instance {
 	for lane := range lanes {
 		o.drains[lane] = make(chan drain.Report)
 	}
-	o.f = &process.Function{Drainer: o.drains, Holder: o.rung, Tickets: o.rung, Lanes: lanes, Lease: 30 * time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o.f = &process.Function{
+		Drainer: o.drains,
+		Holder:  o.rung,
+		Tickets: o.rung,
+		Lanes:   lanes,
+		Lease:   30 * time.Second,
+		Now:     time.Now,
+		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
 	return o
 }
 

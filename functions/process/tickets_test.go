@@ -224,7 +224,11 @@ type settings struct {
 // more than there are.
 func run(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w = &town{queue: &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}}, instances: s.instances, lanes: make([]townLane, s.lanes)}
+	w = &town{
+		queue:     &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}},
+		instances: s.instances,
+		lanes:     make([]townLane, s.lanes),
+	}
 	for i := range w.lanes {
 		w.lanes[i].holder = -1
 	}
@@ -234,7 +238,15 @@ func run(t *testing.T, s settings) (w *town, most int) {
 		s.bell.Queue, s.bell.Epoch = w.queue, 1
 		s.bell.Rand = newDice(n + 1).draw
 		bell := ticket.New(s.bell)
-		f := &process.Function{Drainer: drainer{w, n}, Holder: drainer{w, n}, Tickets: bell, Lanes: s.lanes, Lease: 30 * time.Second, Now: time.Now, Logger: quiet}
+		f := &process.Function{
+			Drainer: drainer{w, n},
+			Holder:  drainer{w, n},
+			Tickets: bell,
+			Lanes:   s.lanes,
+			Lease:   30 * time.Second,
+			Now:     time.Now,
+			Logger:  quiet,
+		}
 		all.Go(func() { sleep(ctx, time.Duration(n)*137*time.Millisecond); w.file(ctx, bell, s.busyFor) })
 		all.Go(func() { w.host(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
 	}
@@ -250,7 +262,8 @@ func run(t *testing.T, s settings) (w *town, most int) {
 			t.Fatalf("%d tickets %q, want %d at most", ofOne, text, limit)
 		}
 		if wanted := (tickets + batchSize - 1) / batchSize; wanted > s.instances+1 {
-			t.Fatalf("%d tickets want %d instances where there are %d, want one more at most", tickets, wanted, s.instances)
+			t.Fatalf("%d tickets want %d instances where there are %d, want one more at most",
+				tickets, wanted, s.instances)
 		}
 	}
 	cancel()

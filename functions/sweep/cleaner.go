@@ -9,60 +9,60 @@ import (
 )
 
 const (
-	// lanesAtOnce is in how many lanes a round removes at the same time.
+	// lanesAtOnce is the number of lanes that a round cleans at the same time.
 	lanesAtOnce = 8
-	// roundLimit is what a round spends on the lanes, and again on those of earlier epochs: less
+	// roundLimit is the time of a round for the lanes, and again for those of earlier epochs: less
 	// than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// lastTurn is how far beyond roundLimit a lane's turn may reach that began before it.
-	lastTurn = 20 * time.Second
-	// forgottenLimit is what a round spends on forgotten bodies, once a day.
+	// maxOverrun is the time beyond roundLimit for a lane's turn that began before it.
+	maxOverrun = 20 * time.Second
+	// forgottenLimit is the time of a round for forgotten bodies, once a day.
 	forgottenLimit = 5 * time.Minute
-	// cleanAgain is the pause before a failed removal is tried again: until the next sweep.
-	cleanAgain = 50 * time.Second
+	// retryAfter is the pause after a failed removal: until the next sweep.
+	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns the moment before which it has
-// nothing more to do; zero = call again soon.
+// Retention removes old messages and bodies. Each method returns the time before which it has no
+// more to do; zero = call again soon.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
 	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
-// Cleaner removes messages and bodies past their retention, in the background: one round at a
-// time in a process, each begun by Nudge and bounded in time. Its exported fields are set before
-// the first Nudge; all except ForgottenAt are needed.
+// Cleaner removes messages and bodies past their retention, in the background: one round at a time
+// in a process, each begun by BeginRound and bounded in time. Its exported fields are set before
+// the first round; all except ForgottenAt are required.
 type Cleaner struct {
 	Retention Retention
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	// ForgottenAt is the moment before which forgotten bodies are not looked for.
+	// ForgottenAt is the time before which forgotten bodies are not searched.
 	ForgottenAt time.Time
 
-	mu      sync.Mutex
-	closed  bool
-	nudged  bool               // since the round began
-	done    chan struct{}      // closed when the round is over; nil = none is under way
-	cancel  context.CancelFunc // of the round
-	lanes   map[int]*laneTurn
-	earlier time.Time // when there is something to do in earlier epochs
+	mu        sync.Mutex
+	isClosed  bool
+	isAwaited bool               // another round was asked for since the last one began
+	done      chan struct{}      // closed when the round is over; nil = none is under way
+	cancel    context.CancelFunc // of the round
+	lanes     map[int]*laneTurn
+	earlierAt time.Time // when earlier epochs are cleaned next
 }
 
-// laneTurn holds when a lane had its last turn, and when it has the next.
+// laneTurn is when a lane had its last turn, and when it has the next.
 type laneTurn struct {
-	number    int
-	had, next time.Time
+	number         int
+	lastAt, nextAt time.Time
 }
 
-// Nudge begins a round, and returns at once. While one is under way, another follows it.
-func (c *Cleaner) Nudge() {
+// BeginRound begins a round, and returns at once. If one is under way, another follows it.
+func (c *Cleaner) BeginRound() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nudged = true
-	if c.closed || c.done != nil {
+	c.isAwaited = true
+	if c.isClosed || c.done != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,19 +81,18 @@ func (c *Cleaner) Nudge() {
 func (c *Cleaner) nextRound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || !c.nudged {
+	if c.isClosed || !c.isAwaited {
 		c.done = nil
 		return false
 	}
-	c.nudged = false
+	c.isAwaited = false
 	return true
 }
 
-// Close ends the round that is under way, and begins no other. The next process goes on from
-// there.
+// Close ends the round that is under way, and begins no other. The next process goes on from there.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
-	c.closed = true
+	c.isClosed = true
 	done, cancel := c.done, c.cancel
 	c.mu.Unlock()
 	if done == nil {
@@ -108,11 +107,11 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// runRound removes all that is past its retention, as far as its time allows.
+// runRound removes all messages and bodies past their retention, as far as its time allows.
 func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
-	if !c.earlier.After(c.Now()) {
-		c.earlier = c.runWithin(ctx, roundLimit, c.Retention.RunEarlierEpochs)
+	if !c.earlierAt.After(c.Now()) {
+		c.earlierAt = c.runWithin(ctx, roundLimit, c.Retention.RunEarlierEpochs)
 	}
 	if !c.ForgottenAt.After(c.Now()) {
 		c.ForgottenAt = c.runWithin(ctx, forgottenLimit, c.Retention.RemoveForgottenBodies)
@@ -131,13 +130,13 @@ func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	if limited.Err() == nil {
 		c.Logger.Warn("retention: left for now", "err", err)
 	}
-	return c.Now().Add(cleanAgain)
+	return c.Now().Add(retryAfter)
 }
 
-// cleanLanes cleans the lanes that are due, a few at a time and in turn, until all are clean
-// or the time is over. Those that waited longest come first.
+// cleanLanes cleans the lanes that are due, a few at a time and in turn, until all are clean or the
+// time is over. The lanes that have waited longest come first.
 func (c *Cleaner) cleanLanes(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, roundLimit+lastTurn)
+	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
 	defer cancel()
 	began, due := time.Now(), c.findDueLanes()
 	var mu sync.Mutex
@@ -155,7 +154,7 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	for range lanesAtOnce {
 		workers.Go(func() {
 			for turn := take(); turn != nil; turn = take() {
-				if c.cleanLane(limited, turn); !turn.next.After(c.Now()) {
+				if c.cleanLane(limited, turn); !turn.nextAt.After(c.Now()) {
 					mu.Lock()
 					due = append(due, turn)
 					mu.Unlock()
@@ -178,24 +177,24 @@ func (c *Cleaner) findDueLanes() []*laneTurn {
 			turn = &laneTurn{number: number}
 			c.lanes[number] = turn
 		}
-		if !turn.next.After(c.Now()) {
+		if !turn.nextAt.After(c.Now()) {
 			due = append(due, turn)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b *laneTurn) int { return a.had.Compare(b.had) })
+	slices.SortStableFunc(due, func(a, b *laneTurn) int { return a.lastAt.Compare(b.lastAt) })
 	return due
 }
 
 func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
 	next, err := c.Retention.RunLane(ctx, turn.number)
-	turn.had, turn.next = c.Now(), next
+	turn.lastAt, turn.nextAt = c.Now(), next
 	if err == nil {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.next = time.Time{} // cut off by the round's limit
+		turn.nextAt = time.Time{} // cut off by the round's limit
 		return
 	}
-	turn.next = c.Now().Add(cleanAgain)
+	turn.nextAt = c.Now().Add(retryAfter)
 	c.Logger.Warn("retention: lane left for now", "lane", turn.number, "err", err)
 }

@@ -82,7 +82,7 @@ func clean(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *swe
 		}
 		c := &sweep.Cleaner{Retention: w, Lanes: lanes, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 		for range minutes {
-			c.Nudge()
+			c.BeginRound()
 			time.Sleep(time.Minute)
 		}
 		synctest.Wait()
@@ -102,7 +102,8 @@ func TestCleaner_AsksWhenThereIsSomethingToDo(t *testing.T) {
 			}
 		}
 		if w.earlier != 26 || w.forgotten != 2 {
-			t.Errorf("earlier epochs were asked %d times, want 26; forgotten bodies %d times, want 2", w.earlier, w.forgotten)
+			t.Errorf("earlier epochs were asked %d times, want 26; forgotten bodies %d times, want 2",
+				w.earlier, w.forgotten)
 		}
 	})
 }
@@ -133,7 +134,8 @@ func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
 	w := &work{broken: map[int]int{0: 5}}
 	clean(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
 		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
-			t.Errorf("turns %v, want 6 of the one that failed five times, a minute apart, and 1 of the others", w.runs)
+			t.Errorf("turns %v, want 6 of the one that failed five times, a minute apart, and 1 of the others",
+				w.runs)
 		}
 	})
 }
@@ -142,7 +144,7 @@ func TestCleaner_OneRoundAtATime(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
 	clean(t, w, 1, 1, func(t *testing.T, c *sweep.Cleaner) {
 		for range 100 {
-			c.Nudge()
+			c.BeginRound()
 		}
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
@@ -156,7 +158,7 @@ func TestCleaner_OneRoundAtATime(t *testing.T) {
 func TestCleaner_Close(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
 	clean(t, w, 1, 0, func(t *testing.T, c *sweep.Cleaner) {
-		c.Nudge()
+		c.BeginRound()
 		time.Sleep(2500 * time.Millisecond)
 		began := time.Now()
 		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
@@ -166,7 +168,7 @@ func TestCleaner_Close(t *testing.T) {
 			t.Errorf("%d turns were cut off, want 1", w.cuts)
 		}
 		runs := w.runs[0] // the goroutine has ended
-		c.Nudge()
+		c.BeginRound()
 		time.Sleep(time.Hour)
 		if w.runs[0] != runs {
 			t.Error("a closed cleaner goes on")

@@ -1,7 +1,6 @@
-// Package sweep is the function of the timer: each minute it looks at every lane, so that
-// whatever else was lost (a ticket, a process), no lane stands still for long. Each sweep also
-// begins a round of the Cleaner, which removes messages and bodies past their retention. No
-// invocation waits for that.
+// Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does
+// not stand still for long if a ticket or a process was lost. Each sweep also begins a round of the
+// Cleaner, which removes messages and bodies past their retention. No invocation waits for that.
 package sweep
 
 import (
@@ -18,10 +17,11 @@ import (
 )
 
 const (
-	twoSweeps = 2 * time.Minute
-	// limit bounds the time of a sweep. The host restarts the handler, and with it every drain,
-	// when an invocation takes longer than host.json's functionTimeout of 5 min.
-	limit = time.Minute
+	// wakeAhead is how long before its due time a lane is woken: two sweeps.
+	wakeAhead = 2 * time.Minute
+	// sweepLimit bounds the time of a sweep. The host restarts the handler, and with it every
+	// drain, if an invocation takes longer than host.json's functionTimeout of 5 min.
+	sweepLimit = time.Minute
 )
 
 // Reader reads a lane's control rows.
@@ -29,23 +29,23 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Waker has a lane looked at in this process: it drains it, or watches it while another
-// process holds it.
+// Waker wakes a lane in this process, which drains it, or watches it while another process holds
+// it.
 type Waker interface{ Wake(lane int) }
 
-// Nudger begins a round of removal in the background, and returns at once.
-type Nudger interface{ Nudge() }
+// RoundBeginner begins a round of removal in the background, and returns at once.
+type RoundBeginner interface{ BeginRound() }
 
-// Schedules runs recurring messages in this process; Load reads anew when they are due.
+// Schedules runs recurring messages in this process. Load reads them again if they are due.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
 
-// Function sweeps. All exported fields are needed.
+// Function sweeps. All exported fields are required.
 type Function struct {
 	Log       Reader
 	Waker     Waker
-	Cleaner   Nudger
+	Cleaner   RoundBeginner
 	Schedules Schedules
 	Lanes     int
 	Now       func() time.Time
@@ -55,15 +55,17 @@ type Function struct {
 	turn chan struct{} // one sweep of a process at a time
 }
 
-// Handler is the function as the host calls it.
+// Handler returns the handler that the host calls.
 func (f *Function) Handler() http.Handler {
-	return invoke.Handler("sweep", f.Logger, func(ctx context.Context, _ invoke.Invocation) error { return f.Sweep(ctx) })
+	return invoke.Handler("sweep", f.Logger, func(ctx context.Context, _ invoke.Invocation) error {
+		return f.Sweep(ctx)
+	})
 }
 
 // Sweep looks at all lanes, a few at a time; a lane that fails does not stop the others. It
 // returns when it has looked at every lane, or when its time is over.
 func (f *Function) Sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
 	select {
@@ -72,13 +74,13 @@ func (f *Function) Sweep(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer f.Cleaner.Nudge()
+	defer f.Cleaner.BeginRound()
 	errs := make([]error, f.Lanes+1)
-	if err := f.Schedules.Load(ctx); err != nil { // first, for they are for a moment
+	if err := f.Schedules.Load(ctx); err != nil { // first, because they are due at a time
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
 	_ = lane.ForEach(f.Lanes, func(number int) error {
-		if err := f.look(ctx, number); err != nil {
+		if err := f.wakeIfDue(ctx, number); err != nil {
 			errs[number] = fmt.Errorf("lane %d: %w", number, err)
 		}
 		return nil
@@ -86,13 +88,14 @@ func (f *Function) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (f *Function) look(ctx context.Context, number int) error {
+// wakeIfDue wakes a lane that has work, or will have soon.
+func (f *Function) wakeIfDue(ctx context.Context, number int) error {
 	control, err := f.Log.ReadControl(ctx, number)
 	if err != nil {
 		return err
 	}
 	now := f.Now()
-	if at, work := control.NextWorkAt(now); work && at.Sub(now) < twoSweeps {
+	if at, hasWork := control.NextWorkAt(now); hasWork && at.Sub(now) < wakeAhead {
 		f.Waker.Wake(number)
 	}
 	return nil

@@ -46,11 +46,19 @@ func (f *fake) Wake(number int) {
 	defer f.mu.Unlock()
 	f.woken = append(f.woken, number)
 }
-func (f *fake) Nudge()                     { f.nudges++ }
+func (f *fake) BeginRound()                { f.nudges++ }
 func (f *fake) Load(context.Context) error { f.loaded++; return nil }
 
 func (f *fake) function(lanes int, now func() time.Time) *sweep.Function {
-	return &sweep.Function{Log: f, Waker: f, Cleaner: f, Schedules: f, Lanes: lanes, Now: now, Logger: slog.New(slog.DiscardHandler)}
+	return &sweep.Function{
+		Log:       f,
+		Waker:     f,
+		Cleaner:   f,
+		Schedules: f,
+		Lanes:     lanes,
+		Now:       now,
+		Logger:    slog.New(slog.DiscardHandler),
+	}
 }
 
 func TestFunction_Sweep(t *testing.T) {
@@ -84,7 +92,11 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const lanes = 256
-		f := &fake{controls: make([]lane.Control, lanes), broken: -1, each: 50 * time.Millisecond} // five operations of 10 ms
+		f := &fake{
+			controls: make([]lane.Control, lanes),
+			broken:   -1,
+			each:     50 * time.Millisecond,
+		} // five operations of 10 ms
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
@@ -98,7 +110,8 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 			}
 		}
 		if took := time.Since(began) / 3; took > 2*time.Second || len(f.woken) != 3*lanes {
-			t.Errorf("a sweep over %d lanes took %s, want at most 2s; %d of them were woken, want %d", lanes, took, len(f.woken), 3*lanes)
+			t.Errorf("a sweep over %d lanes took %s, want at most 2s; %d of them were woken, want %d",
+				lanes, took, len(f.woken), 3*lanes)
 		}
 		if err := cleaner.Close(t.Context()); err != nil {
 			t.Error(err)

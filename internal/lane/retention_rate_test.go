@@ -116,7 +116,7 @@ func TestRetention_KeepsUp(t *testing.T) {
 		}}
 		c := &sweep.Cleaner{Retention: r, Lanes: lanes, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 		began := time.Now()
-		c.Nudge()
+		c.BeginRound()
 		time.Sleep(time.Minute)
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
