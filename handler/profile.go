@@ -25,7 +25,8 @@ func init() {
 	go func() {
 		for n := 1; ; n++ {
 			<-toggles
-			if err := writeProfile(filepath.Join(folder, fmt.Sprintf("%d-%d.pprof", os.Getpid(), n)), toggles); err != nil {
+			path := filepath.Join(folder, fmt.Sprintf("%d-%d.pprof", os.Getpid(), n))
+			if err := writeProfile(path, toggles); err != nil {
 				fmt.Fprintln(os.Stderr, "profile:", err)
 			}
 		}

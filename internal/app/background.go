@@ -115,7 +115,8 @@ const retentionShare = 5 * time.Second
 func (r *running) newCleaner() *sweep.Cleaner {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
-		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log, OnRemoved: r.instruments.metrics.Removed}
+		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
+		OnRemoved: r.instruments.metrics.Removed}
 	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log, Retention: retentionJob{retention, r.history}}
 }
 

@@ -63,7 +63,8 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 	}
 	for name := range d.Headers {
 		if strings.EqualFold(name, "Authorization") {
-			return nil, errors.New("delivery.signIn and the header Authorization in delivery.headers exclude each other")
+			return nil, errors.New("delivery.signIn and the header Authorization in delivery.headers " +
+				"exclude each other")
 		}
 	}
 	source, err := a.newSignInSource(transport)
@@ -80,13 +81,15 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 		if d.SignIn.Send.IsSet() || d.SignIn.For.IsSet() || d.SignIn.Cookies {
 			return nil, errors.New("delivery.signIn: send, cookies and for belong to steps")
 		}
-		return d.SignIn.NewSource(signin.Tools{Transport: transport, Azure: a.settings.Identity.NewTokenSource(), Now: time.Now})
+		return d.SignIn.NewSource(signin.Tools{Transport: transport, Azure: a.settings.Identity.NewTokenSource(),
+			Now: time.Now})
 	}
 	if d.SignIn.IsSet() {
 		return nil, errors.New("delivery.signIn has steps and another way to sign in, and must have one")
 	}
-	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL, Steps: d.SignIn.Steps, Send: d.SignIn.Send,
-		Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport, Timeout: time.Duration(d.Timeout), Now: time.Now})
+	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL, Steps: d.SignIn.Steps,
+		Send: d.SignIn.Send, Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport,
+		Timeout: time.Duration(d.Timeout), Now: time.Now})
 }
 
 // newStepsSender returns the client, with the contracts' steps in front of it if there are any.

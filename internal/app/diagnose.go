@@ -73,7 +73,8 @@ const (
 func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	if d.account == nil {
 		return []Finding{{Name: "storage", Wrong: cmp.Or(wrong, errors.New("no account is named")),
-			Todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), and WEIR_PREFIX where it is not weir"}}
+			Todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), " +
+				"and WEIR_PREFIX where it is not weir"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -42,29 +42,26 @@ type pipelineConfig struct {
 }
 
 // newPipeline connects the parts of a pipeline, and starts the notifier.
-func (a *App) newPipeline(ctx context.Context, store *lane.Store, cfg pipelineConfig) *pipeline {
+func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *pipeline {
 	p := &pipeline{store: store, tickets: a.newTickets(store), notifier: a.startNotifier(ctx, store)}
 	drainCfg := a.drainConfig(store, p.tickets)
 	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Hosted = cfg.sender, cfg.notAfter, cfg.isHosted
 	p.drainer = drain.New(drainCfg)
 	p.waker = laneWaker{p.drainer, p.tickets, cfg.ticketsOnly}
-	p.appender = a.newAppender(store, p.waker)
+	p.appender = newAppender(a, store, p.waker)
 	p.schedules = a.newSchedules(p)
 	return p
 }
 
 // newAppender returns the appender of this process. Each message that it has stored is handed over to the
 // drainer, so that a message is delivered without being read from storage again.
-func (a *App) newAppender(store *lane.Store, drainer interface {
-	OfferAppended(lane int, messages []weir.Message)
-	WakeOffered(lane int)
-}) *lane.Appender {
+func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
-		drainer.OfferAppended(number, messages)
+		waker.OfferAppended(number, messages)
 		a.instruments.recordAppended(number, messages)
 	}
-	appender.OnWake = drainer.WakeOffered
+	appender.OnWake = waker.WakeOffered
 	return appender
 }
 

@@ -24,7 +24,7 @@ func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*
 		return nil, fmt.Errorf("storage could not be opened: %w", err)
 	}
 	meter := poll.NewMeter(a.newSender(), time.Now)
-	r := a.newPollRunning(ctx, store, pipelineConfig{sender: meter, notAfter: cfg.NotAfter(startedAt)})
+	r := newPollRunning(ctx, a, store, pipelineConfig{sender: meter, notAfter: cfg.NotAfter(startedAt)})
 	a.running.Store(r)
 	skipBlobSweep(r.cleaner, startedAt, cfg.Period)
 	run := &poll.Run{Config: cfg, Start: startedAt, Lanes: a.settings.Lanes, Log: store,

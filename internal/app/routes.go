@@ -46,32 +46,37 @@ func (r *running) routes() []route {
 	s, log, now, store, waker := &r.settings, r.log, time.Now, r.store, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
 	pages := readOnly(r.newPages())
+	cancelOne := toTheEnd(&cancel.Function{Log: store, Caller: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Logger: log})
 	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver()},
 		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes, Logger: log})},
-		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: store, Forecaster: r.overview, Logger: log})},
-		{remove, "/api/messages/{id}", "cancel", toTheEnd(&cancel.Function{Log: store, Caller: waker, Logger: log})},
+		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: store,
+			Forecaster: r.overview, Logger: log})},
+		{remove, "/api/messages/{id}", "cancel", cancelOne},
 		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: store, Caller: waker, Logger: log})},
 		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: store, Logger: log})},
 		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: store, Logger: log})},
 		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: store, Logger: log})},
-		{post, "/api/messages/{id}/cancel", "write", toTheEnd(&cancel.Function{Log: store, Caller: waker, Logger: log})},
+		{post, "/api/messages/{id}/cancel", "write", cancelOne},
 		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: store, Caller: waker, Logger: log})},
 		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Log: store,
 			Caller: waker, MaxBody: maxBody, Logger: log})},
 		{post, "/api/cancellations", "write", toTheEnd(&write.Cancellations{Log: store, Caller: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 
-		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar, Now: now, Logger: log})},
+		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar,
+			Now: now, Logger: log})},
 		{get, "/api/lanes/{lane}", "view", readOnly(&view.Lane{Source: r.overview, Logger: log})},
 		{get, "/api/history", "view", readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
 		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Logger: log})},
-		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: store, Calendar: r.calendar, Now: now, Logger: log})},
+		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: store, Calendar: r.calendar,
+			Now: now, Logger: log})},
 		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: store, Lanes: lanes, Now: now, Logger: log})},
-		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: store, Caller: waker, Lanes: lanes, Logger: log})},
+		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: store, Caller: waker, Lanes: lanes,
+			Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
 		{get, "/api/replays/{id}", "view", jobs},
@@ -81,7 +86,8 @@ func (r *running) routes() []route {
 		{get, "/api/openapi.yaml", "view", readOnly(openapi.Handler())},
 		{getOrHead, "/api/health", "health", checks},
 		{get, "/api/checks", "view", readOnly(checks.Details())},
-		{get, "/api/metrics", "metrics", r.newLaneGauges().refreshBefore(metrics.New(r.instruments.metrics.Registry, log))},
+		{get, "/api/metrics", "metrics", r.newLaneGauges().refreshBefore(
+			metrics.New(r.instruments.metrics.Registry, log))},
 
 		{post, "/process", "process", httpio.HostCallsOnly(log, r.newProcess().Handler())},
 		{post, "/poison", "poison", httpio.HostCallsOnly(log, poisoned.Handler())},

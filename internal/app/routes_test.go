@@ -76,7 +76,7 @@ func newTestRunning(t *testing.T) *running {
 	}
 	account := memory.New(time.Now)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
-	r := a.newServerRunning(t.Context(), store, false, func() {})
+	r := newServerRunning(t.Context(), a, store, false, func() {})
 	t.Cleanup(func() {
 		if err := errors.Join(r.closeBackground(context.Background()), r.closeWork(context.Background()),
 			r.closeRecords(context.Background())); err != nil {

@@ -31,16 +31,16 @@ type running struct {
 }
 
 // newPollRunning makes the parts of handler poll: it answers no requests.
-func (a *App) newPollRunning(ctx context.Context, store *lane.Store, cfg pipelineConfig) *running {
-	r := &running{App: a, pipeline: a.newPipeline(ctx, store, cfg), checkEpoch: func() {}}
+func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
+	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {}}
 	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.drainer)
 	return r
 }
 
 // newServerRunning makes the parts of a server.
-func (a *App) newServerRunning(ctx context.Context, store *lane.Store, isHosted bool, checkEpoch func()) *running {
-	r := &running{App: a, checkEpoch: checkEpoch, pipeline: a.newPipeline(ctx, store, pipelineConfig{
+func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted bool, checkEpoch func()) *running {
+	r := &running{App: a, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
 		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
 	r.history = r.startHistory()

@@ -94,7 +94,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := s.newServerRunning(ctx, store, s.host != nil, s.checkEpoch)
+	r := newServerRunning(ctx, s.App, store, s.host != nil, s.checkEpoch)
 	s.running.Store(r)
 	close(s.opened)
 	s.log.Info("handler: ready", "duration", time.Since(s.startedAt))

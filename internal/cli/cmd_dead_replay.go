@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,8 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().IntVar(&f.rate, "rate", 0, "how many a minute, 1 to 6000 (default: Weir's)")
-	cmd.Flags().Float64Var(&f.stop, "stop-at-error-rate", 0, "stop when this share dies again, 0 to 1 (default: Weir's)")
+	cmd.Flags().Float64Var(&f.stop, "stop-at-error-rate", 0,
+		"stop if this share dies again, 0 to 1 (default: Weir's)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why; it is kept with the replay")
 	cmd.Flags().StringVar(&f.with, "with", "", "a file with the corrected body, for one ID")
 	cmd.Flags().StringVar(&f.note, "note", "", "why it was corrected; it is kept with the message")
@@ -79,7 +81,8 @@ func (f *replayFlags) checkFlags(ids []string) error {
 		return ""
 	}
 	if len(ids) > 0 {
-		if name := given(append(filterFlags, "dry-run", "rate", "stop-at-error-rate", "reason", "wait")...); name != "" {
+		bulkFlags := append(slices.Clone(filterFlags), "dry-run", "rate", "stop-at-error-rate", "reason", "wait")
+		if name := given(bulkFlags...); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"weir/internal/storage"
 )
 
-const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' has no effect on the change: deploy
-it before the command, or after it.
+const lanesHelp = `Shows the number of lanes, or changes it to N. The setting 'lanes' has no effect on the change:
+deploy it before the command, or after it.
 
 From the start of a change until a handler with the new setting runs, posts are answered 503. The
 lanes run empty; scheduled and dead messages move to the new lanes. A change that was interrupted

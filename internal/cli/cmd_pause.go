@@ -57,7 +57,8 @@ func newPauseCommand(s *console) *cobra.Command {
 	var t pauseTarget
 	var p remote.PauseRequest
 	var length time.Duration
-	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp,
+		Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	t.addFlags(cmd)
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for other operators (required)")

@@ -98,8 +98,9 @@ type progressReport struct {
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
-		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr), progressbar.OptionSetDescription(what),
-			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr),
+			progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
+			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 		return p
 	}
 	p.wg.Go(func() {
