@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -223,10 +224,10 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 // was read, or if the answer was lost, cancelTogether cancels each by itself.
 func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
 	counts *CancelCounts) error {
-	err := s.touched(ctx, lane, ops)
+	err := s.raiseRequestSeq(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
-		if err = s.again(ctx, err); err == nil { // an append came first
-			err = s.touched(ctx, lane, ops)
+		if clock.Sleep(ctx, s.jitter(conflictPause)) { // an append was faster
+			err = s.raiseRequestSeq(ctx, lane, ops)
 		}
 	}
 	if err == nil {

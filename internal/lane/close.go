@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -25,7 +24,7 @@ func errSealed(op string) error {
 // SealLane shuts a lane's head. Every append is conditional on head's ETag, so what is not
 // filed when this returns never will be.
 func (s *Store) SealLane(ctx context.Context, lane int) error {
-	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+	_, err := s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		return c.Head.IsSealed, headOp(c.Head, rows.Values(rows.IsSealed.Is(true)))
 	})
 	return err
@@ -36,7 +35,7 @@ func (s *Store) SealLane(ctx context.Context, lane int) error {
 // more.
 func (s *Store) UnsealLane(ctx context.Context, lane int) error {
 	var first storage.ETag
-	_, err := s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+	_, err := s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		if first == "" {
 			first = c.Head.ETag
 		}
@@ -60,33 +59,36 @@ func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.mark(ctx, lane, func(c Control) (bool, storage.Op) {
+	_, err = s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(
 			rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))), rows.Moved.Is(int64(len(dead)+len(scheduled))))}
 	})
 	return err
 }
 
-// mark makes one conditional write of a control row until it is known to be done.
-func (s *Store) mark(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (Control, error) {
-	for {
-		c, err := s.ReadControl(ctx, lane)
-		if err == nil {
-			done, write := op(c)
-			if done {
-				return c, nil
-			}
-			if _, err = s.Table.Transact(ctx, s.partition(lane), []storage.Op{write}); err == nil {
-				return c, nil
-			}
+// updateControl makes one conditional write of a control row until it is known to be done.
+func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (c Control, err error) {
+	err = rows.Update(ctx, func() (bool, error) {
+		if c, err = s.ReadControl(ctx, lane); err != nil {
+			return !isUncertain(err), err
 		}
-		if !uncertain(err) || ctx.Err() != nil {
-			return c, err
+		done, write := op(c)
+		if done {
+			return true, nil
 		}
-		if !storage.Is(err, storage.Precondition) { // a lost race is run again at once
-			clock.Sleep(ctx, resendPause)
-		}
+		_, err = s.Table.Transact(ctx, s.partition(lane), []storage.Op{write})
+		return !isUncertain(err), err
+	}, pauseUnlessLost)
+	return c, err
+}
+
+// pauseUnlessLost returns the pause before a conditional write is repeated. After a lost race it is
+// repeated at once.
+func pauseUnlessLost(err error) time.Duration {
+	if storage.Is(err, storage.Precondition) {
+		return 0
 	}
+	return resendPause
 }
 
 // Remaining is what keeps a sealed lane from being closed.

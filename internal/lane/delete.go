@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
@@ -15,25 +15,29 @@ import (
 // lane without them has nothing else.
 func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	for {
-		keys, err := s.nextDropped(ctx, lane)
-		if err == nil && len(keys) == 0 {
-			return nil
-		}
-		if err == nil {
-			ops := make([]storage.Op, len(keys))
-			for i, key := range keys {
-				ops[i] = storage.Op{Kind: storage.Delete, Key: key}
-			}
-			_, err = s.Table.Transact(ctx, s.partition(lane), ops)
-		}
-		// NotFound: another try of ours, or another process, was faster.
-		if err != nil && !uncertain(err) && !storage.Is(err, storage.NotFound) || ctx.Err() != nil {
+		keys, err := s.deleteNextRows(ctx, lane)
+		if err != nil || keys == 0 {
 			return err
 		}
-		if err != nil {
-			clock.Sleep(ctx, resendPause)
-		}
 	}
+}
+
+// deleteNextRows deletes as many rows as a transaction holds, and returns their number.
+func (s *Store) deleteNextRows(ctx context.Context, lane int) (n int, err error) {
+	err = rows.Update(ctx, func() (bool, error) {
+		keys, err := s.nextDropped(ctx, lane)
+		if n = len(keys); err != nil || n == 0 {
+			return !isUncertain(err), err
+		}
+		ops := make([]storage.Op, n)
+		for i, key := range keys {
+			ops[i] = storage.Op{Kind: storage.Delete, Key: key}
+		}
+		_, err = s.Table.Transact(ctx, s.partition(lane), ops)
+		// NotFound: an earlier attempt, or another process, has deleted one of them.
+		return !isUncertain(err) && !storage.Is(err, storage.NotFound), err
+	}, func(error) time.Duration { return resendPause })
+	return n, err
 }
 
 // nextDropped returns the keys that Drop removes next: all others first, then the notes, then

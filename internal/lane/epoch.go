@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
@@ -95,36 +95,30 @@ func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
 // ErrNoChange is for a change of Meta that finds nothing to change.
 var ErrNoChange = errors.New("nothing to change")
 
-// UpdateEpochRecord reads the row, lets change adapt it and writes it, until that is known to be
-// done. change may be called again, with what it made of the row already: it says ErrSame
-// then. Any other error of it ends the try.
-func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (EpochRecord, error) {
-	for {
-		meta, err := s.ReadEpochRecord(ctx)
-		if err == nil {
-			err = change(&meta)
+// UpdateEpochRecord reads the record, calls change, and writes the record under its ETag, until that is
+// known to be done. An attempt whose answer was lost is repeated: then change gets the record that it
+// has changed already, and returns ErrNoChange. Any other error of change ends the update.
+func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (record EpochRecord, err error) {
+	err = rows.Update(ctx, func() (bool, error) {
+		if record, err = s.ReadEpochRecord(ctx); err != nil {
+			return !isUncertain(err), err
 		}
-		switch {
-		case errors.Is(err, ErrNoChange):
-			return meta, nil
-		case err != nil && !uncertain(err):
-			return EpochRecord{}, err
-		case err == nil:
-			if err = s.writeMeta(ctx, meta); err != nil && !uncertain(err) {
-				return EpochRecord{}, err
-			}
+		if err = change(&record); err != nil {
+			return !isUncertain(err), err
 		}
-		if err == nil {
-			return meta, nil
-		}
-		if ctx.Err() != nil {
-			return EpochRecord{}, err
-		}
-		clock.Sleep(ctx, resendPause)
+		err = s.writeEpochRecord(ctx, record)
+		return !isUncertain(err), err
+	}, func(error) time.Duration { return resendPause })
+	switch {
+	case errors.Is(err, ErrNoChange):
+		return record, nil
+	case err != nil:
+		return EpochRecord{}, err
 	}
+	return record, nil
 }
 
-func (s *Store) writeMeta(ctx context.Context, meta EpochRecord) error {
+func (s *Store) writeEpochRecord(ctx context.Context, meta EpochRecord) error {
 	v, err := meta.values()
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -164,7 +163,7 @@ func (r *EpochCopy) fileAll(ctx context.Context, lane int, list []*refiled) erro
 			}
 			n++
 		}
-		if err := r.file(ctx, lane, list[:n]); err != nil {
+		if err := r.copyGroup(ctx, lane, list[:n]); err != nil {
 			return err
 		}
 		list = list[n:]
@@ -172,28 +171,21 @@ func (r *EpochCopy) fileAll(ctx context.Context, lane int, list []*refiled) erro
 	return nil
 }
 
-// file writes one transaction until it is known to be done. Before each try what is there
-// already is left out.
-func (r *EpochCopy) file(ctx context.Context, lane int, list []*refiled) error {
-	for known := false; ; known = true {
+// copyGroup writes one transaction until it is known to be done. Before each repetition it leaves out
+// the messages that are copied already.
+func (r *EpochCopy) copyGroup(ctx context.Context, lane int, list []*refiled) error {
+	isRepeated := false
+	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, lane)
-		if err == nil && known {
+		if err == nil && isRepeated {
 			list, err = r.missing(ctx, lane, list)
 		}
-		if err == nil {
-			if len(list) == 0 {
-				return nil
-			}
+		isRepeated = true
+		if err == nil && len(list) > 0 {
 			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), r.ops(c, list))
 		}
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil, !uncertain(err) && !storage.Is(err, storage.Conflict):
-			return err
-		}
-		clock.Sleep(ctx, r.To.jitter(conflictPause))
-	}
+		return !isUncertain(err) && !storage.Is(err, storage.Conflict), err
+	}, r.To.pauseAfterConflict)
 }
 
 // missing leaves out what is filed.

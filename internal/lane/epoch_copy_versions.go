@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -31,7 +30,7 @@ func (r *EpochCopy) latest(ctx context.Context, lane int) error {
 		targets := slices.Sorted(maps.Keys(byLane))
 		err = ForEach(len(targets), func(i int) error {
 			for chunk := range slices.Chunk(byLane[targets[i]], storage.MaxOps-1) {
-				if err := r.write(ctx, targets[i], chunk); err != nil {
+				if err := r.writeVersions(ctx, targets[i], chunk); err != nil {
 					return err
 				}
 			}
@@ -44,17 +43,14 @@ func (r *EpochCopy) latest(ctx context.Context, lane int) error {
 	return nil
 }
 
-// write writes rows that say the same however often they are written.
-func (r *EpochCopy) write(ctx context.Context, lane int, found []storage.Op) error {
-	for {
+// writeVersions writes rows that are the same however often they are written.
+func (r *EpochCopy) writeVersions(ctx context.Context, lane int, versions []storage.Op) error {
+	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, lane)
 		if err == nil {
-			ops := append([]storage.Op{headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next)))}, found...)
+			ops := append([]storage.Op{headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next)))}, versions...)
 			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), ops)
 		}
-		if err == nil || !uncertain(err) || ctx.Err() != nil {
-			return err
-		}
-		clock.Sleep(ctx, r.To.jitter(conflictPause))
-	}
+		return !isUncertain(err), err
+	}, r.To.pauseAfterConflict)
 }

@@ -94,7 +94,7 @@ func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
 // the number of lanes is being changed, or too many keys are paused.
 func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
-	return s.adjust(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
+	return s.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
 		row := pauseRow(p.Key)
 		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
 		switch {
@@ -111,7 +111,7 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 // forgets a pause of the CMS, too, and tries it at once. Nothing happens where nothing is
 // paused.
 func (s *Store) Resume(ctx context.Context, lane int, key string) error {
-	return s.adjust(ctx, lane, func(c Control) ([]storage.Op, error) {
+	return s.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
 		row := pauseRow(key)
 		for _, n := range c.notes {
@@ -141,28 +141,26 @@ func (s *Store) expired(c Control, but string) []storage.Op {
 	return ops
 }
 
-// adjust makes the change that ask wants of a lane as it stands, together with a raised
-// head.touched. It asks anew whenever somebody else was faster. No operations mean that
-// nothing is to be done.
-func (s *Store) adjust(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+// changeLane makes the change that ask returns for a lane as it is stored, together with a higher request
+// number in head. If another process was faster, it asks again. No operations mean that there is
+// nothing to change.
+func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
-	for {
+	err := rows.Update(ctx, func() (bool, error) {
 		c, err := s.ReadControl(ctx, lane)
-		if err == nil {
-			ops, refused := ask(c)
-			if refused != nil || len(ops) == 0 {
-				return refused
-			}
-			_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq+1)))}, ops...))
+		if err != nil {
+			return judgeRequest(err)
 		}
-		if err == nil {
-			return nil
+		ops, err := ask(c)
+		if err != nil || len(ops) == 0 {
+			return true, err
 		}
-		if err := s.again(ctx, err); err != nil {
-			return err
-		}
-	}
+		head := headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq+1)))
+		_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{head}, ops...))
+		return judgeRequest(err)
+	}, s.pauseAfterConflict)
+	return explainUndone(err)
 }
 
 // ReadPauses are the operator's pauses in force in all lanes.

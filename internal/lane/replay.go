@@ -34,7 +34,7 @@ type Edit struct {
 // Unavailable: it may or may not have been asked.
 func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
 	ask := replayAsk{Store: s, ReplayOptions: o, nonce: newNonce()}
-	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.ops(ctx, e) })
+	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.ops(ctx, e) })
 	return ask.status, err
 }
 

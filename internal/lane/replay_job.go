@@ -2,9 +2,10 @@ package lane
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -67,39 +68,54 @@ func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error)
 // CreateReplayJob writes the note of a new job, and gives it back as it stands in storage.
 // Conflict: too many are under way. Head's ETag goes with it: of two at once one comes
 // second, and once head is sealed none comes any more.
-func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (created ReplayJob, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
-	for {
-		c, err := s.ReadControl(ctx, jobLane)
-		if err == nil {
-			jobs := c.ReplayJobs()
-			for _, filed := range jobs {
-				if filed.ID == j.ID {
-					return filed, nil // it was us, and the answer got lost
-				}
-			}
-			switch {
-			case c.Head.IsSealed:
-				return ReplayJob{}, errSealed("replays")
-			case len(jobs) >= MaxReplayJobs:
-				return ReplayJob{}, conflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
-			}
-			_, err = s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{
-				headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq))),
-				{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.values()},
-			})
+	err = rows.Update(ctx, func() (bool, error) {
+		var refused *weir.Error
+		created, err = s.insertReplayJob(ctx, j)
+		switch {
+		case isUncertain(err), storage.Is(err, storage.Conflict):
+			return false, err
+		case err != nil && !errors.As(err, &refused):
+			err = unavailable("replays", err)
 		}
-		if err != nil && !uncertain(err) && !storage.Is(err, storage.Conflict) {
-			return ReplayJob{}, unavailable("replays", err)
-		}
-		if err != nil {
-			clock.Sleep(ctx, s.jitter(conflictPause))
-		}
-		if ctx.Err() != nil {
-			return ReplayJob{}, &weir.Error{Kind: weir.Unavailable, Op: "replays", Message: "storage cannot be reached at the moment, or the lane is too busy; the replay may have begun: look at the list", RetryAfter: sealedRetry, Err: err}
-		}
+		return true, err
+	}, s.pauseAfterConflict)
+	if errors.Is(err, rows.ErrUndone) {
+		return ReplayJob{}, &weir.Error{Kind: weir.Unavailable, Op: "replays",
+			Message: "storage cannot be reached at the moment, or the lane is too busy; " +
+				"the replay may have begun: look at the list",
+			RetryAfter: sealedRetry, Err: err}
 	}
+	return created, err
+}
+
+// insertReplayJob inserts the row of a job, or returns the row that an earlier attempt has inserted.
+func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, error) {
+	c, err := s.ReadControl(ctx, jobLane)
+	if err != nil {
+		return ReplayJob{}, err
+	}
+	jobs := c.ReplayJobs()
+	if i := slices.IndexFunc(jobs, func(known ReplayJob) bool { return known.ID == j.ID }); i >= 0 {
+		return jobs[i], nil
+	}
+	switch {
+	case c.Head.IsSealed:
+		return ReplayJob{}, errSealed("replays")
+	case len(jobs) >= MaxReplayJobs:
+		return ReplayJob{}, conflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
+	}
+	etags, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{
+		headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq))),
+		{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.values()},
+	})
+	if err != nil {
+		return ReplayJob{}, err
+	}
+	j.ETag = etags[1]
+	return j, nil
 }
 
 // SaveReplayJob writes a job over the row it was read from or written to, and gives its new

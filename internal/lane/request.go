@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -40,8 +40,8 @@ type Request struct {
 	edit  map[string]any // a replay: columns of another body; empty = the one there is
 }
 
-// wishPatience bounds how long a caller waits for storage or for its turn at head.
-const wishPatience = 5 * time.Second
+// requestPatience bounds how long a caller waits for storage or for its turn at head.
+const requestPatience = 5 * time.Second
 
 // wishKey is the row of a request about a message.
 func wishKey(kind RequestKind, seq int64) string {
@@ -98,7 +98,7 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	wished := false
 	var st weir.Status
-	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
+	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
 		switch {
 		case e.Stage == weir.Cancelled && (wished || rows.CancelNonce.Of(e.row) == nonce):
@@ -151,7 +151,7 @@ func (s *Store) asked(ctx context.Context, id weir.ID) (bool, error) {
 func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	due = RoundDueTime(due)
 	nonce := newNonce()
-	err := s.touch(ctx, id, func(e *Entry) ([]storage.Op, error) {
+	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		switch {
 		case rows.MoveNonce.Of(e.row) == nonce:
 			return nil, nil
@@ -178,53 +178,60 @@ func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
 
-// touch makes the change that ask wants of a message as it stands, together with a raised
-// head.touched. It asks anew whenever somebody else was faster. No operations mean that
-// nothing is to be done.
-func (s *Store) touch(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, wishPatience)
+// changeMessage makes the change that ask returns for a message as it is stored, together with a higher
+// request number in head. If another process was faster, it asks again. No operations mean that there
+// is nothing to change.
+func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
-	for {
+	err := rows.Update(ctx, func() (bool, error) {
 		e, err := s.find(ctx, id)
 		if err != nil {
-			return err
+			return true, err
 		}
 		ops, err := ask(e)
 		if err != nil || len(ops) == 0 {
-			return err
+			return true, err
 		}
-		err = s.touched(ctx, e.Message.ID.Lane, ops)
-		if err == nil {
-			return nil
-		}
-		if err := s.again(ctx, err); err != nil {
-			return err
-		}
-	}
+		return judgeRequest(s.raiseRequestSeq(ctx, e.Message.ID.Lane, ops))
+	}, s.pauseAfterConflict)
+	return explainUndone(err)
 }
 
-// again waits a moment before a change that did not come about is tried anew. It gives the
-// error that ends the trying.
-func (s *Store) again(ctx context.Context, err error) error {
+// judgeRequest reports whether a change that returned err is over, with success or for good.
+func judgeRequest(err error) (done bool, _ error) {
 	switch storage.KindOf(err) {
 	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
-	default:
-		return unavailable("wish", err)
+		return false, err
 	}
-	if !clock.Sleep(ctx, s.jitter(conflictPause)) {
-		return &weir.Error{Kind: weir.Unavailable, Op: "wish", Message: "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again", RetryAfter: 2 * time.Second, Err: err}
+	if err != nil {
+		err = unavailable("request", err)
 	}
-	return nil
+	return true, err
 }
 
-// touched sends one transaction that raises head.touched.
-func (s *Store) touched(ctx context.Context, lane int, ops []storage.Op) error {
+// explainUndone returns the error for the caller of the API if time ran out before a change was known to
+// be made. It returns other errors unchanged.
+func explainUndone(err error) error {
+	if !errors.Is(err, rows.ErrUndone) {
+		return err
+	}
+	return &weir.Error{Kind: weir.Unavailable, Op: "request",
+		Message:    "storage cannot be reached at the moment, or the lane is too busy; it may have been done: ask again",
+		RetryAfter: 2 * time.Second, Err: err}
+}
+
+// pauseAfterConflict returns the pause before a change is tried again that another process was faster with.
+func (s *Store) pauseAfterConflict(error) time.Duration { return s.jitter(conflictPause) }
+
+// raiseRequestSeq sends one transaction that raises head.touched.
+func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
 		return err
 	}
 	if c.Head.IsSealed {
-		return errSealed("wish")
+		return errSealed("request")
 	}
 	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag, Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
 	_, err = s.Table.Transact(ctx, s.partition(lane), all)

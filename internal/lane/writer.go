@@ -104,7 +104,7 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 			w.tail, w.lost = next, 0
 			return nil
 		}
-		if !uncertain(err) {
+		if !isUncertain(err) {
 			w.lost++
 			return refusal(err, all)
 		}
@@ -144,8 +144,8 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// uncertain errors are those after which reading tail tells what happened.
-func uncertain(err error) bool {
+// isUncertain reports whether the rows have to be read to know if a transaction was done.
+func isUncertain(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
 		return true
