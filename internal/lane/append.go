@@ -45,31 +45,31 @@ type Appender struct {
 	held  atomic.Int64 // bytes of the submissions without an answer
 
 	mu    sync.Mutex
-	lanes map[int]*gather
+	lanes map[int]*pendingBatch
 }
 
-// gather is what one lane of this process is about to append.
-type gather struct {
-	waiting  []*submission
-	inFlight bool
-	head     Head          // as last seen; zero = not known
-	took     time.Duration // by its last transaction
-	since    time.Time     // when it began to be written without a break
-	careful  time.Time     // until then, read head before each try: others write it too
+// pendingBatch is what one lane of this process is about to append.
+type pendingBatch struct {
+	waiting         []*submission
+	isFlushing      bool
+	head            Head          // as last seen; zero = not known
+	lastDuration    time.Duration // by its last transaction
+	busySince       time.Time     // when it began to be written without a break
+	reloadHeadUntil time.Time     // until then, read head before each try: others write it too
 }
 
 // submission is one message on its way into the log.
 type submission struct {
-	ctx      context.Context
-	message  weir.Message
-	idem     string // row key of its idempotency key; empty = none
-	bodyHash string
-	nonce    string
-	columns  map[string]any // of its body
-	size     int            // bytes it adds to a transaction, about
-	weight   int64          // bytes it keeps in memory, about
-	held     *atomic.Int64  // the Appender's, of which weight is a part until it is answered
-	done     chan result
+	ctx            context.Context
+	message        weir.Message
+	idempotencyRow string // row key of its idempotency key; empty = none
+	bodyHash       string
+	nonce          string
+	columns        map[string]any // of its body
+	size           int            // bytes it adds to a transaction, about
+	weight         int64          // bytes it keeps in memory, about
+	held           *atomic.Int64  // the Appender's, of which weight is a part until it is answered
+	done           chan result
 
 	followers []*submission // repeats of it in the same gather
 }
@@ -81,7 +81,7 @@ type result struct {
 
 // NewAppender makes an Appender over a store.
 func NewAppender(s *Store, log *slog.Logger) *Appender {
-	return &Appender{store: s, log: log, lanes: map[int]*gather{}}
+	return &Appender{store: s, log: log, lanes: map[int]*pendingBatch{}}
 }
 
 // Append files a message under its key's lane and returns when it is durable. The same
@@ -92,7 +92,7 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
-		a.wake(r.Message.ID.Lane)
+		a.wakeLane(r.Message.ID.Lane)
 	}
 	return r, err
 }
@@ -100,23 +100,23 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 // AppendWithoutWake is Append for a receiver, who calls Wake itself once it has answered: on few cores, the
 // delivery would take one of them from the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
-	if r, found, err := a.store.repeated(ctx, m, idempotencyKey); found || err != nil {
+	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
 	}
 	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), held: &a.held, done: make(chan result, 1)}
-	if err := sub.reserve(); err != nil {
+	if err := sub.reserveMemory(); err != nil {
 		return Receipt{}, err
 	}
-	lane, err := a.prepare(ctx, sub, idempotencyKey)
+	lane, err := a.prepareSubmission(ctx, sub, idempotencyKey)
 	if err != nil {
-		sub.finish(result{err: err})
+		sub.sendResult(result{err: err})
 		return Receipt{}, err
 	}
-	a.submit(lane, sub)
+	a.addToPending(lane, sub)
 	select {
 	case r := <-sub.done:
 		if r.err == nil && !r.receipt.Duplicate {
-			a.mark(sub)
+			a.markBody(sub)
 		}
 		return r.receipt, r.err
 	case <-ctx.Done():
@@ -128,11 +128,11 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 // wakeFor wakes the lane if a submission is filed whose caller is gone.
 func (a *Appender) wakeFor(lane int, sub *submission) {
 	if r := <-sub.done; r.err == nil {
-		a.wake(lane)
+		a.wakeLane(lane)
 	}
 }
 
-func (a *Appender) wake(lane int) {
+func (a *Appender) wakeLane(lane int) {
 	if a.OnWake != nil {
 		a.OnWake(lane)
 	}
@@ -143,17 +143,17 @@ func errAbandoned(ctx context.Context) error {
 		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
 }
 
-// maxHeld bounds the memory of all submissions that wait for storage: without it the line in
+// maxHeldBytes bounds the memory of all submissions that wait for storage: without it the line in
 // front of storage that hangs would grow with every post.
-const maxHeld = 64 << 20
+const maxHeldBytes = 64 << 20
 
-// ownWeight is the memory of a submission beside its body.
-const ownWeight = 4 << 10
+// submissionOverhead is the memory of a submission beside its body.
+const submissionOverhead = 4 << 10
 
-// reserve takes the submission's share of memory, unless too much of it is taken.
-func (sub *submission) reserve() error {
-	sub.weight = int64(len(sub.message.Body)) + ownWeight
-	if held := sub.held.Add(sub.weight); held > maxHeld && held > sub.weight {
+// reserveMemory takes the submission's share of memory, unless too much of it is taken.
+func (sub *submission) reserveMemory() error {
+	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
+	if held := sub.held.Add(sub.weight); held > maxHeldBytes && held > sub.weight {
 		sub.held.Add(-sub.weight)
 		return &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
@@ -161,24 +161,24 @@ func (sub *submission) reserve() error {
 	return nil
 }
 
-// finish answers the submission, once.
-func (sub *submission) finish(r result) {
+// sendResult answers the submission, once.
+func (sub *submission) sendResult(r result) {
 	sub.held.Add(-sub.weight)
 	sub.done <- r
 }
 
-// prepare completes the submission, except for its place in the log, and returns its lane.
-func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
+// prepareSubmission completes the submission, except for its place in the log, and returns its lane.
+func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
-		sub.idem, sub.bodyHash = idemKey(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
+		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
-	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partition(lane), sub.nonce), acceptedBody)
+	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partitionOf(lane), sub.nonce), acceptedBody)
 	if err != nil {
-		return 0, unavailable("append: store body", err)
+		return 0, errUnavailable("append: store body", err)
 	}
 	inline := rows.Body.Of(sub.columns)
 	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
@@ -190,69 +190,69 @@ func (a *Appender) prepare(ctx context.Context, sub *submission, idempotencyKey 
 	return lane, nil
 }
 
-// submit adds to the lane's gather, and starts the lane's flusher if none is at work.
-func (a *Appender) submit(lane int, sub *submission) {
+// addToPending adds to the lane's gather, and starts the lane's flusher if none is at work.
+func (a *Appender) addToPending(lane int, sub *submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	g := a.lanes[lane]
 	if g == nil {
-		g = &gather{}
+		g = &pendingBatch{}
 		a.lanes[lane] = g
 	}
 	g.waiting = append(g.waiting, sub)
-	if !g.inFlight {
-		g.inFlight = true
-		go a.flush(lane, g)
+	if !g.isFlushing {
+		g.isFlushing = true
+		go a.flushPending(lane, g)
 	}
 }
 
-// flush appends group after group until nothing waits.
-func (a *Appender) flush(lane int, g *gather) {
-	g.since = a.store.Now()
+// flushPending appends group after group until nothing waits.
+func (a *Appender) flushPending(lane int, g *pendingBatch) {
+	g.busySince = a.store.Now()
 	for {
-		group := a.take(g)
+		group := a.takeGroup(g)
 		if group == nil {
 			return
 		}
-		t := &try{a: a, lane: lane, gather: g, group: group}
-		t.run()
-		a.giveWay(g)
+		t := &batchAppend{a: a, lane: lane, pending: g, group: group}
+		t.appendGroup()
+		a.letOthersWrite(g)
 	}
 }
 
 const (
-	// stint is how long a lane is written without a break.
-	stint = 2 * time.Second
-	// breakLength is how long a break is, in transactions: whoever has lost head reads it and
+	// maxBusyTime is how long a lane is written without a break.
+	maxBusyTime = 2 * time.Second
+	// breakTransactions is how long a break is, in transactions: whoever has lost head reads it and
 	// writes it meanwhile.
-	breakLength = 2
-	// longestBreak bounds a break if storage has taken its time.
-	longestBreak = 500 * time.Millisecond
+	breakTransactions = 2
+	// maxBreak bounds a break if storage has taken its time.
+	maxBreak = 500 * time.Millisecond
 )
 
-// giveWay makes a break now and then if more waits in this lane, and a short one after each
+// letOthersWrite makes a break now and then if more waits in this lane, and a short one after each
 // transaction while others write it. A receiver that writes without a break knows head by its
 // own writes; others, who have to read it first, would lose to it until their patience ends.
-func (a *Appender) giveWay(g *gather) {
+func (a *Appender) letOthersWrite(g *pendingBatch) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
 	a.mu.Unlock()
-	now, pause := a.store.Now(), min(breakLength*g.took, longestBreak)
+	now, pause := a.store.Now(), min(breakTransactions*g.lastDuration, maxBreak)
 	switch {
 	case !waits:
-	case now.Before(g.careful):
-		clock.Sleep(context.Background(), a.store.jitter(pause))
-	case now.Sub(g.since) >= stint:
+	case now.Before(g.reloadHeadUntil):
+		clock.Sleep(context.Background(), a.store.drawPause(pause))
+	case now.Sub(g.busySince) >= maxBusyTime:
 		clock.Sleep(context.Background(), pause)
-		g.since = a.store.Now()
+		g.busySince = a.store.Now()
 	}
 }
 
 // maxGroupBytes keeps a transaction well under storage.MaxPayloadBytes.
 const maxGroupBytes = 3 << 20
 
-// take removes the next group: as many as one transaction holds, none of them split.
-func (a *Appender) take(g *gather) []*submission {
+// takeGroup removes the next group: as many as one transaction holds, none of them split.
+func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ops, bytes, n := 1, 0, 0
@@ -261,7 +261,7 @@ func (a *Appender) take(g *gather) []*submission {
 		if !sub.message.DueAt.IsZero() {
 			ops++
 		}
-		if sub.idem != "" {
+		if sub.idempotencyRow != "" {
 			ops++
 		}
 		bytes += sub.size
@@ -271,7 +271,7 @@ func (a *Appender) take(g *gather) []*submission {
 		n++
 	}
 	if n == 0 {
-		g.inFlight = false
+		g.isFlushing = false
 		return nil
 	}
 	group := g.waiting[:n:n]
@@ -284,29 +284,29 @@ func (a *Appender) take(g *gather) []*submission {
 
 // refuseWaiting refuses all submissions that wait in a lane: storage has just been out of reach
 // for longer than they should wait.
-func (a *Appender) refuseWaiting(g *gather, err error) {
+func (a *Appender) refuseWaiting(g *pendingBatch, err error) {
 	a.mu.Lock()
 	waiting := g.waiting
 	g.waiting = nil
 	a.mu.Unlock()
 	for _, sub := range waiting {
-		sub.finish(result{err: err})
+		sub.sendResult(result{err: err})
 	}
 }
 
-// markLimit bounds the marking of a body, for which the answer waits although the message is
+// markTimeout bounds the marking of a body, for which the answer waits although the message is
 // filed.
-const markLimit = time.Second
+const markTimeout = time.Second
 
-// mark says of large bodies that their message is filed. One that stays unmarked by a
+// markBody says of large bodies that their message is filed. One that stays unmarked by a
 // failure here is looked up in the log before it would be removed, so nothing is lost.
-func (a *Appender) mark(sub *submission) {
+func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {
 		return
 	}
-	a.wake(sub.message.ID.Lane) // the delivery does not wait for the mark
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), markLimit)
+	a.wakeLane(sub.message.ID.Lane) // the delivery does not wait for the mark
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), markTimeout)
 	defer cancel()
 	if err := a.store.Bodies.Mark(ctx, name); err != nil {
 		a.log.Warn("append: body not marked", "err", err)

@@ -16,93 +16,93 @@ import (
 const (
 	// appendPatience bounds how long one group asks for storage or for its turn at head.
 	appendPatience = 5 * time.Second
-	// appendLimit is when the last request ends that was sent within it.
-	appendLimit = 9 * time.Second
-	// readFirst is how long after another's write head is read before it is written.
-	readFirst = 2 * time.Second
+	// appendTimeout is when the last request ends that was sent within it.
+	appendTimeout = 9 * time.Second
+	// reloadHeadFor is how long after another's write head is read before it is written.
+	reloadHeadFor = 2 * time.Second
 	// conflictPause is the longest pause after a lost race for another row, drawn anew each time.
 	conflictPause = 20 * time.Millisecond
-	// trialPause is the pause before storage is asked again that could not answer.
-	trialPause = 100 * time.Millisecond
+	// unavailablePause is the pause before storage is asked again that could not answer.
+	unavailablePause = 100 * time.Millisecond
 )
 
-// try appends one group: it settles repeats, builds the transaction, and finds out what
+// batchAppend appends one group: it settles repeats, builds the transaction, and finds out what
 // became of it.
-type try struct {
-	a      *Appender
-	lane   int
-	gather *gather
-	group  []*submission
+type batchAppend struct {
+	a       *Appender
+	lane    int
+	pending *pendingBatch
+	group   []*submission
 
-	ops      []storage.Op  // as last sent
-	filed    []*submission // whose rows are in ops, in order
-	first    int64         // sequence number of the first of them
-	deadline time.Time
-	fresh    bool // head was read since the last copy was sent
+	ops         []storage.Op  // as last sent
+	filed       []*submission // whose rows are in ops, in order
+	firstSeq    int64         // sequence number of the first of them
+	deadline    time.Time
+	isHeadFresh bool // head was read since the last copy was sent
 }
 
-func (t *try) run() {
+func (t *batchAppend) appendGroup() {
 	store := t.a.store
 	t.deadline = store.Now().Add(appendPatience)
-	ctx, cancel := context.WithTimeout(context.Background(), appendLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 	defer cancel()
 	t.leaveOutAbandoned()
-	t.settleRepeats()
+	t.mergeRepeats()
 	var err error
 	for len(t.group) > 0 && store.Now().Before(t.deadline) {
-		if err = t.once(ctx); err != nil {
-			clock.Sleep(ctx, trialPause)
+		if err = t.attemptOnce(ctx); err != nil {
+			clock.Sleep(ctx, unavailablePause)
 		}
 	}
-	t.fail(err)
+	t.refuseGroup(err)
 }
 
-// once makes one round: know head, send, see. A nil error with a group still waiting
+// attemptOnce makes one round: know head, send, see. A nil error with a group still waiting
 // asks for another round at once; an error asks for one after a pause.
-func (t *try) once(ctx context.Context) error {
+func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	if t.ops == nil {
-		if err := t.knowHead(ctx); err != nil {
+		if err := t.loadHead(ctx); err != nil {
 			return err
 		}
-		if t.gather.head.IsSealed {
-			t.sealed()
+		if t.pending.head.IsSealed {
+			t.refuseSealed()
 			return nil
 		}
 		if t.leaveOutAbandoned(); len(t.group) == 0 {
 			return nil
 		}
-		t.build()
+		t.buildOps()
 	}
 	began := t.a.store.Now()
-	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partition(t.lane), t.ops)
-	t.gather.took = t.a.store.Now().Sub(began)
+	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partitionOf(t.lane), t.ops)
+	t.pending.lastDuration = t.a.store.Now().Sub(began)
 	switch {
 	case err == nil:
-		t.succeed(Head{ETag: etags[0], Next: t.first + int64(len(t.filed)), RequestSeq: t.gather.head.RequestSeq})
+		t.answerFiled(Head{ETag: etags[0], Next: t.firstSeq + int64(len(t.filed)), RequestSeq: t.pending.head.RequestSeq})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
 		// Head's condition failed, whichever operation storage names: no other row has one.
-		return t.headMoved(ctx)
+		return t.resolveMovedHead(ctx)
 	case storage.Is(err, storage.Conflict):
-		return t.repeatsFiled(ctx, err)
+		return t.answerRepeats(ctx, err)
 	case storage.Is(err, storage.Ambiguous):
 		return err // sent again unchanged: at most one copy can succeed
 	case storage.Is(err, storage.Throttled), storage.Is(err, storage.Unavailable):
 		return err
 	default:
-		t.fail(err)
+		t.refuseGroup(err)
 		return nil
 	}
 }
 
-// knowHead reads head if it is not known, or if others have lately written it.
-func (t *try) knowHead(ctx context.Context) error {
-	g := t.gather
-	if t.fresh {
-		t.fresh = false
+// loadHead reads head if it is not known, or if others have lately written it.
+func (t *batchAppend) loadHead(ctx context.Context) error {
+	g := t.pending
+	if t.isHeadFresh {
+		t.isHeadFresh = false
 		return nil
 	}
-	if g.head.ETag != "" && t.a.store.Now().After(g.careful) {
+	if g.head.ETag != "" && t.a.store.Now().After(g.reloadHeadUntil) {
 		return nil
 	}
 	c, err := t.a.store.ReadControl(ctx, t.lane)
@@ -110,7 +110,7 @@ func (t *try) knowHead(ctx context.Context) error {
 		return err
 	}
 	if g.head.ETag != "" && g.head.ETag != c.Head.ETag {
-		g.careful = t.a.store.Now().Add(readFirst)
+		g.reloadHeadUntil = t.a.store.Now().Add(reloadHeadFor)
 	}
 	g.head = c.Head
 	return nil
@@ -119,7 +119,7 @@ func (t *try) knowHead(ctx context.Context) error {
 // leaveOutAbandoned drops the submissions whose callers are gone or got a 503. No transaction of
 // the group is under way at that moment. If it filed them later, messages that were posted again
 // meanwhile would be filed twice.
-func (t *try) leaveOutAbandoned() {
+func (t *batchAppend) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
 		if sub = sub.firstAwaited(); sub != nil {
@@ -133,7 +133,7 @@ func (t *try) leaveOutAbandoned() {
 // the others behind it; nil = no caller waits.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
-		sub.finish(result{err: errAbandoned(sub.ctx)})
+		sub.sendResult(result{err: errAbandoned(sub.ctx)})
 		if len(sub.followers) == 0 {
 			return nil
 		}
@@ -144,10 +144,10 @@ func (sub *submission) firstAwaited() *submission {
 	return sub
 }
 
-// build makes the transaction: head first, then each message's rows.
-func (t *try) build() {
-	head := t.gather.head
-	t.first, t.filed = head.Next, t.group
+// buildOps makes the transaction: head first, then each message's rows.
+func (t *batchAppend) buildOps() {
+	head := t.pending.head
+	t.firstSeq, t.filed = head.Next, t.group
 	t.ops = append(t.ops[:0], storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: head.ETag,
 		Values: rows.Values(rows.NextSeq.Is(head.Next + int64(len(t.group))))})
 	now := t.a.store.Now().UTC().Truncate(time.Microsecond)
@@ -162,8 +162,8 @@ func (t *try) build() {
 		if !sub.message.DueAt.IsZero() {
 			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
 		}
-		if sub.idem != "" {
-			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idem, Values: rows.Values(
+		if sub.idempotencyRow != "" {
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idempotencyRow, Values: rows.Values(
 				rows.Seq.Is(seq), rows.Nonce.Is(sub.nonce), rows.BodyHash.Is(sub.bodyHash))})
 		}
 	}
@@ -174,7 +174,7 @@ func (sub *submission) messageValues() map[string]any {
 	v := rows.Sparse(
 		rows.Nonce.Is(sub.nonce), rows.Stage.Is(string(stageOf(&m))), rows.Contract.Is(m.Contract), rows.Key.Is(m.Key), rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede),
 		rows.Skip.Is(m.Skip), rows.ContentType.Is(m.ContentType), rows.TraceParent.Is(m.TraceParent), rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback),
-		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)), rows.IdempotencyRow.Is(sub.idem),
+		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)), rows.IdempotencyRow.Is(sub.idempotencyRow),
 	)
 	for name, value := range sub.columns {
 		v[name] = value
@@ -182,12 +182,12 @@ func (sub *submission) messageValues() map[string]any {
 	return v
 }
 
-// headMoved finds out who moved head. If it was our own transaction, arrived unnoticed,
+// resolveMovedHead finds out who moved head. If it was our own transaction, arrived unnoticed,
 // its first row carries our nonce; if not, it can never arrive any more, and the group
 // goes on behind what is there now, at once: each further request would make it more likely
 // that others are faster again.
-func (t *try) headMoved(ctx context.Context) error {
-	store, g := t.a.store, t.gather
+func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
+	store, g := t.a.store, t.pending
 	var c Control
 	var filed bool
 	var reads errgroup.Group
@@ -197,19 +197,19 @@ func (t *try) headMoved(ctx context.Context) error {
 		return err // ops stay: asked again, refused again, looked up again
 	}
 	if filed {
-		t.succeed(c.Head)
+		t.answerFiled(c.Head)
 		return nil
 	}
-	t.ops, g.head, t.fresh = nil, c.Head, true
-	g.careful = store.Now().Add(readFirst)
+	t.ops, g.head, t.isHeadFresh = nil, c.Head, true
+	g.reloadHeadUntil = store.Now().Add(reloadHeadFor)
 	return nil
 }
 
 // isFiled reports whether an earlier copy of the transaction was done after all: its answer was
 // lost, and the next copy is refused by head's condition or by the rows that the first one filed,
 // whichever storage names.
-func (t *try) isFiled(ctx context.Context) (bool, error) {
-	e, err := t.a.store.ReadMessage(ctx, t.lane, t.first)
+func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
+	e, err := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq)
 	switch {
 	case storage.Is(err, storage.NotFound):
 		return false, nil
@@ -219,16 +219,16 @@ func (t *try) isFiled(ctx context.Context) (bool, error) {
 	return e.Message.ID.Nonce == t.filed[0].nonce, nil
 }
 
-// repeatsFiled handles the refusal of an idempotency row: repeats are answered with the
+// answerRepeats handles the refusal of an idempotency row: repeats are answered with the
 // message that was first, and the rest is tried again.
-func (t *try) repeatsFiled(ctx context.Context, cause error) error {
+func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	if filed, err := t.isFiled(ctx); err != nil || filed {
 		if err == nil {
-			err = t.headMoved(ctx)
+			err = t.resolveMovedHead(ctx)
 		}
 		return err
 	}
-	found, err := t.lookUp(ctx)
+	found, err := t.readIdempotencyRows(ctx)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (t *try) repeatsFiled(ctx context.Context, cause error) error {
 	if len(rest) == len(t.group) {
 		// No idempotency row stands in the way, so a message row does: head is not what
 		// we think it is.
-		t.gather.head = Head{}
+		t.pending.head = Head{}
 		t.ops = nil
 		return cause
 	}
@@ -251,17 +251,17 @@ func (t *try) repeatsFiled(ctx context.Context, cause error) error {
 	return nil
 }
 
-// lookUp reads all idempotency rows of the group at once.
-func (t *try) lookUp(ctx context.Context) ([]*storage.Row, error) {
+// readIdempotencyRows reads all idempotency rows of the group at once.
+func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, error) {
 	found := make([]*storage.Row, len(t.group))
 	errs := make([]error, len(t.group))
 	var wg sync.WaitGroup
 	for i, sub := range t.group {
-		if sub.idem == "" {
+		if sub.idempotencyRow == "" {
 			continue
 		}
 		wg.Go(func() {
-			row, err := t.a.store.Table.Get(ctx, t.a.store.partition(t.lane), sub.idem)
+			row, err := t.a.store.Table.Get(ctx, t.a.store.partitionOf(t.lane), sub.idempotencyRow)
 			if err == nil {
 				found[i] = &row
 			} else if !storage.Is(err, storage.NotFound) {
@@ -279,34 +279,34 @@ func (t *try) lookUp(ctx context.Context) ([]*storage.Row, error) {
 }
 
 // answerRepeat answers a submission whose idempotency key is filed already.
-func (t *try) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
+func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
 	if rows.BodyHash.Of(v) != sub.bodyHash {
-		sub.answer(result{err: errOtherBody()})
+		sub.answerAll(result{err: errOtherBody()})
 		return
 	}
 	id := weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}
 	st, err := t.a.store.Status(ctx, id)
 	if err != nil {
-		sub.answer(result{err: err})
+		sub.answerAll(result{err: err})
 		return
 	}
-	sub.answer(result{receipt: Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}})
+	sub.answerAll(result{receipt: Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}})
 }
 
-// settleRepeats answers, in memory, submissions of one gather with equal idempotency keys:
+// mergeRepeats answers, in memory, submissions of one gather with equal idempotency keys:
 // the first is filed, the others share what comes of it.
-func (t *try) settleRepeats() {
+func (t *batchAppend) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
 	for _, sub := range t.group {
-		first := firsts[sub.idem]
+		first := firsts[sub.idempotencyRow]
 		switch {
-		case sub.idem == "" || first == nil:
-			firsts[sub.idem] = sub
+		case sub.idempotencyRow == "" || first == nil:
+			firsts[sub.idempotencyRow] = sub
 			group = append(group, sub)
 		case first.bodyHash != sub.bodyHash:
-			sub.finish(result{err: errOtherBody()})
+			sub.sendResult(result{err: errOtherBody()})
 		default:
 			first.followers = append(first.followers, sub)
 		}
@@ -318,9 +318,9 @@ func errOtherBody() error {
 	return &weir.Error{Kind: weir.Invalid, Op: "append", Message: "this Idempotency-Key was used for another body of the same ordering key"}
 }
 
-// succeed answers the whole group: it is durable.
-func (t *try) succeed(head Head) {
-	t.gather.head = head
+// answerFiled answers the whole group: it is durable.
+func (t *batchAppend) answerFiled(head Head) {
+	t.pending.head = head
 	if t.a.OnFiled != nil {
 		messages := make([]weir.Message, len(t.filed))
 		for i, sub := range t.filed {
@@ -330,43 +330,43 @@ func (t *try) succeed(head Head) {
 	}
 	for _, sub := range t.filed {
 		sub.message.Body = nil
-		sub.answer(result{receipt: Receipt{Message: sub.message, Stage: stageOf(&sub.message)}})
+		sub.answerAll(result{receipt: Receipt{Message: sub.message, Stage: stageOf(&sub.message)}})
 	}
 	t.group = nil
 }
 
-// sealed answers a group for which there is no room any more.
-func (t *try) sealed() {
+// refuseSealed answers a group for which there is no room any more.
+func (t *batchAppend) refuseSealed() {
 	if t.a.OnSealed != nil {
 		t.a.OnSealed()
 	}
-	t.fail(errSealed("append"))
+	t.refuseGroup(errSealed("append"))
 }
 
-// fail answers what is left of the group.
-func (t *try) fail(cause error) {
+// refuseGroup answers what is left of the group.
+func (t *batchAppend) refuseGroup(cause error) {
 	if len(t.group) == 0 {
 		return
 	}
-	t.gather.head = Head{}
-	err := unavailable("append", cause)
+	t.pending.head = Head{}
+	err := errUnavailable("append", cause)
 	if cause == nil {
 		err = &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
 	}
 	for _, sub := range t.group {
-		sub.answer(result{err: err})
+		sub.answerAll(result{err: err})
 	}
 	t.group = nil
 	if cause != nil && weir.KindOf(err) == weir.Unavailable {
-		t.a.refuseWaiting(t.gather, err)
+		t.a.refuseWaiting(t.pending, err)
 	}
 }
 
-// answer passes a result to the submission and to its repeats in the same gather.
-func (sub *submission) answer(r result) {
-	sub.finish(r)
+// answerAll passes a result to the submission and to its repeats in the same gather.
+func (sub *submission) answerAll(r result) {
+	sub.sendResult(r)
 	r.receipt.Duplicate = true
 	for _, f := range sub.followers {
-		f.finish(r)
+		f.sendResult(r)
 	}
 }

@@ -11,12 +11,12 @@ import (
 // Change is what one decision of the holder does to the lane's rows and to tail. Changes
 // are committed in the order in which they were decided.
 type Change struct {
-	Key   string // hash of the ordering key that is closed until this is committed; "" = none
-	ops   []storage.Op
-	first *Entry // delivered at its first attempt; its row is written last or packed
-	tail  []func(*Tail)
-	final []int64 // messages that it makes final
-	mails bool    // it puts something into the outbox
+	Key           string // hash of the ordering key that is closed until this is committed; "" = none
+	ops           []storage.Op
+	firstDelivery *Entry // delivered at its first attempt; its row is written last or packed
+	tail          []func(*Tail)
+	final         []int64 // messages that it makes final
+	hasEvents     bool    // it puts something into the outbox
 }
 
 // FinalSeqs are the sequence numbers of the messages that it makes final.
@@ -48,17 +48,17 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 // Finish makes the message final.
 func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
-	c.UpdateTail(func(t *Tail) { t.Counts.add(stage) })
+	c.UpdateTail(func(t *Tail) { t.Counts.countStage(stage) })
 	c.final = append(c.final, e.Seq())
-	c.callBack(e.Seq(), e.Message.Callback, stage, at)
+	c.addCallback(e.Seq(), e.Message.Callback, stage, at)
 	if stage == weir.Dead {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.DeadKey(e.Seq()), Values: deadValues(e, at)})
 	}
 	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld {
-		c.first = e
+		c.firstDelivery = e
 		return nil
 	}
-	return c.merge(e)
+	return c.mergeMessage(e)
 }
 
 // NextAttempt is when it is to be tried again; zero = it does not wait for that.
@@ -72,13 +72,13 @@ func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	known := e.IsHeld && e.Stage == weir.Retrying
 	e.Stage, e.status.NextAttemptAt, e.IsHeld = weir.Retrying, next, true
 	if !known {
-		c.queueUp(block, e)
+		c.putHeld(block, e)
 	}
-	return c.merge(e)
+	return c.mergeMessage(e)
 }
 
-// merge writes what changes in a message's row.
-func (c *Change) merge(e *Entry) error {
+// mergeMessage writes what changes in a message's row.
+func (c *Change) mergeMessage(e *Entry) error {
 	op, err := mergeOp(e)
 	c.ops = append(c.ops, op)
 	return err
@@ -104,13 +104,13 @@ func mergeOp(e *Entry) (storage.Op, error) {
 // own row says so too, for whoever reads the log from a cursor below it.
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
-	c.queueUp(block, e)
+	c.putHeld(block, e)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.IsHeld.Is(true))})
 }
 
-// queueUp writes the message's row in a block's line.
-func (c *Change) queueUp(block string, e *Entry) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.place()), Values: heldFrom(e).values()})
+// putHeld writes the message's row in a block's line.
+func (c *Change) putHeld(block string, e *Entry) {
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()), Values: heldFrom(e).heldValues()})
 }
 
 // Unhold takes it away; it must stand there in storage.
@@ -137,7 +137,7 @@ func (c *Change) RemoveBlock(id string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.BlockKey(id)})
 }
 
-func (c *Counts) add(stage weir.Stage) {
+func (c *Counts) countStage(stage weir.Stage) {
 	switch stage {
 	case weir.Delivered:
 		c.Delivered++
@@ -152,11 +152,11 @@ func (c *Counts) add(stage weir.Stage) {
 
 // Batch is as many changes as one transaction can take.
 type Batch struct {
-	opOfRow map[string]int // index in ops of the write of a row
-	ops     []storage.Op
-	changes []*Change
-	firsts  []*Entry // delivered at their first attempt
-	bytes   int
+	opOfRow         map[string]int // index in ops of the write of a row
+	ops             []storage.Op
+	changes         []*Change
+	firstDeliveries []*Entry // delivered at their first attempt
+	bytes           int
 }
 
 // maxBatchOps leaves room for the control row.
@@ -175,16 +175,16 @@ func (b *Batch) TryAdd(c *Change) bool {
 			fresh++
 		}
 	}
-	size := changeBytes(c)
-	if c.first != nil {
+	size := estimateSize(c)
+	if c.firstDelivery != nil {
 		fresh++
-		size += 2048 + len(c.first.Attempts[0].Body)
+		size += 2048 + len(c.firstDelivery.Attempts[0].Body)
 	}
-	if len(b.changes) > 0 && (len(b.ops)+len(b.firsts)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
+	if len(b.changes) > 0 && (len(b.ops)+len(b.firstDeliveries)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
 		return false
 	}
-	if c.first != nil {
-		b.firsts = append(b.firsts, c.first)
+	if c.firstDelivery != nil {
+		b.firstDeliveries = append(b.firstDeliveries, c.firstDelivery)
 	}
 	for _, op := range c.ops {
 		if i, ok := b.opOfRow[op.Key]; ok {
@@ -199,7 +199,7 @@ func (b *Batch) TryAdd(c *Change) bool {
 	return true
 }
 
-func changeBytes(c *Change) int {
+func estimateSize(c *Change) int {
 	n := 0
 	for _, op := range c.ops {
 		n += 1024
@@ -218,8 +218,8 @@ func changeBytes(c *Change) int {
 // Changes are those taken.
 func (b *Batch) Changes() []*Change { return b.changes }
 
-// apply makes all changes to a tail, in order.
-func (b *Batch) apply(t *Tail) {
+// updateTail makes all changes to a tail, in order.
+func (b *Batch) updateTail(t *Tail) {
 	for _, c := range b.changes {
 		for _, f := range c.tail {
 			f(t)
@@ -227,10 +227,10 @@ func (b *Batch) apply(t *Tail) {
 	}
 }
 
-// rowOps are the rows' operations, without the control row's, in a transaction that moves
+// buildOps are the rows' operations, without the control row's, in a transaction that moves
 // the cursor to cursor.
-func (b *Batch) rowOps(cursor int64) ([]storage.Op, error) {
-	ops, single, err := packFirsts(b.firsts, cursor)
+func (b *Batch) buildOps(cursor int64) ([]storage.Op, error) {
+	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)
 	for _, e := range single {
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 // property holds 64 KiB; the rest is kept free.
 const inlineLimit = 60 << 10
 
-// bodies is what the store asks of blob storage.
-type bodies interface {
+// bodyStore is what the store asks of blob storage.
+type bodyStore interface {
 	storage.Blobs
 	storage.BlobMarks
 }
@@ -31,8 +31,8 @@ const storedLimit = 2 << 10
 
 // Writers are kept for reuse: a new one that compresses allocates over a megabyte.
 var (
-	compressors = newWriters(flate.BestSpeed)
-	storers     = newWriters(flate.NoCompression)
+	compressingWriters = newWriters(flate.BestSpeed)
+	plainWriters       = newWriters(flate.NoCompression)
 )
 
 func newWriters(level int) *sync.Pool {
@@ -45,11 +45,11 @@ func newWriters(level int) *sync.Pool {
 	}}
 }
 
-func compress(data []byte) ([]byte, error) {
+func compressBytes(data []byte) ([]byte, error) {
 	var b bytes.Buffer
-	writers := compressors
+	writers := compressingWriters
 	if len(data) <= storedLimit {
-		writers = storers
+		writers = plainWriters
 	}
 	w := writers.Get().(*flate.Writer)
 	defer writers.Put(w)
@@ -63,12 +63,12 @@ func compress(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readers are kept for reuse too: a new one allocates 40 kilobytes.
-var readers = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+// flateReaders are kept for reuse too: a new one allocates 40 kilobytes.
+var flateReaders = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
-func decompress(data []byte) ([]byte, error) {
-	r := readers.Get().(io.ReadCloser)
-	defer readers.Put(r)
+func decompressBytes(data []byte) ([]byte, error) {
+	r := flateReaders.Get().(io.ReadCloser)
+	defer flateReaders.Put(r)
 	if err := r.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
@@ -99,7 +99,7 @@ func seqOfEdited(blob string) (int64, bool) {
 // storeBody gives the values of the columns that keep a body. A large one is put into a
 // blob first, because a row must never name a blob that is not there.
 func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in bodyColumns) (map[string]any, error) {
-	packed, err := compress(body)
+	packed, err := compressBytes(body)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ var (
 
 // bodyIn are the columns of the body that is sent.
 func (e *Entry) bodyIn() bodyColumns {
-	if e.edited {
+	if e.isEdited {
 		return editedBody
 	}
 	return acceptedBody
@@ -140,7 +140,7 @@ func (s *Store) loadBody(ctx context.Context, v map[string]any, in bodyColumns) 
 			return nil, err
 		}
 	}
-	return decompress(packed)
+	return decompressBytes(packed)
 }
 
 // RemoveBody removes a blob that no row names any more; none where name is empty.

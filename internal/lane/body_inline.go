@@ -17,7 +17,7 @@ func (e *Entry) IsBodyInBlob() bool { return e.bodyIn().blob.Of(e.row) != "" }
 // WaitingSince is from when on a message that waits could have been delivered: it was accepted
 // then, or fell due, or was asked to be replayed.
 func (e *Entry) WaitingSince() time.Time {
-	return later(later(e.Message.AcceptedAt, e.Message.DueAt), e.asked)
+	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.replayAskedAt)
 }
 
 // LoadInline fills in the bodies that are sent, of thin entries whose numbers fall, as far as they stand in
@@ -39,8 +39,8 @@ func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error 
 	for _, e := range group {
 		wanted[rows.MessageKey(e.Seq())] = e
 	}
-	q := rows.Messages(s.partition(lane), group[len(group)-1].Seq(), group[0].Seq()+1, rows.Names(acceptedBody.inline, editedBody.inline))
-	found, _, err := rows.ReadPages(ctx, s.Table, q, pastRows)
+	q := rows.Messages(s.partitionOf(lane), group[len(group)-1].Seq(), group[0].Seq()+1, rows.Names(acceptedBody.inline, editedBody.inline))
+	found, _, err := rows.ReadPages(ctx, s.Table, q, maxChunk)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error 
 			continue
 		}
 		if packed := e.bodyIn().inline.Of(r.Values); packed != nil {
-			if e.Message.Body, err = decompress(packed); err != nil {
+			if e.Message.Body, err = decompressBytes(packed); err != nil {
 				return err
 			}
 		}

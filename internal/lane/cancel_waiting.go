@@ -22,8 +22,8 @@ type WaitingFilter struct {
 	From, To  time.Time // accepted at or after From, and before To
 }
 
-// lanes returns the lanes that can hold selected messages.
-func (f *WaitingFilter) lanes(n int) []int {
+// selectLanes returns the lanes that can hold selected messages.
+func (f *WaitingFilter) selectLanes(n int) []int {
 	var lanes []int
 	for i := range n {
 		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || Of(f.Key, n) == i) {
@@ -33,8 +33,8 @@ func (f *WaitingFilter) lanes(n int) []int {
 	return lanes
 }
 
-// selects reports whether the filter selects a message that waits.
-func (f *WaitingFilter) selects(e *Entry) bool {
+// isSelected reports whether the filter selects a message that waits.
+func (f *WaitingFilter) isSelected(e *Entry) bool {
 	m := &e.Message
 	switch {
 	case e.Stage.Final(),
@@ -92,7 +92,7 @@ const waitingPage = 500
 // left. With dryRun it only counts. To call it again from the same place does no harm.
 func (s *Store) CancelWaiting(ctx context.Context, f WaitingFilter, from WaitingPosition, limit int,
 	dryRun bool) (counts CancelCounts, at WaitingPosition, done bool, err error) {
-	lanes := f.lanes(s.Lanes)
+	lanes := f.selectLanes(s.Lanes)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
 		if looked >= limit || ctx.Err() != nil {
@@ -102,14 +102,14 @@ func (s *Store) CancelWaiting(ctx context.Context, f WaitingFilter, from Waiting
 		entries, next, err := s.readWaitingPage(ctx, number, at)
 		if err == nil {
 			looked += len(entries)
-			entries = slices.DeleteFunc(entries, func(e *Entry) bool { return !f.selects(e) })
+			entries = slices.DeleteFunc(entries, func(e *Entry) bool { return !f.isSelected(e) })
 			counts.Selected += int64(len(entries))
 			if !dryRun && len(entries) > 0 {
 				err = s.cancelEach(ctx, number, entries, &counts)
 			}
 		}
 		if err != nil {
-			return counts, at, false, unavailable("cancel", err)
+			return counts, at, false, errUnavailable("cancel", err)
 		}
 		at = next
 	}
@@ -125,7 +125,7 @@ func (s *Store) readWaitingPage(ctx context.Context, lane int, at WaitingPositio
 	if at.Part == partHeld {
 		prefix = rows.HeldPrefix
 	}
-	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), prefix, at.After, standingColumns))
+	page, err := s.Table.Range(ctx, waitingQuery(s.partitionOf(lane), prefix, at.After, waitingColumns))
 	if err != nil {
 		return nil, at, err
 	}
@@ -145,7 +145,7 @@ func (s *Store) readWaitingPage(ctx context.Context, lane int, at WaitingPositio
 	seqs = slices.Compact(seqs)
 	slices.Reverse(seqs)
 	entries, _, err := s.ReadMany(ctx, lane, seqs)
-	return entries, at.behind(page), err
+	return entries, at.positionAfter(page), err
 }
 
 // readWaitingLog reads one page of the log from the cursor on.
@@ -158,7 +158,7 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 		}
 		behind = rows.MessageKey(max(c.Tail.Cursor-1, 0))
 	}
-	page, err := s.Table.Range(ctx, waitingQuery(s.partition(lane), rows.MessagePrefix, behind, pastColumns))
+	page, err := s.Table.Range(ctx, waitingQuery(s.partitionOf(lane), rows.MessagePrefix, behind, scanColumns))
 	if err != nil {
 		return nil, at, err
 	}
@@ -166,7 +166,7 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 	// A message that is scheduled or held is read in a part of its own, and was or will be
 	// selected there.
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
-	return entries, at.behind(page), err
+	return entries, at.positionAfter(page), err
 }
 
 func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
@@ -177,8 +177,8 @@ func waitingQuery(partition, prefix, behind string, columns []string) storage.Qu
 	return q
 }
 
-// behind returns the place behind a page.
-func (p WaitingPosition) behind(page storage.Page) WaitingPosition {
+// positionAfter returns the place behind a page.
+func (p WaitingPosition) positionAfter(page storage.Page) WaitingPosition {
 	if page.More || len(page.Rows) == waitingPage {
 		p.After = page.Rows[len(page.Rows)-1].Key
 		return p
@@ -226,13 +226,13 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 	counts *CancelCounts) error {
 	err := s.raiseRequestSeq(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
-		if clock.Sleep(ctx, s.jitter(conflictPause)) { // an append was faster
+		if clock.Sleep(ctx, s.drawPause(conflictPause)) { // an append was faster
 			err = s.raiseRequestSeq(ctx, lane, ops)
 		}
 	}
 	if err == nil {
 		for _, e := range group {
-			counts.add(e.Stage == weir.Scheduled)
+			counts.countCancelled(e.Stage == weir.Scheduled)
 		}
 		if slices.ContainsFunc(group, func(e *Entry) bool { return e.Stage == weir.Scheduled && e.Message.Callback != "" }) && s.Notifier != nil {
 			s.Notifier.WakeOutbox(lane)
@@ -240,7 +240,7 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 		return nil
 	}
 	for _, e := range group {
-		st, err := s.cancel(ctx, e.Message.ID, nonce)
+		st, err := s.cancelWithNonce(ctx, e.Message.ID, nonce)
 		switch weir.KindOf(err) {
 		case weir.Conflict, weir.NotFound:
 			counts.TooLate++
@@ -249,13 +249,13 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 		if err != nil {
 			return err
 		}
-		counts.add(st.Stage == weir.Cancelled)
+		counts.countCancelled(st.Stage == weir.Cancelled)
 	}
 	return nil
 }
 
-// add counts one message that was cancelled at once, or is to be cancelled by its holder.
-func (c *CancelCounts) add(atOnce bool) {
+// countCancelled counts one message that was cancelled at once, or is to be cancelled by its holder.
+func (c *CancelCounts) countCancelled(atOnce bool) {
 	if atOnce {
 		c.Cancelled++
 		return

@@ -23,14 +23,14 @@ const longestClaim = time.Minute
 
 // PutClaim writes a claim in the place of any other. Neither head nor tail changes.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
-	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
 		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})
 	return err
 }
 
 // Claim returns the claim in force, if there is one.
 func (c Control) Claim(now time.Time) (Claim, bool) {
-	r, found := c.note(rows.ClaimKey)
+	r, found := c.markerRow(rows.ClaimKey)
 	if !found {
 		return Claim{}, false
 	}

@@ -51,11 +51,11 @@ func headOp(h Head, v map[string]any) storage.Op {
 // RecordMoved writes into a closed lane's tail how many of its messages have moved on: the dead
 // among them, and those that were scheduled. They are counted in the next epoch then.
 func (s *Store) RecordMoved(ctx context.Context, lane int) error {
-	dead, err := s.keys(ctx, lane, rows.DeadPrefix)
+	dead, err := s.readKeys(ctx, lane, rows.DeadPrefix)
 	if err != nil {
 		return err
 	}
-	scheduled, err := s.keys(ctx, lane, rows.DuePrefix)
+	scheduled, err := s.readKeys(ctx, lane, rows.DuePrefix)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (d
 		if done {
 			return true, nil
 		}
-		_, err = s.Table.Transact(ctx, s.partition(lane), []storage.Op{write})
+		_, err = s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{write})
 		return !isUncertain(err), err
 	}, pauseUnlessLost)
 	return c, err
@@ -109,10 +109,10 @@ func (s *Store) ReadRemaining(ctx context.Context, lane int) (Remaining, error) 
 	if err != nil {
 		return Remaining{}, err
 	}
-	return s.rest(ctx, lane, c)
+	return s.remainingOf(ctx, lane, c)
 }
 
-func (s *Store) rest(ctx context.Context, lane int, c Control) (Remaining, error) {
+func (s *Store) remainingOf(ctx context.Context, lane int, c Control) (Remaining, error) {
 	waiting := c.Head.Next - c.Tail.Cursor
 	if c.HasRequests() {
 		waiting = max(waiting, 1)
@@ -161,28 +161,28 @@ func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle ti
 		return false, err
 	}
 	c.Tail = w.tail
-	rest, err := s.rest(ctx, lane, c)
+	rest, err := s.remainingOf(ctx, lane, c)
 	if err != nil || !rest.IsEmpty() {
 		return false, err
 	}
 	next := w.tail
 	next.CommitSeq++
 	next.IsClosed = true
-	err = w.write(ctx, next, nil)
+	err = w.writeTail(ctx, next, nil)
 	return err == nil, err
 }
 
 // ReopenLane lets a lane be held again. The caller has its lease. It writes tail even where
 // that is open, so that no closing which is still on its way can arrive any more.
 func (s *Store) ReopenLane(ctx context.Context, lane int, nonce string) error {
-	_, err := s.take(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.IsClosed = false; return true })
+	_, err := s.raiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.IsClosed = false; return true })
 	return err
 }
 
-// keys reads the keys of a lane's rows that begin with prefix.
-func (s *Store) keys(ctx context.Context, lane int, prefix string) ([]string, error) {
+// readKeys reads the keys of a lane's rows that begin with prefix.
+func (s *Store) readKeys(ctx context.Context, lane int, prefix string) ([]string, error) {
 	var keys []string
-	q := rows.WithPrefix(s.partition(lane), prefix, rows.Names(rows.Seq))
+	q := rows.WithPrefix(s.partitionOf(lane), prefix, rows.Names(rows.Seq))
 	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err

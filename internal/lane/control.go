@@ -67,11 +67,11 @@ type Tail struct {
 
 // Control is one snapshot of both control rows, and of the notes between them.
 type Control struct {
-	Head   Head
-	Tail   Tail
-	lane   int
-	settle time.Duration // see Store.Settle
-	notes  []storage.Row
+	Head    Head
+	Tail    Tail
+	lane    int
+	settle  time.Duration // see Store.Settle
+	markers []storage.Row
 }
 
 // A note is a row whose key lies between those of the control rows, so that everybody who
@@ -88,7 +88,7 @@ const DueLead = 2 * time.Second
 // settle before anything is sent, and the next one begins to wait for that when it comes.
 const crashLead = 20 * time.Second
 
-func (t Tail) lead() time.Duration {
+func (t Tail) leadTime() time.Duration {
 	if t.IsOpen {
 		return crashLead
 	}
@@ -100,7 +100,7 @@ func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
 	}
-	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || dueBy(c.Tail.NextDueAt, now.Add(c.Tail.lead()))
+	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
 // DueAt is NextDue for people: what waits below the cursor goes on then by itself. Zero =
@@ -115,7 +115,7 @@ func (t Tail) DueAt() time.Time {
 // HasUntried reports whether a message may wait that had no turn yet, while the CMS refuses those
 // that had one: the pause is for these, and a message of another key must not wait for its end.
 func (c Control) HasUntried(now time.Time) bool {
-	return c.Tail.ProbedBelow > 0 && (c.Head.Next > c.Tail.ProbedBelow || dueBy(c.Tail.NextDueAt, now))
+	return c.Tail.ProbedBelow > 0 && (c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextDueAt, now))
 }
 
 // HasRequests says whether a request waits, or a scheduled message has another moment.
@@ -130,7 +130,7 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 		if c.Tail.NextDueAt.IsZero() || c.Tail.IsClosed {
 			return time.Time{}, false
 		}
-		at = c.Tail.NextDueAt.Add(-c.Tail.lead())
+		at = c.Tail.NextDueAt.Add(-c.Tail.leadTime())
 	}
 	if c.HasRequests() && !c.Tail.IsClosed {
 		return now, true // requests are granted while nothing may be sent, too
@@ -139,11 +139,11 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	if p, ok := c.LanePause(now); ok {
 		paused = p.Ends()
 	}
-	refused := believed(c.Tail.PausedUntil, now.Add(longestPause))
+	refused := ignoreFarFuture(c.Tail.PausedUntil, now.Add(longestPause))
 	if c.HasUntried(now) {
 		refused = time.Time{}
 	}
-	for _, shut := range []time.Time{paused, refused, believed(c.Tail.SettleUntil, now.Add(c.settle))} {
+	for _, shut := range []time.Time{paused, refused, ignoreFarFuture(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {
 			at = shut
 		}
@@ -155,19 +155,19 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 // longest settle time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// believed returns a moment in tail that puts work off, or none if it is further ahead than
+// ignoreFarFuture returns a moment in tail that puts work off, or none if it is further ahead than
 // settings allow: then the clock of the holder that wrote it was wrong, and the next holder
 // corrects it.
-func believed(at, latest time.Time) time.Time {
+func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * clockSkew)) {
 		return time.Time{}
 	}
 	return at
 }
 
-func dueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
+func isDueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
 
-func (h Head) values() map[string]any {
+func (h Head) headValues() map[string]any {
 	return rows.Values(rows.NextSeq.Is(h.Next), rows.RequestSeq.Is(h.RequestSeq), rows.IsSealed.Is(h.IsSealed))
 }
 
@@ -176,7 +176,7 @@ func headFrom(r storage.Row) Head {
 	return Head{ETag: r.ETag, Next: rows.NextSeq.Of(v), RequestSeq: rows.RequestSeq.Of(v), IsSealed: rows.IsSealed.Of(v)}
 }
 
-func (t Tail) values() map[string]any {
+func (t Tail) tailValues() map[string]any {
 	return rows.Sparse(
 		rows.Nonce.Is(t.Nonce), rows.Fence.Is(t.Fence), rows.CommitSeq.Is(t.CommitSeq), rows.Cursor.Is(t.Cursor),
 		rows.Delivered.Is(t.Counts.Delivered), rows.Dead.Is(t.Counts.Dead),
@@ -218,7 +218,7 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 		case rows.TailKey:
 			c.Tail = tailFrom(r)
 		default:
-			c.notes = append(c.notes, r)
+			c.markers = append(c.markers, r)
 		}
 	}
 	if c.Head.ETag == "" || c.Tail.ETag == "" {
@@ -227,15 +227,15 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	return c, nil
 }
 
-// controlTries bounds how often controlRows reads anew.
-const controlTries = 8
+// maxControlReads bounds how often controlRows reads anew.
+const maxControlReads = 8
 
 // controlRows reads the control rows and the notes between them in one snapshot. Storage may cut
 // any answer, and a cut answer that is taken for the whole lacks tail. Pages that follow each
 // other are a snapshot only if a second read returns the same versions.
 func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error) {
 	var before []storage.Row
-	for range controlTries {
+	for range maxControlReads {
 		found, pages, err := s.readControlRows(ctx, lane)
 		if err != nil || pages == 1 || before != nil && slices.EqualFunc(before, found, sameVersion) {
 			return found, err
@@ -245,12 +245,12 @@ func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error
 	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1, Err: errNoSnapshot}
 }
 
-var errNoSnapshot = errors.New("storage cuts each answer, and the found change between two")
+var errNoSnapshot = errors.New("storage cuts each answer, and the rows change between two")
 
 func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
 
 func (s *Store) readControlRows(ctx context.Context, lane int) (found []storage.Row, pages int, err error) {
-	q := storage.Query{Partition: s.partition(lane), From: rows.HeadKey, To: rows.ControlEnd}
+	q := storage.Query{Partition: s.partitionOf(lane), From: rows.HeadKey, To: rows.ControlEnd}
 	for page, err := range rows.Pages(ctx, s.Table, q) {
 		if err != nil {
 			return nil, pages, err
@@ -261,15 +261,17 @@ func (s *Store) readControlRows(ctx context.Context, lane int) (found []storage.
 }
 
 // EnsureControlRows makes the lane's control rows where they are missing.
-func (s *Store) EnsureControlRows(ctx context.Context, lane int) error { return s.ensure(ctx, lane, 0) }
+func (s *Store) EnsureControlRows(ctx context.Context, lane int) error {
+	return s.insertControlRows(ctx, lane, 0)
+}
 
-func (s *Store) ensure(ctx context.Context, lane int, fence int64) error {
+func (s *Store) insertControlRows(ctx context.Context, lane int, fence int64) error {
 	if _, err := s.ReadControl(ctx, lane); !storage.Is(err, storage.NotFound) {
 		return err
 	}
-	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{
-		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.values()},
-		{Kind: storage.Insert, Key: rows.TailKey, Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.values()},
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{
+		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.headValues()},
+		{Kind: storage.Insert, Key: rows.TailKey, Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.tailValues()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

@@ -22,8 +22,8 @@ type DeadRow struct {
 // deadValues are those of the line of a message that died.
 func deadValues(e *Entry, at time.Time) map[string]any {
 	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at), rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))
-	if e.placed != "" {
-		rows.Put(v, rows.OrderPos.Is(e.placed))
+	if e.releasedPos != "" {
+		rows.Put(v, rows.OrderPos.Is(e.releasedPos))
 	}
 	return v
 }
@@ -31,7 +31,7 @@ func deadValues(e *Entry, at time.Time) map[string]any {
 // ReadDead reads the dead messages of a lane behind a place in the log, in the order of the
 // log, up to limit, and says whether there are more.
 func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (found []DeadRow, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), After: rows.DeadKey(behind), To: rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), After: rows.DeadKey(behind), To: rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -51,7 +51,7 @@ const deadKeysPages = 10
 // ReadDeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
 // there are too many of them to be known.
 func (s *Store) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
-	q := rows.WithPrefix(s.partition(lane), rows.DeadPrefix, rows.Names(rows.Key))
+	q := rows.WithPrefix(s.partitionOf(lane), rows.DeadPrefix, rows.Names(rows.Key))
 	found, more, err := rows.ReadPages(ctx, s.Table, q, deadKeysPages)
 	if err != nil || more {
 		return nil, more, err

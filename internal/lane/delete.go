@@ -25,7 +25,7 @@ func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 // deleteNextRows deletes as many rows as a transaction holds, and returns their number.
 func (s *Store) deleteNextRows(ctx context.Context, lane int) (n int, err error) {
 	err = rows.Update(ctx, func() (bool, error) {
-		keys, err := s.nextDropped(ctx, lane)
+		keys, err := s.nextDeleted(ctx, lane)
 		if n = len(keys); err != nil || n == 0 {
 			return !isUncertain(err), err
 		}
@@ -33,19 +33,19 @@ func (s *Store) deleteNextRows(ctx context.Context, lane int) (n int, err error)
 		for i, key := range keys {
 			ops[i] = storage.Op{Kind: storage.Delete, Key: key}
 		}
-		_, err = s.Table.Transact(ctx, s.partition(lane), ops)
+		_, err = s.Table.Transact(ctx, s.partitionOf(lane), ops)
 		// NotFound: an earlier attempt, or another process, has deleted one of them.
 		return !isUncertain(err) && !storage.Is(err, storage.NotFound), err
 	}, func(error) time.Duration { return resendPause })
 	return n, err
 }
 
-// nextDropped returns the keys that Drop removes next: all others first, then the notes, then
+// nextDeleted returns the keys that Drop removes next: all others first, then the notes, then
 // the control rows.
-func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
+func (s *Store) nextDeleted(ctx context.Context, lane int) ([]string, error) {
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
 	if err == nil && len(found) == 0 {
-		found, err = rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), To: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
+		found, err = rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), To: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
 	}
 	var control, notes []string
 	for _, row := range found {
@@ -61,14 +61,14 @@ func (s *Store) nextDropped(ctx context.Context, lane int) ([]string, error) {
 	return control, nil
 }
 
-// errHalfDropped means that a lane is neither whole nor dropped.
-var errHalfDropped = errors.New("a control row is missing, and found of messages are there: nothing is removed")
+// errHalfDeleted means that a lane is neither whole nor dropped.
+var errHalfDeleted = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// checkDropped returns nil if the lane was dropped, except perhaps for its last rows. A query that did
+// checkDeleted returns nil if the lane was dropped, except perhaps for its last rows. A query that did
 // not find the control rows is no proof: to drop a lane removes all that is known of it.
-func (s *Store) checkDropped(ctx context.Context, lane int) error {
+func (s *Store) checkDeleted(ctx context.Context, lane int) error {
 	for _, key := range []string{rows.HeadKey, rows.TailKey} {
-		_, err := s.Table.Get(ctx, s.partition(lane), key)
+		_, err := s.Table.Get(ctx, s.partitionOf(lane), key)
 		if storage.Is(err, storage.NotFound) {
 			continue
 		}
@@ -78,28 +78,28 @@ func (s *Store) checkDropped(ctx context.Context, lane int) error {
 		// Earlier versions dropped a lane of many notes one control row before the other, and
 		// everything else before both.
 		if any, err := s.hasRows(ctx, lane, rows.ControlEnd, ""); any || err != nil {
-			return errors.Join(err, errHalfDropped)
+			return errors.Join(err, errHalfDeleted)
 		}
 	}
 	if any, err := s.hasRows(ctx, lane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
-		return errors.Join(err, errHalfDropped)
+		return errors.Join(err, errHalfDeleted)
 	}
 	return nil
 }
 
 // hasRows reports whether there are rows in a range of keys; to empty = up to the last.
 func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
 	return len(found) > 0, err
 }
 
-// atOnce is how many requests of one kind Each lets be under way.
-const atOnce = 8
+// maxConcurrent is how many requests of one kind Each lets be under way.
+const maxConcurrent = 8
 
 // ForEach calls f for 0 to n-1, a few at a time, and gives back the first error by number.
 func ForEach(n int, f func(int) error) error {
 	errs := make([]error, n)
-	turns := make(chan struct{}, atOnce)
+	turns := make(chan struct{}, maxConcurrent)
 	var wg sync.WaitGroup
 	for i := range n {
 		turns <- struct{}{}

@@ -47,18 +47,18 @@ func parseDue(key string) (DueTime, error) {
 // DueTime gives the entry's moment, where it is scheduled.
 func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
 
-// place is the message's position among the held ones of its key.
-func (e *Entry) place() string {
-	if e.placed != "" {
-		return e.placed
+// orderPos is the message's position among the held ones of its key.
+func (e *Entry) orderPos() string {
+	if e.releasedPos != "" {
+		return e.releasedPos
 	}
 	return rows.SeqPos(e.Seq())
 }
 
-// placeOfDue is the position of a message that fell due when the log's next number was next:
+// orderPosOfDue is the position of a message that fell due when the log's next number was next:
 // behind all that was filed before, before all that came after; those of one moment of the
 // log by d's time, then by acceptance.
-func placeOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
+func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
 // AfterLog is After of the entry's line.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
@@ -80,7 +80,7 @@ func (h HeldMessage) AfterLog() int64 {
 // ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and says whether there
 // are more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,7 +113,7 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 		near := seqs[:n]
 		seqs = seqs[n:]
 		group.Go(func() error {
-			q := rows.Messages(s.partition(lane), near[0], near[len(near)-1]+1, nil)
+			q := rows.Messages(s.partitionOf(lane), near[0], near[len(near)-1]+1, nil)
 			read, _, err := rows.ReadPages(ctx, s.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
@@ -140,10 +140,10 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 		at = placed.Add(time.Microsecond)
 	}
 	*placed = at
-	e.Stage, e.IsHeld, e.placed = weir.Queued, true, placeOfDue(next, DueTime{At: at, Seq: e.Seq()})
+	e.Stage, e.IsHeld, e.releasedPos = weir.Queued, true, orderPosOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
-		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true), rows.OrderPos.Is(e.placed))})
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()), Values: heldFrom(e).heldValues()},
+		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true), rows.OrderPos.Is(e.releasedPos))})
 }
 
 // Releases reports whether the change takes a message out of the scheduled ones of a moment.

@@ -16,12 +16,12 @@ import (
 // their messages. What was scheduled or dead then has a copy in the epoch that followed,
 // under the key that its old place gives (o_ rows); everything else is final.
 
-// from names a message's place in the row key of its copy: o_<epoch>.<lane>.<seq>.
-func from(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
+// copyID names a message's place in the row key of its copy: o_<epoch>.<lane>.<seq>.
+func copyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
 
-// since gives the stores of an epoch and of those that followed, in order; nil for an
+// storesSince gives the stores of an epoch and of those that followed, in order; nil for an
 // epoch that is not known.
-func (s *Store) since(epoch int) []*Store {
+func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
 	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], Epoch{s.Epoch, s.Lanes}) {
 		if e.Number == epoch || len(stores) > 0 {
@@ -31,12 +31,12 @@ func (s *Store) since(epoch int) []*Store {
 	return stores
 }
 
-// moves says of a message of a closed lane whether it has a copy in a later epoch.
-func moves(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
+// isCopied says of a message of a closed lane whether it has a copy in a later epoch.
+func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
 
-// follow reads the message an id names, where it stands now. NotFound when there is none.
-func (s *Store) follow(ctx context.Context, id weir.ID) (*Entry, error) {
-	stores := s.since(id.Epoch)
+// followCopies reads the message an id names, where it stands now. NotFound when there is none.
+func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
+	stores := s.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
 		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
 	}
@@ -48,35 +48,35 @@ func (s *Store) follow(ctx context.Context, id weir.ID) (*Entry, error) {
 		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
 	}
 	for _, next := range stores[1:] {
-		if !moves(e.Stage) {
+		if !isCopied(e.Stage) {
 			break
 		}
-		if e, err = next.copyOf(ctx, e); err != nil {
+		if e, err = next.readCopy(ctx, e); err != nil {
 			return nil, err
 		}
 	}
-	return e, s.ForEpoch(Epoch{e.Message.ID.Epoch, 0}).lookUpFirst(ctx, e)
+	return e, s.ForEpoch(Epoch{e.Message.ID.Epoch, 0}).fillFromPacked(ctx, e)
 }
 
-// copyOf reads the copy of a message of the epoch before.
-func (s *Store) copyOf(ctx context.Context, e *Entry) (*Entry, error) {
+// readCopy reads the copy of a message of the epoch before.
+func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	lane := Of(e.Message.Key, s.Lanes)
-	r, err := s.Table.Get(ctx, s.partition(lane), rows.CopyPrefix+from(e.Message.ID))
+	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.CopyPrefix+copyID(e.Message.ID))
 	if err != nil {
 		return nil, err
 	}
 	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
-// repeated looks an idempotency key up in earlier epochs: what was filed there is not filed
+// findRepeat looks an idempotency key up in earlier epochs: what was filed there is not filed
 // again. Their rows do not change any more, so what is not there will not come.
-func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
+func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
 	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
 	}
-	row, id, err := s.lookUpEarlier(ctx, m.Key, idempotencyKey)
+	row, id, err := s.readEarlierIdempotency(ctx, m.Key, idempotencyKey)
 	if err != nil {
-		return Receipt{}, false, unavailable("append", err)
+		return Receipt{}, false, errUnavailable("append", err)
 	}
 	if id.IsZero() {
 		return Receipt{}, false, nil
@@ -91,14 +91,14 @@ func (s *Store) repeated(ctx context.Context, m weir.Message, idempotencyKey str
 	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
 }
 
-// lookUpEarlier asks all earlier epochs at once for an idempotency row. The zero id: none
+// readEarlierIdempotency asks all earlier epochs at once for an idempotency row. The zero id: none
 // has it.
-func (s *Store) lookUpEarlier(ctx context.Context, key, idempotencyKey string) (map[string]any, weir.ID, error) {
+func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any, weir.ID, error) {
 	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))
 	var wg sync.WaitGroup
 	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
-			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)), idemKey(key, idempotencyKey))
+			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)), idempotencyKeyRow(key, idempotencyKey))
 		})
 	}
 	wg.Wait()

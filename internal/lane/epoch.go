@@ -68,7 +68,7 @@ func metaFrom(r storage.Row) (EpochRecord, error) {
 	return m, nil
 }
 
-func (m EpochRecord) values() (map[string]any, error) {
+func (m EpochRecord) recordValues() (map[string]any, error) {
 	v := rows.Sparse(
 		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
 		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)), rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin),
@@ -119,7 +119,7 @@ func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord)
 }
 
 func (s *Store) writeEpochRecord(ctx context.Context, meta EpochRecord) error {
-	v, err := meta.values()
+	v, err := meta.recordValues()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) 
 	if err := s.ForEpoch(first.Open).ensureAll(ctx); err != nil {
 		return EpochRecord{}, err
 	}
-	v, err := first.values()
+	v, err := first.recordValues()
 	if err != nil {
 		return EpochRecord{}, err
 	}
@@ -179,11 +179,11 @@ func (s *Store) Open(ctx context.Context) error {
 
 // UseEpochRecord makes the store one of the epoch that is open.
 func (s *Store) UseEpochRecord(m EpochRecord) {
-	s.Epoch, s.Lanes, s.EarlierEpochs, s.origin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
+	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
 // UsesEpochRecord reports whether the record is the one that the store has adopted, in any step.
-func (s *Store) UsesEpochRecord(m EpochRecord) bool { return s.origin == m.Origin }
+func (s *Store) UsesEpochRecord(m EpochRecord) bool { return s.recordOrigin == m.Origin }
 
 // ForEpoch gives a store for the lanes of an epoch, one that knows of no earlier ones.
 func (s *Store) ForEpoch(e Epoch) *Store {

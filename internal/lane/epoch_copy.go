@@ -22,12 +22,12 @@ type EpochCopy struct {
 }
 
 const (
-	// refileRead is how many messages are read before they are written.
-	refileRead = 256
-	// refileDense is up to how many rows are read for one that is wanted.
-	refileDense = 4
-	// refileMessages is what a transaction holds: two control rows, three rows a message.
-	refileMessages = (storage.MaxOps - 2) / 3
+	// copyReadSize is how many messages are read before they are written.
+	copyReadSize = 256
+	// copyMaxSparseness is up to how many rows are read for one that is wanted.
+	copyMaxSparseness = 4
+	// copyGroupSize is what a transaction holds: two control rows, three rows a message.
+	copyGroupSize = (storage.MaxOps - 2) / 3
 )
 
 // Prepare makes the new lanes' control rows. Their fences go on from the highest of the
@@ -43,30 +43,30 @@ func (r *EpochCopy) Prepare(ctx context.Context) error {
 		return err
 	}
 	fence := slices.Max(fences)
-	return ForEach(r.To.Lanes, func(lane int) error { return r.To.ensure(ctx, lane, fence) })
+	return ForEach(r.To.Lanes, func(lane int) error { return r.To.insertControlRows(ctx, lane, fence) })
 }
 
 // CopyLane copies one old lane, in the order of its log.
 func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
-	if err := r.latest(ctx, lane); err != nil {
+	if err := r.copyVersions(ctx, lane); err != nil {
 		return fmt.Errorf("delivered versions: %w", err)
 	}
-	list, err := r.list(ctx, lane)
+	list, err := r.listMessages(ctx, lane)
 	if err != nil {
 		return err
 	}
-	order, err := r.order(ctx, lane)
+	order, err := r.readKeyOrder(ctx, lane)
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(list, refileRead) {
-		if err := r.read(ctx, lane, chunk); err != nil {
+	for chunk := range slices.Chunk(list, copyReadSize) {
+		if err := r.readMessages(ctx, lane, chunk); err != nil {
 			return err
 		}
-		if err := order.note(r.From, chunk); err != nil {
+		if err := order.recordReplayBlocks(r.From, chunk); err != nil {
 			return err
 		}
-		byLane := map[int][]*refiled{}
+		byLane := map[int][]*copiedMessage{}
 		for _, m := range chunk {
 			if m.row.Key != "" {
 				to := Of(rows.Key.Of(m.row.Values), r.To.Lanes)
@@ -74,7 +74,7 @@ func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
 			}
 		}
 		targets := slices.Sorted(maps.Keys(byLane))
-		err := ForEach(len(targets), func(i int) error { return r.fileAll(ctx, targets[i], byLane[targets[i]]) })
+		err := ForEach(len(targets), func(i int) error { return r.copyMessages(ctx, targets[i], byLane[targets[i]]) })
 		if err != nil {
 			return err
 		}
@@ -83,20 +83,20 @@ func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
 	return nil
 }
 
-// refiled is a message on its way.
-type refiled struct {
-	id    weir.ID // where it stood
-	index storage.Row
-	row   storage.Row // its m_ row; no key = gone
-	late  string      // see Entry.late
+// copiedMessage is a message on its way.
+type copiedMessage struct {
+	id        weir.ID // where it stood
+	index     storage.Row
+	row       storage.Row // its m_ row; no key = gone
+	blockedBy string      // see Entry.late
 }
 
-// list reads the indexes of what is to be copied, in the order in which it stood in the log
+// listMessages reads the indexes of what is to be copied, in the order in which it stood in the log
 // or was released.
-func (r *EpochCopy) list(ctx context.Context, lane int) ([]*refiled, error) {
-	var list []*refiled
+func (r *EpochCopy) listMessages(ctx context.Context, lane int) ([]*copiedMessage, error) {
+	var list []*copiedMessage
 	for _, prefix := range []string{rows.DeadPrefix, rows.DuePrefix} {
-		for row, err := range rows.Scan(ctx, r.From.Table, rows.WithPrefix(r.From.partition(lane), prefix, nil)) {
+		for row, err := range rows.Scan(ctx, r.From.Table, rows.WithPrefix(r.From.partitionOf(lane), prefix, nil)) {
 			if err != nil {
 				return nil, err
 			}
@@ -104,35 +104,35 @@ func (r *EpochCopy) list(ctx context.Context, lane int) ([]*refiled, error) {
 			if err != nil {
 				return nil, fmt.Errorf("lane: row %q: %w", row.Key, err)
 			}
-			list = append(list, &refiled{id: weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: seq}, index: row})
+			list = append(list, &copiedMessage{id: weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: seq}, index: row})
 		}
 	}
-	slices.SortFunc(list, func(a, b *refiled) int { return strings.Compare(a.place(), b.place()) })
+	slices.SortFunc(list, func(a, b *copiedMessage) int { return strings.Compare(a.orderPos(), b.orderPos()) })
 	return list, nil
 }
 
-// read fills in the messages' rows. One that retention has taken meanwhile stays empty.
+// readMessages fills in the messages' rows. One that retention has taken meanwhile stays empty.
 // Where they stand close together they are read in pages.
-func (r *EpochCopy) read(ctx context.Context, lane int, chunk []*refiled) error {
+func (r *EpochCopy) readMessages(ctx context.Context, lane int, chunk []*copiedMessage) error {
 	low, high := chunk[0].id.Seq, chunk[0].id.Seq
 	for _, m := range chunk {
 		low, high = min(low, m.id.Seq), max(high, m.id.Seq)
 	}
-	if high-low < refileDense*int64(len(chunk)) {
-		return r.readPages(ctx, lane, chunk, rows.Messages(r.From.partition(lane), low, high+1, nil))
+	if high-low < copyMaxSparseness*int64(len(chunk)) {
+		return r.readPages(ctx, lane, chunk, rows.Messages(r.From.partitionOf(lane), low, high+1, nil))
 	}
 	return ForEach(len(chunk), func(i int) error {
-		row, err := r.From.Table.Get(ctx, r.From.partition(lane), rows.MessageKey(chunk[i].id.Seq))
+		row, err := r.From.Table.Get(ctx, r.From.partitionOf(lane), rows.MessageKey(chunk[i].id.Seq))
 		if storage.Is(err, storage.NotFound) {
 			return nil
 		}
-		chunk[i].fill(row)
+		chunk[i].setRow(row)
 		return err
 	})
 }
 
-func (r *EpochCopy) readPages(ctx context.Context, lane int, chunk []*refiled, q storage.Query) error {
-	byKey := make(map[string]*refiled, len(chunk))
+func (r *EpochCopy) readPages(ctx context.Context, lane int, chunk []*copiedMessage, q storage.Query) error {
+	byKey := make(map[string]*copiedMessage, len(chunk))
 	for _, m := range chunk {
 		byKey[rows.MessageKey(m.id.Seq)] = m
 	}
@@ -141,23 +141,23 @@ func (r *EpochCopy) readPages(ctx context.Context, lane int, chunk []*refiled, q
 			return err
 		}
 		if m := byKey[row.Key]; m != nil {
-			m.fill(row)
+			m.setRow(row)
 		}
 	}
 	return nil
 }
 
-func (m *refiled) fill(row storage.Row) {
+func (m *copiedMessage) setRow(row storage.Row) {
 	m.row = row
 	m.id.Nonce = rows.Nonce.Of(row.Values)
 }
 
-// fileAll files messages in one new lane, as many in a transaction as it holds.
-func (r *EpochCopy) fileAll(ctx context.Context, lane int, list []*refiled) error {
+// copyMessages files messages in one new lane, as many in a transaction as it holds.
+func (r *EpochCopy) copyMessages(ctx context.Context, lane int, list []*copiedMessage) error {
 	for len(list) > 0 {
 		n, bytes := 0, 0
-		for n < len(list) && n < refileMessages {
-			bytes += changeBytes(&Change{ops: []storage.Op{{Values: list[n].row.Values}, {Values: list[n].index.Values}}})
+		for n < len(list) && n < copyGroupSize {
+			bytes += estimateSize(&Change{ops: []storage.Op{{Values: list[n].row.Values}, {Values: list[n].index.Values}}})
 			if n > 0 && bytes > maxGroupBytes {
 				break
 			}
@@ -173,33 +173,33 @@ func (r *EpochCopy) fileAll(ctx context.Context, lane int, list []*refiled) erro
 
 // copyGroup writes one transaction until it is known to be done. Before each repetition it leaves out
 // the messages that are copied already.
-func (r *EpochCopy) copyGroup(ctx context.Context, lane int, list []*refiled) error {
+func (r *EpochCopy) copyGroup(ctx context.Context, lane int, list []*copiedMessage) error {
 	isRepeated := false
 	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, lane)
 		if err == nil && isRepeated {
-			list, err = r.missing(ctx, lane, list)
+			list, err = r.leaveOutCopied(ctx, lane, list)
 		}
 		isRepeated = true
 		if err == nil && len(list) > 0 {
-			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), r.ops(c, list))
+			_, err = r.To.Table.Transact(ctx, r.To.partitionOf(lane), r.copyOps(c, list))
 		}
 		return !isUncertain(err) && !storage.Is(err, storage.Conflict), err
 	}, r.To.pauseAfterConflict)
 }
 
-// missing leaves out what is filed.
-func (r *EpochCopy) missing(ctx context.Context, lane int, list []*refiled) ([]*refiled, error) {
+// leaveOutCopied leaves out what is filed.
+func (r *EpochCopy) leaveOutCopied(ctx context.Context, lane int, list []*copiedMessage) ([]*copiedMessage, error) {
 	there := make([]bool, len(list))
 	err := ForEach(len(list), func(i int) error {
-		_, err := r.To.Table.Get(ctx, r.To.partition(lane), rows.CopyPrefix+from(list[i].id))
+		_, err := r.To.Table.Get(ctx, r.To.partitionOf(lane), rows.CopyPrefix+copyID(list[i].id))
 		there[i] = err == nil
 		if storage.Is(err, storage.NotFound) {
 			return nil
 		}
 		return err
 	})
-	var rest []*refiled
+	var rest []*copiedMessage
 	for i, m := range list {
 		if !there[i] {
 			rest = append(rest, m)
@@ -208,9 +208,9 @@ func (r *EpochCopy) missing(ctx context.Context, lane int, list []*refiled) ([]*
 	return rest, err
 }
 
-// ops make the transaction: both control rows, then each message's rows. Dead ones are
+// copyOps make the transaction: both control rows, then each message's rows. Dead ones are
 // counted at once; what is scheduled is found by the first holder, which reads the log.
-func (r *EpochCopy) ops(c Control, list []*refiled) []storage.Op {
+func (r *EpochCopy) copyOps(c Control, list []*copiedMessage) []storage.Op {
 	dead := c.Tail.Counts.Dead
 	ops := make([]storage.Op, 2, 2+3*len(list))
 	for i, m := range list {
@@ -222,33 +222,33 @@ func (r *EpochCopy) ops(c Control, list []*refiled) []storage.Op {
 			index = m.index.Key[:strings.LastIndex(m.index.Key, "_")+1]
 		}
 		ops = append(ops,
-			storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: m.values()},
+			storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: m.copyValues()},
 			storage.Op{Kind: storage.Insert, Key: index + rows.SeqPos(seq), Values: m.indexValues(seq)},
-			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + from(m.id), Values: rows.Values(rows.Seq.Is(seq))})
+			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + copyID(m.id), Values: rows.Values(rows.Seq.Is(seq))})
 	}
 	ops[0] = headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next+int64(len(list)))))
 	ops[1] = storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(rows.Dead.Is(dead))}
 	return ops
 }
 
-// values are the copy's: the message as it was, with its first id and its old place. Its
+// copyValues are the copy's: the message as it was, with its first id and its old place. Its
 // idempotency row stays in the old lane, where repeats look for it.
-func (m *refiled) values() map[string]any {
+func (m *copiedMessage) copyValues() map[string]any {
 	v := maps.Clone(m.row.Values)
 	rows.Remove(v, rows.IdempotencyRow)
 	rows.Remove(v, rows.IsHeld)
 	rows.Remove(v, rows.OrderPos)
-	if m.late != "" {
-		rows.Put(v, rows.ReplayBlockedBy.Is(m.late))
+	if m.blockedBy != "" {
+		rows.Put(v, rows.ReplayBlockedBy.Is(m.blockedBy))
 	}
-	rows.Put(v, rows.CopiedFrom.Is(from(m.id)))
+	rows.Put(v, rows.CopiedFrom.Is(copyID(m.id)))
 	if !rows.Has(v, rows.Origin) {
 		rows.Put(v, rows.Origin.Is(m.id.String()))
 	}
 	return v
 }
 
-func (m *refiled) indexValues(seq int64) map[string]any {
+func (m *copiedMessage) indexValues(seq int64) map[string]any {
 	v := maps.Clone(m.index.Values)
 	rows.Remove(v, rows.OrderPos)
 	if rows.Has(v, rows.Seq) {

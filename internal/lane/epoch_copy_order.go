@@ -13,21 +13,21 @@ import (
 
 // keyOrder is what a closed lane knows of that.
 type keyOrder struct {
-	lasts   map[string]LastDelivery
-	watched int64
+	lastDeliveries map[string]LastDelivery
+	historyFence   int64
 }
 
-func (r *EpochCopy) order(ctx context.Context, lane int) (keyOrder, error) {
+func (r *EpochCopy) readKeyOrder(ctx context.Context, lane int) (keyOrder, error) {
 	c, err := r.From.ReadControl(ctx, lane)
 	if err != nil {
 		return keyOrder{}, err
 	}
-	lasts, err := r.From.lasts(ctx, lane)
+	lasts, err := r.From.readLastDeliveries(ctx, lane)
 	return keyOrder{lasts, c.Tail.HistoryFence}, err
 }
 
-// note writes it down for the dead ones among some messages.
-func (o keyOrder) note(s *Store, list []*refiled) error {
+// recordReplayBlocks writes it down for the dead ones among some messages.
+func (o keyOrder) recordReplayBlocks(s *Store, list []*copiedMessage) error {
 	for _, m := range list {
 		if m.row.Key == "" || !strings.HasPrefix(m.index.Key, rows.DeadPrefix) {
 			continue
@@ -36,13 +36,13 @@ func (o keyOrder) note(s *Store, list []*refiled) error {
 		if err != nil {
 			return err
 		}
-		m.late = e.late(o.lasts[e.keyHash], o.watched)
+		m.blockedBy = e.replayBlockedBy(o.lastDeliveries[e.keyHash], o.historyFence)
 	}
 	return nil
 }
 
-// place is the message's position among the others.
-func (m *refiled) place() string {
+// orderPos is the message's position among the others.
+func (m *copiedMessage) orderPos() string {
 	if place := rows.OrderPos.Of(m.index.Values); place != "" {
 		return place
 	}

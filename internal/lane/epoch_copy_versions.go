@@ -10,10 +10,10 @@ import (
 	"weir/internal/weir"
 )
 
-// latest copies the versions that were delivered last. All of them are written each time,
+// copyVersions copies the versions that were delivered last. All of them are written each time,
 // and head with them: a transaction that is late finds another head.
-func (r *EpochCopy) latest(ctx context.Context, lane int) error {
-	q := rows.WithPrefix(r.From.partition(lane), rows.VersionPrefix, nil)
+func (r *EpochCopy) copyVersions(ctx context.Context, lane int) error {
+	q := rows.WithPrefix(r.From.partitionOf(lane), rows.VersionPrefix, nil)
 	for page, err := range rows.Pages(ctx, r.From.Table, q) {
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (r *EpochCopy) writeVersions(ctx context.Context, lane int, versions []stor
 		c, err := r.To.ReadControl(ctx, lane)
 		if err == nil {
 			ops := append([]storage.Op{headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next)))}, versions...)
-			_, err = r.To.Table.Transact(ctx, r.To.partition(lane), ops)
+			_, err = r.To.Table.Transact(ctx, r.To.partitionOf(lane), ops)
 		}
 		return !isUncertain(err), err
 	}, r.To.pauseAfterConflict)

@@ -41,7 +41,7 @@ func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 // ReadBlocks reads all blocks of a lane.
 func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
 	var blocks []KeyBlock
-	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.partition(lane), rows.BlockPrefix, nil)) {
+	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), rows.BlockPrefix, nil)) {
 		if err != nil {
 			return nil, err
 		}
@@ -71,14 +71,14 @@ type HeldMessage struct {
 }
 
 func heldFrom(e *Entry) HeldMessage {
-	h := HeldMessage{Seq: e.Seq(), OrderPos: e.place(), Tried: e.Stage == weir.Retrying, Replayed: e.IsReplayed()}
+	h := HeldMessage{Seq: e.Seq(), OrderPos: e.orderPos(), Tried: e.Stage == weir.Retrying, Replayed: e.IsReplayed()}
 	if e.Message.Supersede {
 		h.Contract, h.Version, h.Callback = e.Message.Contract, e.Message.Version, e.Message.Callback
 	}
 	return h
 }
 
-func (h HeldMessage) values() map[string]any {
+func (h HeldMessage) heldValues() map[string]any {
 	v := rows.Values(rows.Seq.Is(h.Seq))
 	if h.Contract != "" {
 		rows.Put(v, rows.Contract.Is(h.Contract), rows.Version.Is(h.Version))
@@ -101,7 +101,7 @@ func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 // ReadHeld reads the first messages of a block's line, up to limit.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partition(lane), prefix, nil), limit)
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, nil), limit)
 	if err != nil {
 		return nil, err
 	}

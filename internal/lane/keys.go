@@ -13,9 +13,9 @@ import (
 // Positions sort as strings.
 func OrderPos(seq int64) string { return rows.SeqPos(seq) }
 
-// hash shortens parts to 128 bits in hex: too many for two of a lane ever to collide.
+// hashParts shortens parts to 128 bits in hex: too many for two of a lane ever to collide.
 // Each part goes in with its length, so ("a", "bc") and ("ab", "c") differ.
-func hash(parts ...string) string {
+func hashParts(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
 		var n [8]byte
@@ -27,22 +27,22 @@ func hash(parts ...string) string {
 }
 
 // KeyHash names an ordering key in row keys.
-func KeyHash(key string) string { return hash("key", key) }
+func KeyHash(key string) string { return hashParts("key", key) }
 
-// blockOf names the block a failed message of this key makes: the key's own, or, when the
+// blockIDOf names the block a failed message of this key makes: the key's own, or, when the
 // later ones may go ahead, one for this message alone.
-func blockOf(key string, seq int64, skip bool) string {
+func blockIDOf(key string, seq int64, skip bool) string {
 	if skip {
-		return hash("skip", key, rows.SeqPos(seq))
+		return hashParts("skip", key, rows.SeqPos(seq))
 	}
 	return KeyHash(key)
 }
 
-// latestHash names what supersedes each other: the messages of one key and one contract.
-func latestHash(m *weir.Message) string { return hash("latest", m.Key, m.Contract) }
+// supersedeKeyOf names what supersedes each other: the messages of one key and one contract.
+func supersedeKeyOf(m *weir.Message) string { return hashParts("latest", m.Key, m.Contract) }
 
-func idemKey(key, idempotencyKey string) string {
-	return rows.IdempotencyPrefix + hash("idempotency", key, idempotencyKey)
+func idempotencyKeyRow(key, idempotencyKey string) string {
+	return rows.IdempotencyPrefix + hashParts("idempotency", key, idempotencyKey)
 }
 
 // Of gives the lane of an ordering key. It must never change for a number of lanes.
@@ -52,4 +52,4 @@ func Of(key string, lanes int) int {
 }
 
 // LeaseName is the name of the lane's lease.
-func (s *Store) LeaseName(lane int) string { return "lane-" + s.partition(lane) }
+func (s *Store) LeaseName(lane int) string { return "lane-" + s.partitionOf(lane) }

@@ -20,7 +20,7 @@ type LaneEventState struct {
 
 // LaneEventState is what was told of the lane.
 func (c Control) LaneEventState() LaneEventState {
-	r, ok := c.note(rows.LaneEventsKey)
+	r, ok := c.markerRow(rows.LaneEventsKey)
 	if !ok {
 		return LaneEventState{}
 	}
@@ -41,9 +41,9 @@ func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, 
 	}
 	ops := []storage.Op{op}
 	if len(mail) > 0 {
-		ops = append(ops, mailOps(mail...)...)
+		ops = append(ops, eventOps(mail...)...)
 	}
-	_, err := s.Table.Transact(ctx, s.partition(lane), ops)
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane), ops)
 	switch {
 	case storage.Is(err, storage.Conflict), storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
 		return false, nil
@@ -54,7 +54,7 @@ func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, 
 // EnqueueEvents puts mail into a lane's outbox that is about no message and nothing that the lane
 // keeps in mind. The same mail put again while it is there changes nothing.
 func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error {
-	_, err := s.Table.Transact(ctx, s.partition(lane), mailOps(mail...))
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane), eventOps(mail...))
 	return err
 }
 
@@ -62,6 +62,6 @@ func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error
 // others of its type in this lane; what is the same has the same.
 func NewEvent(kind, event string, at time.Time, to string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
-	id := hash(kind, event)
+	id := hashParts(kind, event)
 	return Event{Key: id, Type: kind, At: at, Receiver: to, ID: "evt_" + id, Body: body, NextAt: at}
 }

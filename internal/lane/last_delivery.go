@@ -25,14 +25,14 @@ type LastDelivery struct {
 
 // ReadLastDelivery reads the row of a key.
 func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), rows.LastDeliveryPrefix+keyHash)
+	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
 		return LastDelivery{}, nil
 	}
-	return s.lastFrom(lane, r.Values), err
+	return s.lastDeliveryFrom(lane, r.Values), err
 }
 
-func (s *Store) lastFrom(lane int, v map[string]any) LastDelivery {
+func (s *Store) lastDeliveryFrom(lane int, v map[string]any) LastDelivery {
 	l := LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		l.ID = id
@@ -44,33 +44,33 @@ func (s *Store) lastFrom(lane int, v map[string]any) LastDelivery {
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash, Values: rows.Sparse(
-		rows.OrderPos.Is(e.place()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
+		rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
 }
 
-// unknownLate stands in place of an id.
-const unknownLate = "unknown"
+// unknownHistory stands in place of an id.
+const unknownHistory = "unknown"
 
-// late names the later message of its key that was delivered after a dead one; "" = there
+// replayBlockedBy names the later message of its key that was delivered after a dead one; "" = there
 // is none, or the contract lets them go ahead anyway. watched is tail's.
-func (e *Entry) late(l LastDelivery, watched int64) string {
+func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
 		return ""
-	case known != "" && known != unknownLate: // before the message was moved here
+	case known != "" && known != unknownHistory: // before the message was moved here
 		return known
-	case l.OrderPos > e.place():
+	case l.OrderPos > e.orderPos():
 		return l.ID.String()
-	case known == unknownLate || e.diedUnwatched(watched):
-		return unknownLate
+	case known == unknownHistory || e.isHistoryUnknown(watched):
+		return unknownHistory
 	}
 	return ""
 }
 
-// diedUnwatched says whether nobody kept record of deliveries when it died, or since.
-func (e *Entry) diedUnwatched(watched int64) bool { return watched == 0 || e.diedUnder() < watched }
+// isHistoryUnknown says whether nobody kept record of deliveries when it died, or since.
+func (e *Entry) isHistoryUnknown(watched int64) bool { return watched == 0 || e.lastFence() < watched }
 
-// diedUnder is the fence of the last attempt.
-func (e *Entry) diedUnder() int64 {
+// lastFence is the fence of the last attempt.
+func (e *Entry) lastFence() int64 {
 	if len(e.Attempts) == 0 {
 		return 0
 	}
@@ -84,37 +84,37 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (st
 	if err != nil {
 		return "", err
 	}
-	switch late := e.late(l, watched); late {
+	switch late := e.replayBlockedBy(l, watched); late {
 	case "":
 		return "", nil
-	case unknownLate:
+	case unknownHistory:
 		return "it is not known whether a later message of its key was delivered since: an earlier version of the program kept no record of that", nil
 	default:
 		return "a later message of its key was delivered: " + late, nil
 	}
 }
 
-// lasts reads the rows of all keys.
-func (s *Store) lasts(ctx context.Context, lane int) (map[string]LastDelivery, error) {
+// readLastDeliveries reads the rows of all keys.
+func (s *Store) readLastDeliveries(ctx context.Context, lane int) (map[string]LastDelivery, error) {
 	all := map[string]LastDelivery{}
-	q := rows.WithPrefix(s.partition(lane), rows.LastDeliveryPrefix, nil)
+	q := rows.WithPrefix(s.partitionOf(lane), rows.LastDeliveryPrefix, nil)
 	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err
 		}
-		all[r.Key[len(rows.LastDeliveryPrefix):]] = s.lastFrom(lane, r.Values)
+		all[r.Key[len(rows.LastDeliveryPrefix):]] = s.lastDeliveryFrom(lane, r.Values)
 	}
 	return all, nil
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierOf(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

@@ -18,11 +18,11 @@ type LatestVersion struct {
 }
 
 // SupersedeKey names the messages that supersede each other: of one key and one contract.
-func (e *Entry) SupersedeKey() string { return latestHash(&e.Message) }
+func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }
 
 // ReadLatestVersion reads what was last delivered under a LatestKey.
 func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), rows.VersionPrefix+latestKey)
+	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
 		return LatestVersion{}, nil
 	}
@@ -63,9 +63,9 @@ func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 
 // Supersede makes a message final that need not be delivered any more.
 func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time.Time) {
-	c.UpdateTail(func(t *Tail) { t.Counts.add(weir.Superseded) })
+	c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Superseded) })
 	c.final = append(c.final, seq)
-	c.callBack(seq, callback, weir.Superseded, at)
+	c.addCallback(seq, callback, weir.Superseded, at)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: rows.Values(
 		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at), rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))})
 }

@@ -46,7 +46,7 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 // oldestHeld looks at those that were filed first among the first rows of held messages: one
 // that was replayed may wait for less time than a later one that was not.
 func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -46,14 +46,14 @@ type Event struct {
 	NextAt       time.Time  // when it is to be sent, in whole microseconds
 	Attempts     int
 	FirstTriedAt time.Time // first; zero = never
-	column       string    // the row's key as read
+	rowKey       string    // the row's key as read
 }
 
-func mailRowKey(m Event) string {
+func eventKey(m Event) string {
 	return fmt.Sprintf("%s%0*d_%s_%s", rows.EventPrefix, dueDigits, m.NextAt.UnixMicro(), m.Key, m.Receiver)
 }
 
-func (m Event) values() map[string]any {
+func (m Event) eventValues() map[string]any {
 	v := rows.Sparse(rows.EventType.Is(m.Type), rows.EventAt.Is(m.At), rows.Seq.Is(m.Seq), rows.Stage.Is(string(m.Stage)), rows.URL.Is(m.URL), rows.EventID.Is(m.ID),
 		rows.EventAttempts.Is(int64(m.Attempts)), rows.FirstTriedAt.Is(m.FirstTriedAt))
 	if m.Body != nil {
@@ -62,7 +62,7 @@ func (m Event) values() map[string]any {
 	return v
 }
 
-func mailFrom(r storage.Row) (Event, error) {
+func eventFrom(r storage.Row) (Event, error) {
 	parts := strings.SplitN(strings.TrimPrefix(r.Key, rows.EventPrefix), "_", 3)
 	if len(parts) != 3 {
 		return Event{}, fmt.Errorf("lane: row %q is no mail", r.Key)
@@ -74,60 +74,60 @@ func mailFrom(r storage.Row) (Event, error) {
 	v := r.Values
 	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: rows.EventType.Of(v), At: rows.EventAt.Of(v), Seq: rows.Seq.Of(v),
 		Stage: weir.Stage(rows.Stage.Of(v)), URL: rows.URL.Of(v), ID: rows.EventID.Of(v), Body: rows.Body.Of(v),
-		Attempts: int(rows.EventAttempts.Of(v)), FirstTriedAt: rows.FirstTriedAt.Of(v), column: r.Key}, nil
+		Attempts: int(rows.EventAttempts.Of(v)), FirstTriedAt: rows.FirstTriedAt.Of(v), rowKey: r.Key}, nil
 }
 
-// about is the mail that tells of a message's end.
-func about(seq int64, stage weir.Stage, at time.Time, to, url string) Event {
+// finalEvent is the mail that tells of a message's end.
+func finalEvent(seq int64, stage weir.Stage, at time.Time, to, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
-	return Event{Key: hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
+	return Event{Key: hashParts("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
 		At: at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
 }
 
-// mailOps put mail into the outbox.
-func mailOps(mail ...Event) []storage.Op {
+// eventOps put mail into the outbox.
+func eventOps(mail ...Event) []storage.Op {
 	ops := make([]storage.Op, 0, len(mail)+1)
 	for _, m := range mail {
-		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: mailRowKey(m), Values: m.values()})
+		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: eventKey(m), Values: m.eventValues()})
 	}
 	return append(ops, storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey, Values: rows.Values(rows.EventAt.Is(mail[0].NextAt))})
 }
 
-// callBack tells the message's own receiver that it is final, where it has one.
-func (c *Change) callBack(seq int64, url string, stage weir.Stage, at time.Time) {
+// addCallback tells the message's own receiver that it is final, where it has one.
+func (c *Change) addCallback(seq int64, url string, stage weir.Stage, at time.Time) {
 	if url != "" {
-		c.mail(about(seq, stage, at, CallbackTo, url))
+		c.addEvents(finalEvent(seq, stage, at, CallbackTo, url))
 	}
 }
 
 // NotifyFinal tells receivers that the message is final.
 func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
 	for _, to := range receivers {
-		c.mail(about(e.Seq(), stage, at, to, ""))
+		c.addEvents(finalEvent(e.Seq(), stage, at, to, ""))
 	}
 }
 
-func (c *Change) mail(m Event) {
-	if c.mails {
-		c.ops = append(c.ops, mailOps(m)[0]) // the note is there
+func (c *Change) addEvents(m Event) {
+	if c.hasEvents {
+		c.ops = append(c.ops, eventOps(m)[0]) // the note is there
 		return
 	}
-	c.mails = true
-	c.ops = append(c.ops, mailOps(m)...)
+	c.hasEvents = true
+	c.ops = append(c.ops, eventOps(m)...)
 }
 
 // HasEvents says whether the change puts something into the outbox.
-func (c *Change) HasEvents() bool { return c.mails }
+func (c *Change) HasEvents() bool { return c.hasEvents }
 
 // OutboxMarker gives the version of the note that says the outbox may hold something; empty = it is
 // empty.
 func (c Control) OutboxMarker() storage.ETag {
-	r, _ := c.note(rows.OutboxKey)
+	r, _ := c.markerRow(rows.OutboxKey)
 	return r.ETag
 }
 
-func (c Control) note(key string) (storage.Row, bool) {
-	for _, r := range c.notes {
+func (c Control) markerRow(key string) (storage.Row, bool) {
+	for _, r := range c.markers {
 		if r.Key == key {
 			return r, true
 		}
@@ -137,7 +137,7 @@ func (c Control) note(key string) (storage.Row, bool) {
 
 // OutboxLeaseName is the name of the lease under which one process at a time empties the lane's
 // outbox.
-func (s *Store) OutboxLeaseName(lane int) string { return "mail-" + s.partition(lane) }
+func (s *Store) OutboxLeaseName(lane int) string { return "mail-" + s.partitionOf(lane) }
 
 // Outbox is what a look into an outbox saw.
 type Outbox struct {
@@ -149,13 +149,13 @@ type Outbox struct {
 
 // ReadOutbox reads the first rows of a lane's outbox, up to limit.
 func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.EventPrefix, To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.EventPrefix, To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
 	if err != nil {
 		return Outbox{}, err
 	}
 	o := Outbox{RowsSeen: len(page.Rows)}
 	for _, r := range page.Rows {
-		m, err := mailFrom(r)
+		m, err := eventFrom(r)
 		if err != nil {
 			return Outbox{}, err
 		}
@@ -173,7 +173,7 @@ func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit i
 func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, m.Seq)
 	if err == nil {
-		err = s.lookUpFirst(ctx, e)
+		err = s.fillFromPacked(ctx, e)
 	}
 	if err != nil {
 		return weir.Status{}, err
@@ -195,11 +195,11 @@ func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []P
 		g := min(len(gone), storage.MaxOps-1) // one is for the note
 		l := min(len(later), (storage.MaxOps-1-g)/2)
 		last := g == len(gone) && l == len(later)
-		ops := mailedOps(gone[:g], later[:l])
+		ops := ackOps(gone[:g], later[:l])
 		if last && whole && note != "" {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note})
 		}
-		asSeen, err := s.mailed(ctx, lane, gone[:g], later[:l], ops)
+		asSeen, err := s.transactAcks(ctx, lane, gone[:g], later[:l], ops)
 		if err != nil {
 			return false, false, err
 		}
@@ -210,38 +210,38 @@ func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []P
 	return quiet, whole, nil
 }
 
-func mailedOps(gone []Event, later []Postponement) []storage.Op {
+func ackOps(gone []Event, later []Postponement) []storage.Op {
 	var ops []storage.Op
 	for _, m := range gone {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: m.column})
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: m.rowKey})
 	}
 	for _, p := range later {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.column}, storage.Op{Kind: storage.Upsert, Key: mailRowKey(p.Is), Values: p.Is.values()})
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.rowKey}, storage.Op{Kind: storage.Upsert, Key: eventKey(p.Is), Values: p.Is.eventValues()})
 	}
 	return ops
 }
 
-// mailed sends one transaction. Where that is refused for one of its rows, or for the note,
+// transactAcks sends one transaction. Where that is refused for one of its rows, or for the note,
 // which somebody has written anew, each mail goes alone, and whole is false.
-func (s *Store) mailed(ctx context.Context, lane int, gone []Event, later []Postponement, ops []storage.Op) (whole bool, err error) {
-	_, err = s.Table.Transact(ctx, s.partition(lane), ops)
+func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later []Postponement, ops []storage.Op) (whole bool, err error) {
+	_, err = s.Table.Transact(ctx, s.partitionOf(lane), ops)
 	if !storage.Is(err, storage.NotFound) && !storage.Is(err, storage.Precondition) {
 		return err == nil, err
 	}
 	alone := func(ops []storage.Op) error {
-		_, err := s.Table.Transact(ctx, s.partition(lane), ops)
+		_, err := s.Table.Transact(ctx, s.partitionOf(lane), ops)
 		if storage.Is(err, storage.NotFound) {
 			return nil // it was us, and the answer got lost; or another sender
 		}
 		return err
 	}
 	for _, m := range gone {
-		if err := alone(mailedOps([]Event{m}, nil)); err != nil {
+		if err := alone(ackOps([]Event{m}, nil)); err != nil {
 			return false, err
 		}
 	}
 	for _, p := range later {
-		if err := alone(mailedOps(nil, []Postponement{p})); err != nil {
+		if err := alone(ackOps(nil, []Postponement{p})); err != nil {
 			return false, err
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Store) mailed(ctx context.Context, lane int, gone []Event, later []Post
 // ClearOutboxMarker removes the note of an outbox that was found empty, if it still has this version.
 // It is false where somebody has written it anew, or an earlier try of ours was successful.
 func (s *Store) ClearOutboxMarker(ctx context.Context, lane int, note storage.ETag) (bool, error) {
-	_, err := s.Table.Transact(ctx, s.partition(lane), []storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 		return false, nil
 	}

@@ -20,21 +20,21 @@ import (
 // or behind a message's place is the only one that can name it. A message whose own row
 // says queued, and not held, has to be looked up there.
 
-// packMin is the number of messages from which one row for all pays: below it their own
+// minPacked is the number of messages from which one row for all pays: below it their own
 // rows cost about the same and are quicker to read.
-const packMin = 8
+const minPacked = 8
 
-// first is one message in a d_ row.
-type first struct {
+// packedDelivery is one message in a d_ row.
+type packedDelivery struct {
 	Seq        int64        `json:"s"`
 	FinishedAt time.Time    `json:"f"`
 	Attempt    weir.Attempt `json:"a"`
 }
 
-// packFirsts gives the operation for what can be packed in a commit that moves the cursor
+// packDeliveries gives the operation for what can be packed in a commit that moves the cursor
 // to cursor, and the entries that need their own row's.
-func packFirsts(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
-	var packed []first
+func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
+	var packed []packedDelivery
 	low, high := int64(0), int64(0)
 	for _, e := range entries {
 		if e.Seq() >= cursor {
@@ -45,92 +45,92 @@ func packFirsts(entries []*Entry, cursor int64) (ops []storage.Op, single []*Ent
 			low, high = e.Seq(), e.Seq()
 		}
 		low, high = min(low, e.Seq()), max(high, e.Seq())
-		packed = append(packed, first{e.Seq(), e.status.FinishedAt, e.Attempts[0]})
+		packed = append(packed, packedDelivery{e.Seq(), e.status.FinishedAt, e.Attempts[0]})
 	}
-	if len(packed) < packMin {
+	if len(packed) < minPacked {
 		return nil, entries, nil
 	}
 	data, err := json.Marshal(packed)
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err = compress(data)
+	data, err = compressBytes(data)
 	if err != nil || len(data) > inlineLimit {
 		return nil, entries, err
 	}
 	return []storage.Op{{Kind: storage.Upsert, Key: rows.PackedKey(high), Values: rows.Values(rows.FirstSeq.Is(low), rows.PackedMessages.Is(data))}}, single, nil
 }
 
-// firsts is one d_ row.
-type firsts struct {
-	etag      storage.ETag
-	low, high int64
-	bySeq     map[int64]first
+// packedRow is one d_ row.
+type packedRow struct {
+	etag            storage.ETag
+	lowSeq, highSeq int64
+	bySeq           map[int64]packedDelivery
 }
 
-func firstsFrom(r storage.Row) (firsts, error) {
+func packedRowFrom(r storage.Row) (packedRow, error) {
 	v := r.Values
 	high, err := rows.ParseSeq(r.Key[len(rows.PackedPrefix):])
 	if err != nil {
-		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	data, err := decompress(rows.PackedMessages.Of(v))
+	data, err := decompressBytes(rows.PackedMessages.Of(v))
 	if err != nil {
-		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	var list []first
+	var list []packedDelivery
 	if err := json.Unmarshal(data, &list); err != nil {
-		return firsts{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	f := firsts{etag: r.ETag, low: rows.FirstSeq.Of(v), high: high, bySeq: make(map[int64]first, len(list))}
+	f := packedRow{etag: r.ETag, lowSeq: rows.FirstSeq.Of(v), highSeq: high, bySeq: make(map[int64]packedDelivery, len(list))}
 	for _, one := range list {
 		f.bySeq[one.Seq] = one
 	}
 	return f, nil
 }
 
-// readFirsts reads the d_ rows that name messages from low to high.
-func (s *Store) readFirsts(ctx context.Context, lane int, low, high int64) ([]firsts, error) {
-	q := storage.Query{Partition: s.partition(lane), From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
+// readPackedRows reads the d_ rows that name messages from low to high.
+func (s *Store) readPackedRows(ctx context.Context, lane int, low, high int64) ([]packedRow, error) {
+	q := storage.Query{Partition: s.partitionOf(lane), From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
 	if span := high - low; span == 0 {
 		q.Limit = 1
 	} else if span < 1000 {
-		q.Limit = int(span)/packMin + 2
+		q.Limit = int(span)/minPacked + 2
 	}
-	var found []firsts
+	var found []packedRow
 	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := firstsFrom(r)
-		if err != nil || f.low > high {
+		f, err := packedRowFrom(r)
+		if err != nil || f.lowSeq > high {
 			return found, err
 		}
 		found = append(found, f)
-		if f.high >= high {
+		if f.highSeq >= high {
 			return found, nil
 		}
 	}
 	return found, nil
 }
 
-// lookUpFirst fills in what is known of an entry that was delivered at its first attempt
+// fillFromPacked fills in what is known of an entry that was delivered at its first attempt
 // and has no more than its place in a d_ row to show for it.
-func (s *Store) lookUpFirst(ctx context.Context, e *Entry) error {
+func (s *Store) fillFromPacked(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil
 	}
-	found, err := s.readFirsts(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
+	found, err := s.readPackedRows(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	if one, ok := found[0].bySeq[e.Seq()]; ok {
-		e.delivered(one, found[0].etag)
+		e.setDelivered(one, found[0].etag)
 	}
 	return nil
 }
 
-func (e *Entry) delivered(one first, version storage.ETag) {
+func (e *Entry) setDelivered(one packedDelivery, version storage.ETag) {
 	e.Stage, e.AttemptCount, e.Attempts = weir.Delivered, 1, []weir.Attempt{one.Attempt}
 	st := &e.status
 	st.Stage, st.AttemptCount, st.Attempts = e.Stage, e.AttemptCount, e.Attempts

@@ -25,14 +25,14 @@ const (
 	resumeKey = rows.RequestPrefix + string(RequestResume)
 )
 
-func pauseRow(key string) string {
+func pauseRowKey(key string) string {
 	if key == "" {
 		return rows.PauseKey
 	}
 	return rows.KeyPausePrefix + KeyHash(key)
 }
 
-func isPause(row string) bool {
+func isPauseKey(row string) bool {
 	return row == rows.PauseKey || strings.HasPrefix(row, rows.KeyPausePrefix)
 }
 
@@ -48,8 +48,8 @@ func pauseValues(p weir.Pause) map[string]any {
 // Pauses are the operator's pauses in force, the lane's own first.
 func (c Control) Pauses(now time.Time) []weir.Pause {
 	var pauses []weir.Pause
-	for _, r := range c.notes {
-		if !isPause(r.Key) {
+	for _, r := range c.markers {
+		if !isPauseKey(r.Key) {
 			continue
 		}
 		if p := pauseFrom(c.lane, r); p.Ends().After(now) {
@@ -95,15 +95,15 @@ func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
 func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
 	return s.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
-		row := pauseRow(p.Key)
+		row := pauseRowKey(p.Key)
 		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
 		switch {
 		case c.Head.IsSealed:
-			return nil, conflict("pause", "the number of lanes is being changed: nothing can be paused until that is over")
+			return nil, errConflict("pause", "the number of lanes is being changed: nothing can be paused until that is over")
 		case p.Key != "" && len(others) >= maxKeyPauses:
-			return nil, conflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
+			return nil, errConflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
 		}
-		return append(s.expired(c, row), storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
+		return append(s.expiredPauseOps(c, row), storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
 	})
 }
 
@@ -113,8 +113,8 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	return s.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
-		row := pauseRow(key)
-		for _, n := range c.notes {
+		row := pauseRowKey(key)
+		for _, n := range c.markers {
 			if n.Key == row {
 				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})
 			}
@@ -125,16 +125,16 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 		if len(ops) == 0 {
 			return nil, nil
 		}
-		return append(ops, s.expired(c, row)...), nil
+		return append(ops, s.expiredPauseOps(c, row)...), nil
 	})
 }
 
-// expired removes the pauses that are over, but for the one that is written anyway.
-func (s *Store) expired(c Control, but string) []storage.Op {
+// expiredPauseOps removes the pauses that are over, but for the one that is written anyway.
+func (s *Store) expiredPauseOps(c Control, but string) []storage.Op {
 	now := s.Now().Add(-clockSkew) // a holder's clock may be behind
 	var ops []storage.Op
-	for _, r := range c.notes {
-		if isPause(r.Key) && r.Key != but && !pauseFrom(c.lane, r).Ends().After(now) && len(ops) < maxBatchOps/2 {
+	for _, r := range c.markers {
+		if isPauseKey(r.Key) && r.Key != but && !pauseFrom(c.lane, r).Ends().After(now) && len(ops) < maxBatchOps/2 {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: r.Key})
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]s
 			return true, err
 		}
 		head := headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq+1)))
-		_, err = s.Table.Transact(ctx, s.partition(lane), append([]storage.Op{head}, ops...))
+		_, err = s.Table.Transact(ctx, s.partitionOf(lane), append([]storage.Op{head}, ops...))
 		return judgeRequest(err)
 	}, s.pauseAfterConflict)
 	return explainUndone(err)
@@ -172,7 +172,7 @@ func (s *Store) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
 		return err
 	})
 	if err != nil {
-		return nil, unavailable("pauses", err)
+		return nil, errUnavailable("pauses", err)
 	}
 	return slices.Concat(byLane...), nil
 }

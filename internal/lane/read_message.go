@@ -10,19 +10,19 @@ import (
 
 // LoadMessage reads a message with its body, as accepted. NotFound as with Status.
 func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
-	return s.load(ctx, id, false)
+	return s.loadVersion(ctx, id, false)
 }
 
-func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
-	e, err := s.find(ctx, id)
+func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
+	e, err := s.findMessage(ctx, id)
 	if err != nil {
 		return weir.Message{}, err
 	}
-	if edited && !e.edited {
+	if edited && !e.isEdited {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
 	}
 	if !edited {
-		e.accepted()
+		e.useAccepted()
 	}
 	at := s.ForEpoch(Epoch{e.Message.ID.Epoch, 0})
 	err = at.LoadBody(ctx, e)
@@ -30,13 +30,13 @@ func (s *Store) load(ctx context.Context, id weir.ID, edited bool) (weir.Message
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was removed after its retention", Err: err}
 	}
 	if err != nil {
-		return weir.Message{}, unavailable("load", err)
+		return weir.Message{}, errUnavailable("load", err)
 	}
 	return e.Message, nil
 }
 
-// accepted makes the entry one of the message before it was edited.
-func (e *Entry) accepted() {
-	e.edited = false
+// useAccepted makes the entry one of the message before it was edited.
+func (e *Entry) useAccepted() {
+	e.isEdited = false
 	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), int(rows.Size.Of(e.row)), 0
 }

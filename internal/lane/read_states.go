@@ -16,19 +16,19 @@ type MessageState struct {
 	Refused    bool // the holder did not do the replay that was asked for last
 }
 
-// fatePage is how many rows one query of Fates reads: those between two wanted ones cost
+// statesPage is how many rows one query of Fates reads: those between two wanted ones cost
 // little, another query more.
-const fatePage = 200
+const statesPage = 200
 
-var fateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
+var stateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
 
 // ReadStates tells how the messages of a lane stand that were dead once; seqs is sorted. What
 // was delivered at its first attempt without ever having been dead may be told as queued.
 func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]MessageState, error) {
 	fates := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(seqs[i]), To: rows.MessageKey(seqs[len(seqs)-1] + 1),
-			Limit: fatePage, Columns: fateColumns})
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seqs[i]), To: rows.MessageKey(seqs[len(seqs)-1] + 1),
+			Limit: statesPage, Columns: stateColumns})
 		if err != nil {
 			return nil, err
 		}

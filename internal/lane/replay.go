@@ -33,13 +33,13 @@ type Edit struct {
 // same one. Conflict: the message is not dead, or a later one of its key was delivered.
 // Unavailable: it may or may not have been asked.
 func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
-	ask := replayAsk{Store: s, ReplayOptions: o, nonce: newNonce()}
-	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.ops(ctx, e) })
+	ask := replayCall{Store: s, ReplayOptions: o, nonce: newNonce()}
+	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
 	return ask.status, err
 }
 
-// replayAsk is one call of Replay.
-type replayAsk struct {
+// replayCall is one call of Replay.
+type replayCall struct {
 	*Store
 	ReplayOptions
 	nonce  string
@@ -47,90 +47,90 @@ type replayAsk struct {
 	status weir.Status
 }
 
-// ops make the request, for a message as it stands. The message's row is written with it: it
+// requestOps make the request, for a message as it stands. The message's row is written with it: it
 // tells this request when the answer got lost, and keeps retention away.
-func (a *replayAsk) ops(ctx context.Context, e *Entry) ([]storage.Op, error) {
+func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if rows.ReplayNonce.Of(e.row) == a.nonce {
 		return nil, nil // it was us, and the answer got lost
 	}
 	if e.Stage != weir.Dead {
-		return nil, conflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
+		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
 	}
 	if rows.IsBeingRemoved.Of(e.row) {
 		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay", Message: "the message is being removed after its retention"}
 	}
-	waits, err := a.waits(ctx, e)
+	waits, err := a.isPending(ctx, e)
 	switch {
 	case err != nil:
-		return nil, unavailable("replay", err)
+		return nil, errUnavailable("replay", err)
 	case waits && a.Edit != nil:
-		return nil, conflict("replay", "a replay of the message is waiting: it can be edited when that is over")
+		return nil, errConflict("replay", "a replay of the message is waiting: it can be edited when that is over")
 	case waits:
 		return nil, nil
 	}
-	if err := a.allowed(ctx, e); err != nil {
+	if err := a.checkAllowed(ctx, e); err != nil {
 		return nil, err
 	}
-	if err := a.store(ctx, e); err != nil {
+	if err := a.storeEdit(ctx, e); err != nil {
 		return nil, err
 	}
 	wish := rows.Values(rows.Seq.Is(e.Seq()), rows.Force.Is(a.Force))
 	maps.Copy(wish, a.edit)
 	return []storage.Op{
-		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(
+		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(
 			rows.ReplayNonce.Is(a.nonce), rows.ReplayAskedAt.Is(a.Now().UTC().Truncate(time.Microsecond)), rows.ReplayForced.Is(a.Force), rows.ReplayRefused.Is(""))},
-		{Kind: storage.Insert, Key: a.row(e), Values: wish},
+		{Kind: storage.Insert, Key: a.requestRowKey(e), Values: wish},
 	}, nil
 }
 
-func (a *replayAsk) row(e *Entry) string {
+func (a *replayCall) requestRowKey(e *Entry) string {
 	if a.Force {
-		return forcedKey(e.Seq())
+		return forcedReplayKey(e.Seq())
 	}
-	return wishKey(RequestReplay, e.Seq())
+	return requestKey(RequestReplay, e.Seq())
 }
 
-// waits says whether the same waits for the holder already, or what has to be over before
+// isPending says whether the same waits for the holder already, or what has to be over before
 // an edit: any replay of the message. One that is not forced does as a forced one does, not
 // the other way round.
-func (a *replayAsk) waits(ctx context.Context, e *Entry) (bool, error) {
-	first := wishKey(RequestReplay, e.Seq())
+func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
+	first := requestKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
-		first = forcedKey(e.Seq())
+		first = forcedReplayKey(e.Seq())
 	}
-	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partition(e.Message.ID.Lane), From: first, To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
+	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partitionOf(e.Message.ID.Lane), From: first, To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
 	return len(page.Rows) > 0, err
 }
 
-// allowed looks whether a later message of the key was delivered. The holder looks again.
-func (a *replayAsk) allowed(ctx context.Context, e *Entry) error {
+// checkAllowed looks whether a later message of the key was delivered. The holder looks again.
+func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
 	}
 	c, err := a.ReadControl(ctx, e.Message.ID.Lane)
 	if err != nil {
-		return unavailable("replay", err)
+		return errUnavailable("replay", err)
 	}
 	reason, err := a.ReplayObstacle(ctx, e, c.Tail.HistoryFence)
 	if err != nil {
-		return unavailable("replay", err)
+		return errUnavailable("replay", err)
 	}
 	if reason != "" {
-		return conflict("replay", reason+". It can be replayed by force")
+		return errConflict("replay", reason+". It can be replayed by force")
 	}
 	return nil
 }
 
-// store stores the edited body. A blob stays unmarked: the look for forgotten ones finds
+// storeEdit stores the edited body. A blob stays unmarked: the look for forgotten ones finds
 // out whether its request was granted.
-func (a *replayAsk) store(ctx context.Context, e *Entry) error {
+func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
 	}
-	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partition(e.Message.ID.Lane), editedName(a.nonce, e.Seq())), editedBody)
+	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partitionOf(e.Message.ID.Lane), editedName(a.nonce, e.Seq())), editedBody)
 	if err != nil {
-		return unavailable("replay", err)
+		return errUnavailable("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
 		rows.Put(v, editedBody.blob.Is("")) // of an earlier edit
@@ -143,7 +143,7 @@ func (a *replayAsk) store(ctx context.Context, e *Entry) error {
 // editColumns are what a request hands over to its message.
 var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize, rows.EditNote)
 
-func editOf(v map[string]any) map[string]any {
+func editFrom(v map[string]any) map[string]any {
 	edit := map[string]any{}
 	for _, name := range editColumns {
 		if value, ok := v[name]; ok {
@@ -163,7 +163,7 @@ func (e *Entry) EditedBlob() string { return editedBody.blob.Of(e.row) }
 func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
 
 // AttemptsSinceReplay is the number of attempts that count since it was filed, or replayed last.
-func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.base }
+func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
 // Replay takes a dead message back among those held in its own block, at its old place.
 // What is not known of later deliveries stays so, should it die again. watched is tail's.
@@ -177,13 +177,13 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 		rows.Put(v, rows.EditedAt.Is(at), rows.Edition.Is(int64(e.Message.Edition+1)))
 		e.Message.Version = rows.EditedVersion.Of(w.edit)
 	}
-	if e.diedUnwatched(watched) && rows.ReplayBlockedBy.Of(e.row) == "" {
-		rows.Put(v, rows.ReplayBlockedBy.Is(unknownLate))
+	if e.isHistoryUnknown(watched) && rows.ReplayBlockedBy.Of(e.row) == "" {
+		rows.Put(v, rows.ReplayBlockedBy.Is(unknownHistory))
 	}
 	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
-		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.place()), Values: heldFrom(e).values()},
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()), Values: heldFrom(e).heldValues()},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
@@ -195,5 +195,5 @@ func (c *Change) RefuseReplay(e *Entry, reason string) {
 // LoadEditedMessage reads an edited message with its edited body. NotFound: as with Status, or it
 // was never edited.
 func (s *Store) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
-	return s.load(ctx, id, true)
+	return s.loadVersion(ctx, id, true)
 }

@@ -30,7 +30,7 @@ const MaxReplayJobs = 10
 
 func jobKey(id string) string { return rows.ReplayJobPrefix + id }
 
-func (j ReplayJob) values() map[string]any {
+func (j ReplayJob) jobValues() map[string]any {
 	return rows.Values(rows.JobText.Is(j.Text), rows.JobCheckpoint.Is(j.Checkpoint))
 }
 
@@ -42,7 +42,7 @@ func jobFrom(r storage.Row) ReplayJob {
 // ReplayJobs are the bulk replays under way, where this is lane 0.
 func (c Control) ReplayJobs() []ReplayJob {
 	var jobs []ReplayJob
-	for _, r := range c.notes {
+	for _, r := range c.markers {
 		if strings.HasPrefix(r.Key, rows.ReplayJobPrefix) {
 			jobs = append(jobs, jobFrom(r))
 		}
@@ -58,7 +58,7 @@ func (s *Store) ReadReplayJobs(ctx context.Context) ([]ReplayJob, error) {
 
 // ReadReplayJob reads one; NotFound when it is not under way.
 func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error) {
-	r, err := s.Table.Get(ctx, s.partition(jobLane), jobKey(id))
+	r, err := s.Table.Get(ctx, s.partitionOf(jobLane), jobKey(id))
 	if err != nil {
 		return ReplayJob{}, err
 	}
@@ -78,7 +78,7 @@ func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (created Repla
 		case isUncertain(err), storage.Is(err, storage.Conflict):
 			return false, err
 		case err != nil && !errors.As(err, &refused):
-			err = unavailable("replays", err)
+			err = errUnavailable("replays", err)
 		}
 		return true, err
 	}, s.pauseAfterConflict)
@@ -105,11 +105,11 @@ func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, er
 	case c.Head.IsSealed:
 		return ReplayJob{}, errSealed("replays")
 	case len(jobs) >= MaxReplayJobs:
-		return ReplayJob{}, conflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
+		return ReplayJob{}, errConflict("replays", "too many bulk replays are under way: wait for one, or cancel one")
 	}
-	etags, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{
+	etags, err := s.Table.Transact(ctx, s.partitionOf(jobLane), []storage.Op{
 		headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq))),
-		{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.values()},
+		{Kind: storage.Insert, Key: jobKey(j.ID), Values: j.jobValues()},
 	})
 	if err != nil {
 		return ReplayJob{}, err
@@ -121,7 +121,7 @@ func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, er
 // SaveReplayJob writes a job over the row it was read from or written to, and gives its new
 // ETag. Precondition or NotFound: somebody else has changed it, or ended it.
 func (s *Store) SaveReplayJob(ctx context.Context, j ReplayJob) (storage.ETag, error) {
-	etags, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.values()}})
+	etags, err := s.Table.Transact(ctx, s.partitionOf(jobLane), []storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.jobValues()}})
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +130,7 @@ func (s *Store) SaveReplayJob(ctx context.Context, j ReplayJob) (storage.ETag, e
 
 // RemoveReplayJob takes a job's note away, if it is there.
 func (s *Store) RemoveReplayJob(ctx context.Context, id string) error {
-	_, err := s.Table.Transact(ctx, s.partition(jobLane), []storage.Op{{Kind: storage.Delete, Key: jobKey(id)}})
+	_, err := s.Table.Transact(ctx, s.partitionOf(jobLane), []storage.Op{{Kind: storage.Delete, Key: jobKey(id)}})
 	if storage.Is(err, storage.NotFound) {
 		return nil
 	}

@@ -43,33 +43,33 @@ type Request struct {
 // requestPatience bounds how long a caller waits for storage or for its turn at head.
 const requestPatience = 5 * time.Second
 
-// wishKey is the row of a request about a message.
-func wishKey(kind RequestKind, seq int64) string {
+// requestKey is the row of a request about a message.
+func requestKey(kind RequestKind, seq int64) string {
 	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
-// forcedKey is the row of a replay that is forced. It is one of its own behind that of the
+// forcedReplayKey is the row of a replay that is forced. It is one of its own behind that of the
 // replay that is not, for that may wait already, and be refused.
-func forcedKey(seq int64) string { return wishKey(RequestReplay, seq) + "_forced" }
+func forcedReplayKey(seq int64) string { return requestKey(RequestReplay, seq) + "_forced" }
 
-func cancelKey(seq int64) string { return wishKey(RequestCancel, seq) }
+func cancelKey(seq int64) string { return requestKey(RequestCancel, seq) }
 
-func wishFrom(r storage.Row) Request {
+func requestFrom(r storage.Row) Request {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.RequestPrefix), "_")
 	v := r.Values
-	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key, Force: rows.Force.Of(v), edit: editOf(v)}
+	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key, Force: rows.Force.Of(v), edit: editFrom(v)}
 }
 
 // PendingRequests reads the requests of a lane, up to limit: fewer mean that there are no more. It
 // reads one more, since that may force the last of them.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partition(lane), rows.RequestPrefix, nil), limit+1)
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
 		return nil, err
 	}
 	var wishes []Request
 	for _, r := range found {
-		w := wishFrom(r)
+		w := requestFrom(r)
 		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
 			wishes[i].Force = true
 		}
@@ -82,7 +82,7 @@ func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Req
 func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
-		c.UpdateTail(func(t *Tail) { t.Counts.add(weir.Cancelled) })
+		c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Cancelled) })
 	}
 }
 
@@ -91,11 +91,11 @@ func (c *Change) ResolveRequest(w Request) {
 // time: the Status then says where it stands at the moment. Conflict: it is final.
 // Unavailable: it may or may not have been asked.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
-	return s.cancel(ctx, id, newNonce())
+	return s.cancelWithNonce(ctx, id, newNonce())
 }
 
-// cancel is Cancel with a nonce, by which it recognizes a cancellation of its own.
-func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
+// cancelWithNonce is Cancel with a nonce, by which it recognizes a cancellation of its own.
+func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	wished := false
 	var st weir.Status
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
@@ -104,12 +104,12 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 		case e.Stage == weir.Cancelled && (wished || rows.CancelNonce.Of(e.row) == nonce):
 			return nil, nil // it was us, and the answer got lost
 		case e.Stage.Final():
-			return nil, conflict("cancel", "the message is "+string(e.Stage)+" already")
+			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
 			st.Stage, st.FinishedAt = weir.Cancelled, s.Now().UTC().Truncate(time.Microsecond)
 			return cancelOps(e, st.FinishedAt, nonce), nil
 		}
-		asked, err := s.asked(ctx, e.Message.ID)
+		asked, err := s.isCancelPending(ctx, e.Message.ID)
 		if err != nil || asked {
 			return nil, err
 		}
@@ -126,19 +126,19 @@ func (s *Store) cancel(ctx context.Context, id weir.ID, nonce string) (weir.Stat
 func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	ops := []storage.Op{
 		{Kind: storage.Delete, Key: dueKey(e.DueTime())},
-		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(
+		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(
 			rows.Stage.Is(string(weir.Cancelled)), rows.FinishedAt.Is(at), rows.CancelNonce.Is(nonce))},
 		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()), rows.IsDone.Is(true))},
 	}
 	if url := e.Message.Callback; url != "" {
-		ops = append(ops, mailOps(about(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
+		ops = append(ops, eventOps(finalEvent(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
 	}
 	return ops
 }
 
-// asked says whether a message's cancellation waits for the holder already.
-func (s *Store) asked(ctx context.Context, id weir.ID) (bool, error) {
-	_, err := s.Table.Get(ctx, s.partition(id.Lane), cancelKey(id.Seq))
+// isCancelPending says whether a message's cancellation waits for the holder already.
+func (s *Store) isCancelPending(ctx context.Context, id weir.ID) (bool, error) {
+	_, err := s.Table.Get(ctx, s.partitionOf(id.Lane), cancelKey(id.Seq))
 	if storage.Is(err, storage.NotFound) {
 		return false, nil
 	}
@@ -156,11 +156,11 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 		case rows.MoveNonce.Of(e.row) == nonce:
 			return nil, nil
 		case e.Stage != weir.Scheduled:
-			return nil, conflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
+			return nil, errConflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
 		case version != "" && version != weir.Tag(e.status.Version):
 			return nil, &weir.Error{Kind: weir.Stale, Op: "move", Message: "the message has changed since: read it again"}
 		}
-		ops := []storage.Op{{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.etag(), Values: rows.Values(rows.DueAt.Is(due), rows.MoveNonce.Is(nonce))}}
+		ops := []storage.Op{{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(rows.DueAt.Is(due), rows.MoveNonce.Is(nonce))}}
 		if !due.Equal(e.Message.DueAt) {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())},
 				storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: due, Seq: e.Seq()}), Values: map[string]any{}})
@@ -185,7 +185,7 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
 	err := rows.Update(ctx, func() (bool, error) {
-		e, err := s.find(ctx, id)
+		e, err := s.findMessage(ctx, id)
 		if err != nil {
 			return true, err
 		}
@@ -205,7 +205,7 @@ func judgeRequest(err error) (done bool, _ error) {
 		return false, err
 	}
 	if err != nil {
-		err = unavailable("request", err)
+		err = errUnavailable("request", err)
 	}
 	return true, err
 }
@@ -222,7 +222,7 @@ func explainUndone(err error) error {
 }
 
 // pauseAfterConflict returns the pause before a change is tried again that another process was faster with.
-func (s *Store) pauseAfterConflict(error) time.Duration { return s.jitter(conflictPause) }
+func (s *Store) pauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
 // raiseRequestSeq sends one transaction that raises head.touched.
 func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
@@ -234,11 +234,11 @@ func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op)
 		return errSealed("request")
 	}
 	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag, Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
-	_, err = s.Table.Transact(ctx, s.partition(lane), all)
+	_, err = s.Table.Transact(ctx, s.partitionOf(lane), all)
 	return err
 }
 
-func conflict(op, message string) error {
+func errConflict(op, message string) error {
 	return &weir.Error{Kind: weir.Conflict, Op: op, Message: message}
 }
 
@@ -248,5 +248,5 @@ func newNonce() string {
 	return hex.EncodeToString(nonce)
 }
 
-// etag is the version of the entry's row.
-func (e *Entry) etag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }
+// rowETag is the version of the entry's row.
+func (e *Entry) rowETag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }

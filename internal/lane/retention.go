@@ -25,12 +25,12 @@ type Retention struct {
 	// bodies that storage refused to remove. It must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
-	next *Store // of a lane whose epoch is over: the store of the epoch that followed
+	nextEpoch *Store // of a lane whose epoch is over: the store of the epoch that followed
 }
 
 const (
-	// rewalk is the time after which a walk that has reached the young starts anew.
-	rewalk = 24 * time.Hour
+	// walkInterval is the time after which a walk that has reached the young starts anew.
+	walkInterval = 24 * time.Hour
 	// removalRate is how many rows a second a Run removes of one lane: half of what a
 	// partition takes, so that appends and commits find room while removal is behind.
 	removalRate = 1000
@@ -47,8 +47,8 @@ const (
 	movingPause = time.Minute
 )
 
-// errElsewhere says that another process removes messages of the same lane.
-var errElsewhere = errors.New("another process removes messages of the lane")
+// errOtherProcess says that another process removes messages of the same lane.
+var errOtherProcess = errors.New("another process removes messages of the lane")
 
 // RunLane removes a lane's share. It returns the moment before which there is nothing more to do;
 // zero = call again soon.
@@ -58,102 +58,102 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 		return time.Time{}, err
 	}
 	now := r.Store.Now()
-	if control.Tail.IsClosed && r.next == nil {
+	if control.Tail.IsClosed && r.nextEpoch == nil {
 		return now.Add(movingPause), nil // it is being copied; Earlier will remove it soon
 	}
-	walk := control.walk(now)
+	walk := control.retentionWalk(now)
 	if walk.nextAt.After(now) {
 		return walk.nextAt, nil // another process was here
 	}
-	t := &turn{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
-	next, err := t.run(ctx)
-	if errors.Is(err, errElsewhere) {
+	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
+	next, err := t.walkPages(ctx)
+	if errors.Is(err, errOtherProcess) {
 		return now.Add(movingPause), nil // its place is further than ours
 	}
 	t.walk.nextAt = next
 	if t.walk == walk {
 		return next, err
 	}
-	return next, errors.Join(err, r.save(ctx, lane, t.walk))
+	return next, errors.Join(err, r.saveWalk(ctx, lane, t.walk))
 }
 
-// walkState is the row !swept. It is a note, which each look at the lane reads with the control
+// retentionWalk is the row !swept. It is a note, which each look at the lane reads with the control
 // rows.
-type walkState struct {
+type retentionWalk struct {
 	seq       int64 // looked at up to here
 	startedAt time.Time
 	nextAt    time.Time // nothing has to be done before; zero = not known
 }
 
-// walk returns how far retention has come.
-func (c Control) walk(now time.Time) walkState {
-	for _, r := range c.notes {
+// retentionWalk returns how far retention has come.
+func (c Control) retentionWalk(now time.Time) retentionWalk {
+	for _, r := range c.markers {
 		if r.Key != rows.RetentionKey {
 			continue
 		}
 		v := r.Values
-		w := walkState{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
-		if w.nextAt.After(now.Add(2 * rewalk)) { // written by a clock that was ahead
+		w := retentionWalk{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
+		if w.nextAt.After(now.Add(2 * walkInterval)) { // written by a clock that was ahead
 			w.nextAt = time.Time{}
 		}
 		return w
 	}
-	return walkState{startedAt: now}
+	return retentionWalk{startedAt: now}
 }
 
-// save writes the place. Two processes at once do no harm: the place of either is right.
-func (r *Retention) save(ctx context.Context, lane int, w walkState) error {
-	_, err := r.Store.Table.Transact(ctx, r.Store.partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
+// saveWalk writes the place. Two processes at once do no harm: the place of either is right.
+func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) error {
+	_, err := r.Store.Table.Transact(ctx, r.Store.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
 		Values: rows.Sparse(rows.Seq.Is(w.seq), rows.WalkStartedAt.Is(w.startedAt), rows.WalkNextAt.Is(w.nextAt))}})
 	return err
 }
 
-// turn is one Run in a lane.
-type turn struct {
+// retentionRun is one Run in a lane.
+type retentionRun struct {
 	*Retention
 	lane    int
 	cursor  int64 // nothing from here on is looked at
-	walk    walkState
+	walk    retentionWalk
 	began   time.Time
 	removed int
 }
 
-// run goes page by page until the walk has come to a message that is too young, or its share of
+// walkPages goes page by page until the walk has come to a message that is too young, or its share of
 // time is over. It returns when to go on; zero = soon.
-func (t *turn) run(ctx context.Context) (time.Time, error) {
+func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 	for {
-		young, err := t.page(ctx)
+		young, err := t.removePage(ctx)
 		switch now := t.Store.Now(); {
 		case err != nil || t.isSpent():
 			return time.Time{}, err
 		case young.IsZero():
-		case !t.walk.startedAt.Add(rewalk).After(now):
-			t.walk = walkState{startedAt: now}
+		case !t.walk.startedAt.Add(walkInterval).After(now):
+			t.walk = retentionWalk{startedAt: now}
 		default:
-			return earlier(later(young, now.Add(t.pause())), now.Add(rewalk)), nil
+			return earlierOf(laterOf(young, now.Add(t.pauseLength())), now.Add(walkInterval)), nil
 		}
 	}
 }
 
-func (t *turn) isSpent() bool { return time.Since(t.began) >= t.TimeShare }
+func (t *retentionRun) isSpent() bool { return time.Since(t.began) >= t.TimeShare }
 
-func (t *turn) pause() time.Duration {
+func (t *retentionRun) pauseLength() time.Duration {
 	if t.removed >= busyRun {
 		return busyPause
 	}
 	return idlePause
 }
 
-// refused logs and counts a message or a body that storage refuses to remove. It holds up no
+// reportRefused logs and counts a message or a body that storage refuses to remove. It holds up no
 // other: the next walk tries again.
-func (r *Retention) refused(lane int, seq int64, err error) {
+func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	if r.Log != nil {
 		r.Log.Warn("retention: message kept, storage refuses to remove it", "lane", lane, "seq", seq, "err", err)
 	}
-	r.count(0, 1)
+	r.countRemoved(0, 1)
 }
 
-func (r *Retention) count(removed, refused int) {
+func (r *Retention) countRemoved(removed, refused int) {
 	if r.OnRemoved != nil {
 		r.OnRemoved(removed, refused)
 	}

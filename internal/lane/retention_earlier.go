@@ -24,61 +24,61 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {
-		at, gone, err := r.epoch(ctx, e, all[i+1])
+		at, gone, err := r.removeFromEpoch(ctx, e, all[i+1])
 		if err != nil {
 			return time.Time{}, fmt.Errorf("earlier epoch %d: %w", e.Number, err)
 		}
 		if gone {
-			if err := r.forget(ctx, e); err != nil {
+			if err := r.forgetEpoch(ctx, e); err != nil {
 				return time.Time{}, err
 			}
 		} else {
-			soonest = earlier(soonest, at)
+			soonest = earlierOf(soonest, at)
 		}
 	}
 	return soonest, nil
 }
 
-// epoch does a share of one epoch's lanes, a few lanes at a time.
-func (r *Retention) epoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
+// removeFromEpoch does a share of one epoch's lanes, a few lanes at a time.
+func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
 	old := *r
-	old.Store, old.next = r.Store.ForEpoch(e), r.Store.ForEpoch(next)
+	old.Store, old.nextEpoch = r.Store.ForEpoch(e), r.Store.ForEpoch(next)
 	at, empty := make([]time.Time, e.Lanes), make([]bool, e.Lanes)
 	err = ForEach(e.Lanes, func(lane int) (err error) {
-		if at[lane], empty[lane], err = old.lane(ctx, lane); err != nil {
+		if at[lane], empty[lane], err = old.removeFromLane(ctx, lane); err != nil {
 			return fmt.Errorf("lane %d: %w", lane, err)
 		}
 		return nil
 	})
-	gone, soonest = true, r.Store.Now().Add(rewalk)
+	gone, soonest = true, r.Store.Now().Add(walkInterval)
 	for lane := range e.Lanes {
 		if !empty[lane] {
-			gone, soonest = false, earlier(soonest, at[lane])
+			gone, soonest = false, earlierOf(soonest, at[lane])
 		}
 	}
 	return soonest, gone, err
 }
 
-// lane does one lane's share, and reports whether nothing is left of it.
-func (r *Retention) lane(ctx context.Context, lane int) (time.Time, bool, error) {
-	at, err := r.RunLane(ctx, lane)
+// removeFromLane does one lane's share, and reports whether nothing is left of it.
+func (r *Retention) removeFromLane(ctx context.Context, removeFromLane int) (time.Time, bool, error) {
+	at, err := r.RunLane(ctx, removeFromLane)
 	if storage.Is(err, storage.NotFound) {
-		if err := r.Store.checkDropped(ctx, lane); err != nil {
+		if err := r.Store.checkDeleted(ctx, removeFromLane); err != nil {
 			return time.Time{}, false, err
 		}
-		return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
+		return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)
 	}
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	if any, err := r.Store.hasRows(ctx, lane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
+	if any, err := r.Store.hasRows(ctx, removeFromLane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
 		return at, false, err
 	}
-	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
+	return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)
 }
 
-// forget takes an epoch off the record.
-func (r *Retention) forget(ctx context.Context, e Epoch) error {
+// forgetEpoch takes an epoch off the record.
+func (r *Retention) forgetEpoch(ctx context.Context, e Epoch) error {
 	_, err := r.Store.UpdateEpochRecord(ctx, func(m *EpochRecord) error {
 		i := slices.Index(m.Earlier, e)
 		if i < 0 || m.Step != StepNone {

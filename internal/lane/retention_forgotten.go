@@ -21,43 +21,43 @@ import (
 // next look begins where the last one ended.
 
 const (
-	// forgottenDays is how many days the look stays back: it looks at a body only when that is
+	// searchDelayDays is how many days the look stays back: it looks at a body only when that is
 	// older than a day, even if its receiver's clock was ahead.
-	forgottenDays = 2
-	// forgottenShare is the time after which a look leaves the rest to the next one.
-	forgottenShare = time.Minute
-	// forgottenClaim is how long one process has the look to itself. If the process is killed,
+	searchDelayDays = 2
+	// searchTimeShare is the time after which a look leaves the rest to the next one.
+	searchTimeShare = time.Minute
+	// searchClaimTime is how long one process has the look to itself. If the process is killed,
 	// another one takes the look over after that time.
-	forgottenClaim = 10 * time.Minute
-	// againDays is how many days with a body that storage refused to remove are remembered.
-	againDays = 30
-	dayFormat = time.DateOnly
+	searchClaimTime = 10 * time.Minute
+	// maxRepeatDays is how many days with a body that storage refused to remove are remembered.
+	maxRepeatDays = 30
+	dayFormat     = time.DateOnly
 )
 
-// forgotten is the row that records how far the look has come.
-type forgotten struct {
-	etag      storage.ETag
-	day       string   // all days up to this one were looked at
-	marker    string   // in the day after it: where to go on
-	again     []string // days to look at again
-	since     string   // bodies of later days have names as this version writes them
-	claimedTo time.Time
+// bodySearchRecord is the row that records how far the look has come.
+type bodySearchRecord struct {
+	etag         storage.ETag
+	lastDay      string   // all days up to this one were looked at
+	marker       string   // in the day after it: where to go on
+	repeatDays   []string // days to look at again
+	namesSince   string   // bodies of later days have names as this version writes them
+	claimedUntil time.Time
 }
 
-func forgottenFrom(r storage.Row) forgotten {
+func bodySearchFrom(r storage.Row) bodySearchRecord {
 	v := r.Values
-	return forgotten{etag: r.ETag, day: rows.LastDay.Of(v), marker: rows.DayMarker.Of(v), again: strings.Fields(rows.DaysToRepeat.Of(v)),
-		since: rows.SinceDay.Of(v), claimedTo: rows.ClaimedUntil.Of(v)}
+	return bodySearchRecord{etag: r.ETag, lastDay: rows.LastDay.Of(v), marker: rows.DayMarker.Of(v), repeatDays: strings.Fields(rows.DaysToRepeat.Of(v)),
+		namesSince: rows.SinceDay.Of(v), claimedUntil: rows.ClaimedUntil.Of(v)}
 }
 
-func (f *forgotten) values() map[string]any {
-	return rows.Sparse(rows.LastDay.Is(f.day), rows.DayMarker.Is(f.marker), rows.DaysToRepeat.Is(strings.Join(f.again, " ")), rows.SinceDay.Is(f.since), rows.ClaimedUntil.Is(f.claimedTo))
+func (f *bodySearchRecord) searchValues() map[string]any {
+	return rows.Sparse(rows.LastDay.Is(f.lastDay), rows.DayMarker.Is(f.marker), rows.DaysToRepeat.Is(strings.Join(f.repeatDays, " ")), rows.SinceDay.Is(f.namesSince), rows.ClaimedUntil.Is(f.claimedUntil))
 }
 
-// forgottenLook is one look, by the process that has claimed it.
-type forgottenLook struct {
+// bodySearch is one look, by the process that has claimed it.
+type bodySearch struct {
 	*Retention
-	forgotten
+	bodySearchRecord
 	began time.Time
 }
 
@@ -66,83 +66,83 @@ type forgottenLook struct {
 // = call again soon.
 func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
-	last := now.AddDate(0, 0, -forgottenDays).Format(dayFormat)
+	last := now.AddDate(0, 0, -searchDelayDays).Format(dayFormat)
 	tomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	row, err := r.Store.Table.Get(ctx, rows.MetaPartition, rows.ForgottenKey)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return time.Time{}, err
 	}
-	l := &forgottenLook{Retention: r, forgotten: forgottenFrom(row), began: time.Now()}
+	l := &bodySearch{Retention: r, bodySearchRecord: bodySearchFrom(row), began: time.Now()}
 	switch {
-	case l.day >= last:
+	case l.lastDay >= last:
 		return tomorrow, nil
-	case l.claimedTo.After(now) && !l.claimedTo.After(now.Add(2*forgottenClaim)):
-		return l.claimedTo, nil
+	case l.claimedUntil.After(now) && !l.claimedUntil.After(now.Add(2*searchClaimTime)):
+		return l.claimedUntil, nil
 	}
-	if l.since == "" {
-		l.since = tomorrow.Format(dayFormat)
+	if l.namesSince == "" {
+		l.namesSince = tomorrow.Format(dayFormat)
 	}
-	switch whole, err := l.days(ctx, last); {
-	case errors.Is(err, errElsewhere):
-		return now.Add(forgottenClaim), nil
+	switch whole, err := l.searchDays(ctx, last); {
+	case errors.Is(err, errOtherProcess):
+		return now.Add(searchClaimTime), nil
 	case err != nil || !whole:
 		return time.Time{}, err
 	}
 	return tomorrow, nil
 }
 
-// days looks at one day after the other, and reports whether it has come to the last.
-func (l *forgottenLook) days(ctx context.Context, last string) (bool, error) {
-	if err := l.claim(ctx, forgottenClaim); err != nil {
+// searchDays looks at one day after the other, and reports whether it has come to the last.
+func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) {
+	if err := l.saveClaim(ctx, searchClaimTime); err != nil {
 		return false, err
 	}
-	again, err := l.lookAgain(ctx)
+	again, err := l.searchAgain(ctx)
 	if err != nil {
 		return false, err
 	}
-	l.again = again
-	if l.day == "" {
-		if l.day, err = l.dayBeforeFirst(ctx, last); err != nil {
+	l.repeatDays = again
+	if l.lastDay == "" {
+		if l.lastDay, err = l.dayBeforeFirst(ctx, last); err != nil {
 			return false, err
 		}
 	}
-	for l.day < last && time.Since(l.began) < forgottenShare {
-		day, err := dayAfter(l.day)
+	for l.lastDay < last && time.Since(l.began) < searchTimeShare {
+		day, err := dayAfter(l.lastDay)
 		if err != nil {
 			return false, err
 		}
-		whole, refused, err := l.look(ctx, day)
+		whole, refused, err := l.searchDay(ctx, day)
 		if err != nil {
 			return false, err
 		}
 		if refused && !slices.Contains(again, day) {
 			again = append(again, day)
 		}
-		l.again = again[max(0, len(again)-againDays):]
+		l.repeatDays = again[max(0, len(again)-maxRepeatDays):]
 		if whole {
-			l.day, l.marker = day, ""
+			l.lastDay, l.marker = day, ""
 		}
-		if err := l.claim(ctx, forgottenClaim); err != nil {
+		if err := l.saveClaim(ctx, searchClaimTime); err != nil {
 			return false, err
 		}
 	}
-	return l.day >= last, l.claim(ctx, 0)
+	return l.lastDay >= last, l.saveClaim(ctx, 0)
 }
 
-// claim writes how far the look has come, and keeps other processes from it for some time.
-func (l *forgottenLook) claim(ctx context.Context, span time.Duration) error {
-	l.claimedTo = time.Time{}
+// saveClaim writes how far the look has come, and keeps other processes from it for some time.
+func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
+	l.claimedUntil = time.Time{}
 	if span > 0 {
-		l.claimedTo = l.Store.Now().Add(span)
+		l.claimedUntil = l.Store.Now().Add(span)
 	}
-	op := storage.Op{Kind: storage.Replace, Key: rows.ForgottenKey, IfMatch: l.etag, Values: l.values()}
+	op := storage.Op{Kind: storage.Replace, Key: rows.ForgottenKey, IfMatch: l.etag, Values: l.searchValues()}
 	if l.etag == "" {
 		op.Kind = storage.Insert
 	}
 	etags, err := l.Store.Table.Transact(ctx, rows.MetaPartition, []storage.Op{op})
 	switch storage.KindOf(err) {
 	case storage.Conflict, storage.Precondition:
-		return errElsewhere
+		return errOtherProcess
 	}
 	if err == nil {
 		l.etag = etags[0]
@@ -150,16 +150,16 @@ func (l *forgottenLook) claim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// lookAgain looks once more at the days with a body that storage refused to remove, and returns
+// searchAgain looks once more at the days with a body that storage refused to remove, and returns
 // those that still have one. It stops after a share of time.
-func (l *forgottenLook) lookAgain(ctx context.Context) (still []string, err error) {
+func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
-		return l.again, nil // it was done when the day was begun
+		return l.repeatDays, nil // it was done when the day was begun
 	}
-	for _, day := range l.again {
+	for _, day := range l.repeatDays {
 		whole, refused := false, false
-		if time.Since(l.began) < forgottenShare/2 {
-			whole, refused, err = l.look(ctx, day)
+		if time.Since(l.began) < searchTimeShare/2 {
+			whole, refused, err = l.searchDay(ctx, day)
 		}
 		if err != nil {
 			return nil, err
@@ -173,7 +173,7 @@ func (l *forgottenLook) lookAgain(ctx context.Context) (still []string, err erro
 }
 
 // dayBeforeFirst returns where the very first look begins: the day before the oldest body.
-func (l *forgottenLook) dayBeforeFirst(ctx context.Context, last string) (string, error) {
+func (l *bodySearch) dayBeforeFirst(ctx context.Context, last string) (string, error) {
 	const century = "2" // names of other blobs in the container begin with a letter
 	for marker := ""; ; {
 		page, err := l.Store.Bodies.List(ctx, century, marker)
@@ -199,10 +199,10 @@ func dayAfter(day string) (string, error) {
 	return at.AddDate(0, 0, 1).Format(dayFormat), err
 }
 
-// look lists a day's bodies from the marker on, and removes the forgotten ones lane by lane.
+// searchDay lists a day's bodies from the marker on, and removes the forgotten ones lane by lane.
 // whole = it came to the end of the day; else the marker has the place. refused = storage refused
 // to remove one of them.
-func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bool, err error) {
+func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused bool, err error) {
 	var names []string // of one lane, not marked
 	lane := ""
 	flush := func() error {
@@ -229,7 +229,7 @@ func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bo
 			names = append(names, info.Name)
 		}
 		whole = page.Next == ""
-		if whole || time.Since(l.began) >= forgottenShare {
+		if whole || time.Since(l.began) >= searchTimeShare {
 			err := flush()
 			l.marker = page.Next
 			return whole, refused, err
@@ -240,7 +240,7 @@ func (l *forgottenLook) look(ctx context.Context, day string) (whole, refused bo
 
 // removeForgotten removes the unmarked bodies of a lane that no row refers to, and marks the
 // others: an append can have succeeded without a mark.
-func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool, err error) {
+func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool, err error) {
 	if len(names) == 0 {
 		return false, nil
 	}
@@ -268,11 +268,11 @@ func (l *forgottenLook) removeForgotten(ctx context.Context, day, partition stri
 	return anyRefused.Load(), err
 }
 
-func (l *forgottenLook) refusedBody(partition string, err error) {
+func (l *bodySearch) refusedBody(partition string, err error) {
 	if l.Log != nil {
 		l.Log.Warn("retention: forgotten body kept, storage refuses to remove it", "lane", partition, "err", err)
 	}
-	l.count(0, 1)
+	l.countRemoved(0, 1)
 }
 
 // acceptedMargin is how far the time of acceptance may be from the day in a body's name, which
@@ -282,14 +282,14 @@ const acceptedMargin = 6 * time.Hour
 
 // findUsed returns which of a lane's bodies a row refers to. It reads the requests that wait to edit
 // a message first: if one is granted meanwhile, the message has the body.
-func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
+func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	wishes := rows.WithPrefix(partition, rows.RequestPrefix, nil)
 	if err := l.addBlobs(ctx, wishes, used, time.Time{}); err != nil {
 		return nil, err
 	}
 	messages := rows.WithPrefix(partition, rows.MessagePrefix, nil)
-	if day <= l.since {
+	if day <= l.namesSince {
 		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body could be any message's
 	}
 	accepted := false
@@ -319,7 +319,7 @@ func (l *forgottenLook) findUsed(ctx context.Context, day, partition string, nam
 }
 
 // findFirst returns about the first message of a lane that was accepted after a moment.
-func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
+func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch, id.Lane) != name {
 		return 1, nil // not one of ours
@@ -334,12 +334,12 @@ func (l *forgottenLook) findFirst(ctx context.Context, name string, at time.Time
 	}
 	// The search may return a message that is some hundreds late.
 	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
-	return max(first-pastRows, 1), err
+	return max(first-maxChunk, 1), err
 }
 
 // addBlobs notes the bodies that rows refer to, up to a page of rows that were all accepted
 // after a moment; zero = all rows.
-func (l *forgottenLook) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
+func (l *bodySearch) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
 	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
 	for page, err := range rows.Pages(ctx, l.Store.Table, q) {
 		if err != nil {

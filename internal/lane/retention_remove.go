@@ -14,10 +14,10 @@ import (
 	"weir/internal/weir"
 )
 
-// remove removes those of a page's messages whose retention is over, in the order of the log,
+// removeExpired removes those of a page's messages whose retention is over, in the order of the log,
 // and moves the walk's place behind each transaction. It stops when the share is spent.
-func (t *turn) remove(ctx context.Context, messages []*expiring, now time.Time) error {
-	var over []*expiring
+func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMessage, now time.Time) error {
+	var over []*expiringMessage
 	for _, m := range messages {
 		if end, ok := t.endOf(m, now); ok && !end.After(now) {
 			over = append(over, m)
@@ -26,7 +26,7 @@ func (t *turn) remove(ctx context.Context, messages []*expiring, now time.Time) 
 	if err := t.removeBodies(ctx, over); err != nil {
 		return err
 	}
-	over = slices.DeleteFunc(over, func(m *expiring) bool { return m.kept })
+	over = slices.DeleteFunc(over, func(m *expiringMessage) bool { return m.isKept })
 	for len(over) > 0 {
 		batch := nextBatch(over)
 		if err := t.removeBatch(ctx, batch); err != nil {
@@ -50,10 +50,10 @@ const mostUncertain = 8
 
 // removeBodies removes the blobs of messages before their rows: no later walk would find a blob
 // whose row is gone.
-func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
-	var large []*expiring
+func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMessage) error {
+	var large []*expiringMessage
 	for _, m := range messages {
-		if acceptedBody.blob.Of(m.values())+editedBody.blob.Of(m.values()) != "" {
+		if acceptedBody.blob.Of(m.rowValues())+editedBody.blob.Of(m.rowValues()) != "" {
 			large = append(large, m)
 		}
 	}
@@ -61,14 +61,14 @@ func (t *turn) removeBodies(ctx context.Context, messages []*expiring) error {
 	return ForEach(len(large), func(i int) error {
 		m := large[i]
 		err := t.removeBody(ctx, m)
-		m.kept = err != nil
+		m.isKept = err != nil
 		if err == nil || errors.Is(err, errChanged) {
 			return nil
 		}
 		if isUndecided(err) && failed.Add(1) > mostUncertain || ctx.Err() != nil {
 			return err
 		}
-		t.refused(t.lane, m.seq, err)
+		t.reportRefused(t.lane, m.seq, err)
 		return nil
 	})
 }
@@ -78,9 +78,9 @@ var errChanged = errors.New("the message was changed")
 
 // removeBody removes the blobs of a message. It first marks the row of a dead message, so that no
 // replay is accepted whose body is gone.
-func (t *turn) removeBody(ctx context.Context, m *expiring) error {
+func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error {
 	if m.stage == weir.Dead {
-		etags, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), []storage.Op{
+		etags, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), []storage.Op{
 			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag, Values: rows.Values(rows.IsBeingRemoved.Is(true))}})
 		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 			return errChanged
@@ -91,16 +91,16 @@ func (t *turn) removeBody(ctx context.Context, m *expiring) error {
 		m.row.ETag = etags[0]
 	}
 	for _, in := range []bodyColumns{acceptedBody, editedBody} {
-		if err := t.Store.RemoveBody(ctx, in.blob.Of(m.values())); err != nil {
+		if err := t.Store.RemoveBody(ctx, in.blob.Of(m.rowValues())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ops removes a message's rows, the message's own first. Its d_ row is not among them.
-func (m *expiring) ops() []storage.Op {
-	v := m.values()
+// deleteOps removes a message's rows, the message's own first. Its d_ row is not among them.
+func (m *expiringMessage) deleteOps() []storage.Op {
+	v := m.rowValues()
 	ops := []storage.Op{{Kind: storage.Delete, Key: m.row.Key, IfMatch: m.row.ETag}}
 	if idem := rows.IdempotencyRow.Of(v); idem != "" {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})
@@ -115,10 +115,10 @@ func (m *expiring) ops() []storage.Op {
 }
 
 // nextBatch takes the first messages, as many as one transaction removes with all their rows.
-func nextBatch(messages []*expiring) []*expiring {
+func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	ops, n := 0, 0
 	for _, m := range messages {
-		ops += len(m.ops())
+		ops += len(m.deleteOps())
 		if m.packed != nil && (n == 0 || messages[n-1].packed != m.packed) {
 			ops++ // room for the d_ row
 		}
@@ -130,15 +130,15 @@ func nextBatch(messages []*expiring) []*expiring {
 	return messages[:n]
 }
 
-// opsOf removes the rows of messages, and the d_ rows whose last messages they are.
-func opsOf(messages []*expiring) []storage.Op {
+// deleteOpsOf removes the rows of messages, and the d_ rows whose last messages they are.
+func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	var ops []storage.Op
-	here := map[*packed]int{}
+	here := map[*expiringPacked]int{}
 	for _, m := range messages {
-		ops = append(ops, m.ops()...)
+		ops = append(ops, m.deleteOps()...)
 		if p := m.packed; p != nil {
 			if here[p]++; here[p] == p.left {
-				ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.PackedKey(p.high)})
+				ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.PackedKey(p.highSeq)})
 			}
 		}
 	}
@@ -147,12 +147,12 @@ func opsOf(messages []*expiring) []storage.Op {
 
 // removeBatch removes messages with one transaction. If storage refuses that, it removes each
 // message by itself: one that was changed, or cannot be removed, holds up no other.
-func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
-	began, ops := time.Now(), opsOf(batch)
-	_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
+func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage) error {
+	began, ops := time.Now(), deleteOpsOf(batch)
+	_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
 	switch {
 	case err == nil:
-		t.noteGone(batch...)
+		t.countGone(batch...)
 	case isUndecided(err):
 		return err
 	default:
@@ -166,25 +166,25 @@ func (t *turn) removeBatch(ctx context.Context, batch []*expiring) error {
 	return nil
 }
 
-// noteGone notes that messages were removed.
-func (t *turn) noteGone(messages ...*expiring) {
+// countGone notes that messages were removed.
+func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	for _, m := range messages {
 		if m.packed != nil {
 			m.packed.left--
 		}
 	}
 	t.removed += len(messages)
-	t.count(len(messages), 0)
+	t.countRemoved(len(messages), 0)
 }
 
 // removeOne removes one message.
-func (t *turn) removeOne(ctx context.Context, m *expiring) error {
-	for ops := opsOf([]*expiring{m}); ; {
-		_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
+func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error {
+	for ops := deleteOpsOf([]*expiringMessage{m}); ; {
+		_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
 		at := storage.FailedAt(err)
 		switch {
 		case err == nil:
-			t.noteGone(m)
+			t.countGone(m)
 			return nil
 		case isUndecided(err):
 			return err
@@ -193,17 +193,17 @@ func (t *turn) removeOne(ctx context.Context, m *expiring) error {
 		case storage.Is(err, storage.NotFound) && at > 0 && len(ops) > 1:
 			ops = slices.Delete(ops, at, at+1) // a row that goes with the message is gone already
 		case storage.Is(err, storage.NotFound) && at <= 0 && t.isGone(ctx, m):
-			return errElsewhere
+			return errOtherProcess
 		default:
-			t.refused(t.lane, m.seq, err)
+			t.reportRefused(t.lane, m.seq, err)
 			return nil
 		}
 	}
 }
 
 // isGone reports whether a message's row was removed.
-func (t *turn) isGone(ctx context.Context, m *expiring) bool {
-	_, err := t.Store.Table.Get(ctx, t.Store.partition(t.lane), m.row.Key)
+func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
+	_, err := t.Store.Table.Get(ctx, t.Store.partitionOf(t.lane), m.row.Key)
 	return storage.Is(err, storage.NotFound)
 }
 
@@ -218,13 +218,13 @@ func isUndecided(err error) bool {
 
 // removeEmpty removes d_ rows without messages: two processes have removed the last messages at
 // the same time, and neither knew that they were the last.
-func (t *turn) removeEmpty(ctx context.Context, empty []firsts) error {
+func (t *retentionRun) removeEmpty(ctx context.Context, empty []packedRow) error {
 	for chunk := range slices.Chunk(empty, maxBatchOps) {
 		ops := make([]storage.Op, len(chunk))
 		for i, f := range chunk {
-			ops[i] = storage.Op{Kind: storage.Delete, Key: rows.PackedKey(f.high), IfMatch: f.etag}
+			ops[i] = storage.Op{Kind: storage.Delete, Key: rows.PackedKey(f.highSeq), IfMatch: f.etag}
 		}
-		_, err := t.Store.Table.Transact(ctx, t.Store.partition(t.lane), ops)
+		_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
 		if err != nil && !storage.Is(err, storage.NotFound) {
 			return err
 		}

@@ -19,33 +19,33 @@ type BackwardScan struct {
 	Queries  int   // queries so far
 	RowsRead int   // rows they gave
 
-	store *Store
-	lane  int
-	span  int64 // numbers in the next piece
+	store     *Store
+	lane      int
+	chunkSize int64 // numbers in the next piece
 }
 
 const (
-	// pastRows is how many numbers a piece of a full log has at most: one answer of storage.
-	pastRows = 1000
-	// pastSpan keeps numbers far from overflowing.
-	pastSpan = 1 << 40
+	// maxChunk is how many numbers a piece of a full log has at most: one answer of storage.
+	maxChunk = 1000
+	// maxSpan keeps numbers far from overflowing.
+	maxSpan = 1 << 40
 )
 
 // ScanBackward begins to read back from a number on, with a piece of span numbers.
 func (s *Store) ScanBackward(lane int, before, span int64) *BackwardScan {
-	return &BackwardScan{Before: max(before, 1), store: s, lane: lane, span: min(max(span, 1), pastSpan)}
+	return &BackwardScan{Before: max(before, 1), store: s, lane: lane, chunkSize: min(max(span, 1), maxSpan)}
 }
 
 // Lane is the number of the lane.
 func (p *BackwardScan) Lane() int { return p.lane }
 
-// pastColumns are those a look at a message needs; its body and attempts are not among them.
-var pastColumns = append(slices.Clone(thinColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
+// scanColumns are those a look at a message needs; its body and attempts are not among them.
+var scanColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
 	rows.Blob, rows.EditedBlob, rows.EditNote, rows.ReplayRefused)...)
 
 // Read reads the next piece, newest first. It may be empty where more is still to be read.
 func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
-	found, err := p.piece(ctx, rows.MessagePrefix, pastColumns)
+	found, err := p.readChunk(ctx, rows.MessagePrefix, scanColumns)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 
 // ReadDead is Read for the list of dead messages.
 func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
-	found, err := p.piece(ctx, rows.DeadPrefix, nil)
+	found, err := p.readChunk(ctx, rows.DeadPrefix, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -70,52 +70,52 @@ func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	return dead, nil
 }
 
-// piece reads the rows of the next piece, oldest first, and moves Before down to where it
+// readChunk reads the rows of the next piece, oldest first, and moves Before down to where it
 // began.
-func (p *BackwardScan) piece(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
+func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
 	if p.Before <= 1 {
 		return nil, nil
 	}
 	for {
-		low := max(p.Before-p.span, 1)
-		q := storage.Query{Partition: p.store.partition(p.lane), From: prefix + rows.SeqPos(low), To: prefix + rows.SeqPos(p.Before), Columns: columns}
-		found, dense, err := p.read(ctx, q)
+		low := max(p.Before-p.chunkSize, 1)
+		q := storage.Query{Partition: p.store.partitionOf(p.lane), From: prefix + rows.SeqPos(low), To: prefix + rows.SeqPos(p.Before), Columns: columns}
+		found, dense, err := p.readWhole(ctx, q)
 		if err != nil {
 			return nil, err
 		}
 		if dense {
-			p.span = max(p.span/4, pastRows)
+			p.chunkSize = max(p.chunkSize/4, maxChunk)
 			continue
 		}
 		p.Before = low
-		p.grow(len(found))
+		p.growChunk(len(found))
 		return found, nil
 	}
 }
 
-// read reads a piece whole; dense says that it was given up, because a piece that was meant
+// readWhole reads a piece whole; dense says that it was given up, because a piece that was meant
 // to bridge a gap in the log holds more than one answer does.
-func (p *BackwardScan) read(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
+func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
 	for page, err := range rows.Pages(ctx, p.store.Table, q) {
 		if err != nil {
 			return nil, false, err
 		}
 		p.Queries++
 		p.RowsRead += len(page.Rows)
-		if found = append(found, page.Rows...); page.More && p.span > pastRows {
+		if found = append(found, page.Rows...); page.More && p.chunkSize > maxChunk {
 			return nil, true, nil
 		}
 	}
 	return found, false, nil
 }
 
-// grow makes the next piece larger: a caller who comes back wants more than the first.
-func (p *BackwardScan) grow(found int) {
+// growChunk makes the next piece larger: a caller who comes back wants more than the first.
+func (p *BackwardScan) growChunk(found int) {
 	switch {
-	case int64(found) < p.span/4:
-		p.span = min(8*p.span, pastSpan)
-	case p.span < pastRows:
-		p.span = min(4*p.span, pastRows)
+	case int64(found) < p.chunkSize/4:
+		p.chunkSize = min(8*p.chunkSize, maxSpan)
+	case p.chunkSize < maxChunk:
+		p.chunkSize = min(4*p.chunkSize, maxChunk)
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, found []storage.Row) 
 		if err != nil {
 			return nil, err
 		}
-		e.thin = true
+		e.isHeaderOnly = true
 		entries[i] = e
 		if e.Stage == weir.Queued && !e.IsHeld {
 			if low == 0 {
@@ -141,20 +141,20 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, found []storage.Row) 
 	if low == 0 {
 		return entries, nil
 	}
-	packed, err := s.readFirsts(ctx, lane, low, high)
+	packed, err := s.readPackedRows(ctx, lane, low, high)
 	for _, e := range entries {
 		if e.Stage == weir.Queued && !e.IsHeld {
-			e.lookIn(packed)
+			e.findInPacked(packed)
 		}
 	}
 	return entries, err
 }
 
-// lookIn looks the entry up in d_ rows.
-func (e *Entry) lookIn(found []firsts) {
+// findInPacked looks the entry up in d_ rows.
+func (e *Entry) findInPacked(found []packedRow) {
 	for _, f := range found {
 		if one, ok := f.bySeq[e.Seq()]; ok {
-			e.delivered(one, f.etag)
+			e.setDelivered(one, f.etag)
 		}
 	}
 }
@@ -167,7 +167,7 @@ const manyGap = 32
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
-		if n := len(groups); n > 0 && groups[n-1][len(groups[n-1])-1]-seq <= manyGap && groups[n-1][0]-seq < pastRows {
+		if n := len(groups); n > 0 && groups[n-1][len(groups[n-1])-1]-seq <= manyGap && groups[n-1][0]-seq < maxChunk {
 			groups[n-1] = append(groups[n-1], seq)
 			continue
 		}
@@ -183,7 +183,7 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 
 // readGroup reads messages that stand near each other.
 func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
-	found, _, err := rows.ReadPages(ctx, s.Table, rows.Messages(s.partition(lane), seqs[len(seqs)-1], seqs[0]+1, pastColumns), pastRows)
+	found, _, err := rows.ReadPages(ctx, s.Table, rows.Messages(s.partitionOf(lane), seqs[len(seqs)-1], seqs[0]+1, scanColumns), maxChunk)
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +208,9 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 // before. looks is how many queries it took.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int, err error) {
 	low, high := int64(1), next
-	for high-low > pastRows/2 {
+	for high-low > maxChunk/2 {
 		mid := low + (high-low)/2
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(mid), To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(mid), To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
 		if err != nil {
 			return 0, looks, err
 		}

@@ -15,7 +15,7 @@ import (
 // Store reads and writes the lanes of one epoch. Its methods may be called concurrently.
 type Store struct {
 	Table  storage.Table
-	Bodies bodies
+	Bodies bodyStore
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
@@ -26,11 +26,11 @@ type Store struct {
 	Notifier Notifier // nil = nobody is told of anything but by callback
 
 	EarlierEpochs []Epoch // that may still have messages, oldest first; set by Open
-	origin        string  // of the record of lanes that was adopted
+	recordOrigin  string  // of the record of lanes that was adopted
 }
 
-// jitter draws from 0 to span.
-func (s *Store) jitter(span time.Duration) time.Duration {
+// drawPause draws from 0 to span.
+func (s *Store) drawPause(span time.Duration) time.Duration {
 	draw := s.Rand
 	if draw == nil {
 		draw = rand.Float64
@@ -38,23 +38,23 @@ func (s *Store) jitter(span time.Duration) time.Duration {
 	return time.Duration(draw() * float64(span))
 }
 
-func (s *Store) partition(lane int) string { return rows.Partition(s.Epoch, lane) }
+func (s *Store) partitionOf(lane int) string { return rows.Partition(s.Epoch, lane) }
 
 // Entry is a message as the log has it.
 type Entry struct {
-	Message      weir.Message // Body is nil until LoadBody
-	Stage        weir.Stage
-	Attempts     []weir.Attempt // the first and the last ten
-	AttemptCount int            // attempts that count
-	IsHeld       bool           // it stands in a row of held messages
-	keyHash      string
-	status       weir.Status
-	row          map[string]any // nil: the body is in Message
-	thin         bool           // row was read without its body
-	base         int            // attempts before the last replay
-	edited       bool           // what is sent is not what was accepted
-	asked        time.Time      // to be replayed; zero = never
-	placed       string         // among the held ones, where that is not its own place in the log
+	Message        weir.Message // Body is nil until LoadBody
+	Stage          weir.Stage
+	Attempts       []weir.Attempt // the first and the last ten
+	AttemptCount   int            // attempts that count
+	IsHeld         bool           // it stands in a row of held messages
+	keyHash        string
+	status         weir.Status
+	row            map[string]any // nil: the body is in Message
+	isHeaderOnly   bool           // row was read without its body
+	attemptsBefore int            // attempts before the last replay
+	isEdited       bool           // what is sent is not what was accepted
+	replayAskedAt  time.Time      // to be replayed; zero = never
+	releasedPos    string         // among the held ones, where that is not its own place in the log
 }
 
 // NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
@@ -85,15 +85,15 @@ func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
 // BlockIDOf is Block of a message that was filed.
-func BlockIDOf(m *weir.Message) string { return blockOf(m.Key, m.ID.Seq, m.Skip) }
+func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
 
 // IsBodyRemote says whether LoadBody has to ask storage.
 func (e *Entry) IsBodyRemote() bool {
-	return e.Message.Body == nil && (e.thin || e.bodyIn().blob.Of(e.row) != "")
+	return e.Message.Body == nil && (e.isHeaderOnly || e.bodyIn().blob.Of(e.row) != "")
 }
 
 // DropBody drops the body from memory; LoadBody reads it again.
-func (e *Entry) DropBody() { e.Message.Body, e.row, e.thin = nil, nil, true }
+func (e *Entry) DropBody() { e.Message.Body, e.row, e.isHeaderOnly = nil, nil, true }
 
 // HasBody reports whether the body, packed or not, is in memory.
 func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.IsBodyRemote() }
@@ -104,12 +104,12 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	if e.Message.Body != nil {
 		return nil
 	}
-	if e.thin {
-		r, err := s.Table.Get(ctx, s.partition(e.Message.ID.Lane), rows.MessageKey(e.Seq()))
+	if e.isHeaderOnly {
+		r, err := s.Table.Get(ctx, s.partitionOf(e.Message.ID.Lane), rows.MessageKey(e.Seq()))
 		if err != nil {
 			return err
 		}
-		e.row, e.thin = r.Values, false
+		e.row, e.isHeaderOnly = r.Values, false
 	}
 	body, err := s.loadBody(ctx, e.row, e.bodyIn())
 	if err != nil {
@@ -147,30 +147,30 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
 		Replays: int(rows.Replays.Of(v)), ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v), ReplayRefused: rows.ReplayRefused.Of(v), EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: rows.IsHeld.Of(v), placed: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
-		asked: rows.ReplayAskedAt.Of(v), base: int(rows.AttemptsBeforeReplay.Of(v)), edited: edited}, nil
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
+		replayAskedAt: rows.ReplayAskedAt.Of(v), attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), isEdited: edited}, nil
 }
 
 // Status tells all about a message, wherever a change of the number of lanes has put it.
 // NotFound covers ids of epochs and lanes that do not exist and wrong nonces alike: an id
 // that was not given out names nothing.
 func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
-	e, err := s.find(ctx, id)
+	e, err := s.findMessage(ctx, id)
 	if err != nil {
 		return weir.Status{}, err
 	}
 	return e.status, nil
 }
 
-// find reads a message by its id, where it stands now; its errors are for the caller of the
+// findMessage reads a message by its id, where it stands now; its errors are for the caller of the
 // API.
-func (s *Store) find(ctx context.Context, id weir.ID) (*Entry, error) {
-	e, err := s.follow(ctx, id)
+func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
+	e, err := s.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
 		return nil, &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
 	}
 	if err != nil {
-		return nil, unavailable("status", err)
+		return nil, errUnavailable("status", err)
 	}
 	return e, nil
 }
@@ -181,20 +181,20 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 	return s.readLog(ctx, lane, seq, limit, nil)
 }
 
-// thinColumns are a message's columns without its body and its attempts.
-var thinColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede, rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
+// headerColumns are a message's columns without its body and its attempts.
+var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede, rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
-	entries, err := s.readLog(ctx, lane, seq, limit, thinColumns)
+	entries, err := s.readLog(ctx, lane, seq, limit, headerColumns)
 	for _, e := range entries {
-		e.thin = true
+		e.isHeaderOnly = true
 	}
 	return entries, err
 }
 
 func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, columns []string) ([]*Entry, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: rows.MessageKey(seq), To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
+	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seq), To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, col
 
 // ReadMessage reads one message of the log.
 func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
-	r, err := s.Table.Get(ctx, s.partition(lane), rows.MessageKey(seq))
+	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.MessageKey(seq))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func packAttempts(a []weir.Attempt) (any, error) {
 	if err != nil || len(data) <= plainAttempts {
 		return string(data), err
 	}
-	return compress(data)
+	return compressBytes(data)
 }
 
 func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
@@ -240,7 +240,7 @@ func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
 	case string:
 		data = []byte(packed)
 	case []byte:
-		if data, err = decompress(packed); err != nil {
+		if data, err = decompressBytes(packed); err != nil {
 			return nil, err
 		}
 	}
@@ -250,8 +250,8 @@ func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
 	return attempts, json.Unmarshal(data, &attempts)
 }
 
-// unavailable is what a caller of the API sees of a storage error.
-func unavailable(op string, err error) error {
+// errUnavailable is what a caller of the API sees of a storage error.
+func errUnavailable(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
 		return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}

@@ -21,9 +21,9 @@ type WaitingMessages struct {
 // ReadWaiting reads what has left a lane's log and waits, in one page where that is enough, and
 // else up to so many pages of each kind.
 func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessages, error) {
-	found, more, err := rows.ReadPages(ctx, s.Table, storage.Query{Partition: s.partition(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix), Columns: standingColumns}, 1)
+	found, more, err := rows.ReadPages(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix), Columns: waitingColumns}, 1)
 	if err == nil && more {
-		found, more, err = s.standing(ctx, lane, pages)
+		found, more, err = s.readWaitingPages(ctx, lane, pages)
 	}
 	st := WaitingMessages{IsComplete: !more}
 	for _, r := range found {
@@ -40,21 +40,21 @@ func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessag
 	return st, err
 }
 
-var standingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
+var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
 // ReadKeyQueue reads up to so many pages of a block's line, in order, and says whether that is all.
 func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages int) (line []HeldMessage, whole bool, err error) {
 	prefix := rows.HeldKey(block, "")
-	found, more, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partition(lane), prefix, standingColumns), pages)
+	found, more, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
 	for _, r := range found {
 		line = append(line, heldFromRow(r))
 	}
 	return line, !more, err
 }
 
-func (s *Store) standing(ctx context.Context, lane, pages int) (all []storage.Row, more bool, err error) {
+func (s *Store) readWaitingPages(ctx context.Context, lane, pages int) (all []storage.Row, more bool, err error) {
 	for _, prefix := range []string{rows.HeldPrefix, rows.DuePrefix} {
-		found, cut, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partition(lane), prefix, standingColumns), pages)
+		found, cut, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
 		if err != nil {
 			return nil, false, err
 		}

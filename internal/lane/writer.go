@@ -19,10 +19,10 @@ const resendPause = 100 * time.Millisecond
 
 // Writer commits to a lane as its holder. It is for one goroutine at a time.
 type Writer struct {
-	store *Store
-	lane  int
-	tail  Tail
-	lost  int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
+	store       *Store
+	lane        int
+	tail        Tail
+	lostCommits int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
 }
 
 // RaiseFence raises the fence: it writes tail under nonce on behalf of a new holder, who must
@@ -33,7 +33,7 @@ type Writer struct {
 // nobody can have the lane any more.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
 	closed := false
-	w, err := s.take(ctx, lane, nonce, seen, func(t *Tail) bool {
+	w, err := s.raiseFence(ctx, lane, nonce, seen, func(t *Tail) bool {
 		change(t)
 		closed = t.IsClosed
 		return !closed
@@ -44,8 +44,8 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 	return w, err
 }
 
-// take is Take of closed lanes too; change may refuse.
-func (s *Store) take(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail) bool) (*Writer, error) {
+// raiseFence is Take of closed lanes too; change may refuse.
+func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail) bool) (*Writer, error) {
 	for {
 		if seen.ETag == "" { // as a condition it would match any tail
 			c, err := s.ReadControl(ctx, lane)
@@ -62,7 +62,7 @@ func (s *Store) take(ctx context.Context, lane int, nonce string, seen Tail, cha
 			return nil, nil
 		}
 		next.Nonce = nonce
-		err := w.write(ctx, next, nil)
+		err := w.writeTail(ctx, next, nil)
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
@@ -83,32 +83,32 @@ func (w *Writer) Tail() Tail { return w.tail }
 // error: not known to be written; the caller must not go on as if it were or were not.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
-	next.CommitSeq += 1 + w.lost
-	b.apply(&next)
-	ops, err := b.rowOps(next.Cursor)
+	next.CommitSeq += 1 + w.lostCommits
+	b.updateTail(&next)
+	ops, err := b.buildOps(next.Cursor)
 	if err != nil {
 		return err
 	}
-	return w.write(ctx, next, ops)
+	return w.writeTail(ctx, next, ops)
 }
 
-// write sends one transaction until its fate is known: my nonce and this commit's number
+// writeTail sends one transaction until its fate is known: my nonce and this commit's number
 // in tail mean done; the tail it was built on means send it again unchanged; anything
 // else means fenced.
-func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
-	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag, Values: next.values()}}, ops...)
+func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) error {
+	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag, Values: next.tailValues()}}, ops...)
 	for {
-		etags, err := w.store.Table.Transact(ctx, w.store.partition(w.lane), all)
+		etags, err := w.store.Table.Transact(ctx, w.store.partitionOf(w.lane), all)
 		if err == nil {
 			next.ETag = etags[0]
-			w.tail, w.lost = next, 0
+			w.tail, w.lostCommits = next, 0
 			return nil
 		}
 		if !isUncertain(err) {
-			w.lost++
-			return refusal(err, all)
+			w.lostCommits++
+			return refusalOf(err, all)
 		}
-		done, err := w.settle(ctx, next)
+		done, err := w.findOutcome(ctx, next)
 		if done || err != nil {
 			return err
 		}
@@ -116,28 +116,28 @@ func (w *Writer) write(ctx context.Context, next Tail, ops []storage.Op) error {
 	}
 }
 
-// refused is the refusal of a transaction for the sake of one row.
-type refused struct {
+// rowRefusal is the refusal of a transaction for the sake of one row.
+type rowRefusal struct {
 	row string
 	err error
 }
 
-func (r *refused) Error() string { return r.err.Error() }
-func (r *refused) Unwrap() error { return r.err }
+func (r *rowRefusal) Error() string { return r.err.Error() }
+func (r *rowRefusal) Unwrap() error { return r.err }
 
-// refusal names the row that a transaction was refused for, where storage says so.
-func refusal(err error, ops []storage.Op) error {
+// refusalOf names the row that a transaction was refused for, where storage says so.
+func refusalOf(err error, ops []storage.Op) error {
 	switch i := storage.FailedAt(err); {
 	case i <= 0 || i >= len(ops):
 		return err
 	default:
-		return &refused{ops[i].Key, err}
+		return &rowRefusal{ops[i].Key, err}
 	}
 }
 
 // refusedRow gives the row for which a commit was refused, and nothing of it written.
 func refusedRow(err error) (string, bool) {
-	var r *refused
+	var r *rowRefusal
 	if !errors.As(err, &r) {
 		return "", false
 	}
@@ -155,14 +155,14 @@ func isUncertain(err error) bool {
 	return false
 }
 
-// settle reads tail until it can say whether next was written.
-func (w *Writer) settle(ctx context.Context, next Tail) (done bool, err error) {
+// findOutcome reads tail until it can say whether next was written.
+func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
 		c, err := w.store.ReadControl(ctx, w.lane)
 		switch {
 		case err == nil && c.Tail.Nonce == next.Nonce && c.Tail.CommitSeq == next.CommitSeq:
 			next.ETag = c.Tail.ETag
-			w.tail, w.lost = next, 0
+			w.tail, w.lostCommits = next, 0
 			return true, nil
 		case err == nil && c.Tail.ETag == w.tail.ETag:
 			return false, nil

@@ -41,10 +41,10 @@ var mutants = []mutant{
 	{"what was given up filed", "lane/append_batch.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
 	{"calls that hang not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},
 	{"requests sent again by themselves", "", "", "", "overlap", ""},
-	{"a lost answer taken for a failure", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "twice", ""},
+	{"a lost answer taken for a failure", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "twice", ""},
 	{"its own rows taken for another's", "lane/append_batch.go", "err != nil || filed {", "err != nil || filed && false {", "twice|history", ""},
 	{"'not there' believed after a timeout", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed",
-		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.first); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.gather.waiting...)\n\t\t\tt.gather.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
+		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.pending.waiting...)\n\t\t\tt.pending.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/lane_worker.go", "case r.State == Busy:\n\t\tt.waitWatching(", "case r.State == Busy:\n\t\tt.awaitWake(forever)\n\t\tt.waitWatching(", "stuck", ""},
@@ -69,7 +69,7 @@ var mutants = []mutant{
 	{"deaths not watched for", "drain/delivery_history.go", "h.tracked.addKey(key)", "", "replayed", ""},
 	{"a replay granted without another look", "drain/request_handler.go", "if !r.Force {", "if false {", "replayed", ""},
 	{"a replayed message still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
-	{"a replayed message put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.place())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
+	{"a replayed message put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.orderPos())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
 	{"a retry goes with what was replayed in front of it", "drain/selector.go", "if next := e.NextAttempt(); next.After(s.now()) && ", "if next := e.NextAttempt(); false && ", "early", "6000"},
 	{"pauses not looked at again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
 	{"old news of pauses believed", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
@@ -82,14 +82,14 @@ var mutants = []mutant{
 	{"what is open replayed in bulk again", "replay/dead_index.go", " && !p.isOpen(i)", "", "bulk", ""},
 	{"occurrences filed without their name", "recur/occurrence.go", `s.Name+"@"+formatDue(due))`, `s.Name[:0]+formatDue(due)[:0])`, "recurring|twice", ""},
 	{"a schedule moved on before its message", "recur/occurrence.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
-	{"a callback not written with the end", "lane/batch.go", "c.callBack(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
+	{"a callback not written with the end", "lane/batch.go", "c.addCallback(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
 	{"what supersedes it forgets the callback of a held message", "lane/key_queue.go", `Callback: rows.Callback.Of(v), `, "", "untold", ""},
 	{"an outbox believed empty whatever came meanwhile", "lane/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: storage.AnyETag})", "untold", ""},
 	{"a page that is not full taken for the end", "lane/rows/paging.go", "more && len(found) < limit; {", "more && len(found) == 0; {", "rows|repeat|superseded|stuck", ""},
 	{"an event dropped at its first failure", "notify/result.go", "if now.Sub(next.FirstTriedAt) >= giveUpAfter {", "if true {", "untold", ""},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
 	{"idempotency keys left behind", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
-	{"a row that storage keeps stops the walk", "lane/retention_remove.go", "t.refused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
+	{"a row that storage keeps stops the walk", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
 	{"a body that storage keeps stops the walk", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", ""},
 	{"forgotten bodies left alone", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
@@ -98,13 +98,13 @@ var mutants = []mutant{
 var mutantsSeenFromOutside = []mutant{
 	{"blocked keys off" + outside, "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "history", ""},
 	{"closed keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
-	{"a lost answer taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.gather.head = nil, Head{}\n\t\treturn err", "history", ""},
+	{"a lost answer taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "history", ""},
 }
 
 // mutantsOfLarge are caught in large worlds alone; see sizes_test.go.
 var mutantsOfLarge = []mutant{
 	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
-	{"a sweep looks at one lane after the other", "lane/delete.go", "const atOnce = 8", "const atOnce = 1", "sweep", "6"},
+	{"a sweep looks at one lane after the other", "lane/delete.go", "const maxConcurrent = 8", "const maxConcurrent = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/session.go", "s.journal.waitBelow(ctx, maxUncommitted)", "s.journal.waitBelow(ctx, 1)", "cost|late", "6"},
 }
 

@@ -248,7 +248,7 @@ func (w *town) checkBooks() {
 // relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of a
 // problem that TestRelane prints then.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.gather.head.IsSealed {",
+	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},
 	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
 		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},
