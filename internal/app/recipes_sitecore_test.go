@@ -1,0 +1,146 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/internal/weir"
+)
+
+// sitecore answers as the Authoring GraphQL API is documented. Items are fields by path.
+type sitecore struct {
+	mu        sync.Mutex
+	items     map[string]any
+	published []any
+	tokens    int
+	polls     int // until a publishing job is done
+	blind     int // look-ups that show nothing
+	starts    bool
+}
+
+const sitecoreHome = "/sitecore/content/Home"
+
+func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	reply := func(data any, errors ...any) {
+		answer := map[string]any{"data": data}
+		if len(errors) > 0 {
+			answer["errors"] = errors
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}
+	switch {
+	case r.URL.Path == "/oauth/token":
+		if user, password, _ := r.BasicAuth(); user != "client" || password != "secret-of-client" || r.FormValue("audience") != "https://api.sitecorecloud.io" {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":"access_denied"}`)
+			return
+		}
+		s.tokens++
+		fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"Bearer","expires_in":86400}`, s.tokens)
+		return
+	case s.starts:
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<!DOCTYPE html><html><title>Starting</title></html>")
+		return
+	case r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-number-%d", s.tokens) || s.tokens == 1:
+		w.WriteHeader(http.StatusUnauthorized) // the first token has ended early
+		return
+	}
+	var request struct {
+		Query     string
+		Variables map[string]any
+	}
+	_ = json.NewDecoder(r.Body).Decode(&request)
+	v := request.Variables
+	item := func(path any) any {
+		if _, is := s.items[fmt.Sprint(path)]; !is {
+			return nil
+		}
+		return map[string]any{"itemId": path}
+	}
+	switch {
+	case strings.Contains(request.Query, "parent: item("):
+		found := item(v["path"])
+		if s.blind > 0 {
+			s.blind, found = s.blind-1, nil
+		}
+		reply(map[string]any{"item": found, "parent": item(v["parent"])})
+	case strings.Contains(request.Query, "createItem("):
+		path := fmt.Sprint(v["parent"], "/", v["name"])
+		if item(path) != nil {
+			reply(nil, map[string]any{"message": fmt.Sprintf("The item name %q is already defined on this level.", v["name"]), "path": []any{"createItem"}})
+			return
+		}
+		s.items[path] = v["fields"]
+		reply(map[string]any{"createItem": map[string]any{"item": item(path)}})
+	case strings.Contains(request.Query, "updateItem("):
+		s.items[fmt.Sprint(v["id"])] = v["fields"]
+		reply(map[string]any{"updateItem": map[string]any{"item": item(v["id"])}})
+	case strings.Contains(request.Query, "publishItem("):
+		s.published = append(s.published, v["id"])
+		reply(map[string]any{"publishItem": map[string]any{"operationId": "op-1"}})
+	case strings.Contains(request.Query, "publishingStatus("):
+		s.polls--
+		reply(map[string]any{"publishingStatus": map[string]any{"isDone": s.polls < 0, "isFailed": false}})
+	default:
+		reply(nil, map[string]any{"message": "Syntax Error"})
+	}
+}
+
+func TestRecipe_Sitecore(t *testing.T) {
+	t.Parallel()
+	const path = sitecoreHome + "/news/harbour-opens"
+	for name, c := range map[string]struct {
+		cms   *sitecore
+		want  weir.Outcome
+		says  string
+		steps string
+	}{
+		"New":              {&sitecore{items: map[string]any{sitecoreHome + "/news": nil}}, weir.OutcomeDelivered, "", "find create publish published"},
+		"There":            {&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}}, weir.OutcomeDelivered, "", "find update publish published"},
+		"CreatedMeanwhile": {&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}, blind: 1}, weir.OutcomeDelivered, "", "find create find update publish published"},
+		"NoParentYet":      {&sitecore{}, weir.OutcomeRetry, "find: 200: the parent of /news/harbour-opens is not there yet", "find"},
+		"Starts":           {&sitecore{starts: true}, weir.OutcomeUnavailable, "find: 200, but the answer is not JSON, but a page of HTML", "find"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := openRecipe(t, "sitecore", sitecoreUnderPath{c.cms}, map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
+				"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"})
+			got := r.send(r.sample("article.xml"))
+			var names []string
+			for _, s := range got.Steps {
+				names = append(names, s.Name)
+			}
+			if got.Outcome != c.want || !strings.Contains(got.Reason, c.says) || strings.Join(names, " ") != c.steps {
+				t.Fatalf("got %+v, want %s after %s", got, c.want, c.steps)
+			}
+			if c.want != weir.OutcomeDelivered {
+				return
+			}
+			want := "[map[name:Title value:The harbour opens] map[name:Text value:<p>From Monday on.</p>]]"
+			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.published) != "["+path+"]" || len(c.cms.items) != 2 {
+				t.Errorf("got %v, published %v", c.cms.items, c.cms.published)
+			}
+			if c.cms.tokens != 2 {
+				t.Errorf("got %d tokens, want 2: the first one was refused", c.cms.tokens)
+			}
+		})
+	}
+}
+
+// sitecoreUnderPath serves tokens at the root, which is where the variables of the test point to.
+type sitecoreUnderPath struct{ *sitecore }
+
+func (s sitecoreUnderPath) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/" || r.URL.Path == "" {
+		r.URL.Path = "/oauth/token"
+	}
+	s.sitecore.ServeHTTP(w, r)
+}

@@ -1,0 +1,368 @@
+package signin_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"weir/internal/signin"
+)
+
+// roundTrip answers requests without a network.
+type roundTrip func(*http.Request) (int, string)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
+	status, body := f(req)
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+		Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// counted fetches credentials with a number.
+type counted struct {
+	n     atomic.Int32
+	life  time.Duration
+	takes time.Duration
+	fails atomic.Bool
+}
+
+func (c *counted) Fetch(ctx context.Context) (signin.Credential, error) {
+	n := c.n.Add(1)
+	select {
+	case <-time.After(c.takes):
+	case <-ctx.Done():
+	}
+	if c.fails.Load() {
+		return signin.Credential{}, errors.New("the token endpoint answered 500")
+	}
+	return signin.Credential{Headers: http.Header{"Authorization": {fmt.Sprintf("Bearer token-%d", n)}},
+		Cookies: []*http.Cookie{{Name: "s", Value: "cookie-value"}}, ExpiresAt: time.Now().Add(c.life)}, nil
+}
+
+func newRequest(t *testing.T, body string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://cms.example/a", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+func send(t *testing.T, rt http.RoundTripper, body string) (int, error) {
+	t.Helper()
+	resp, err := rt.RoundTrip(newRequest(t, body))
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// TestTransport_OneTokenForAll sends 10,000 messages while tokens live 2 s: one sign-in in 1.5 s, and no
+// request waits for a renewal.
+func TestTransport_OneTokenForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: 2 * time.Second, takes: 100 * time.Millisecond}
+		var used sync.Map
+		rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
+			used.Store(req.Header.Get("Authorization"), true)
+			return 200, ""
+		}), signin.NewKeeper(source, time.Now))
+		began := time.Now()
+		for range 10 {
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					for range 100 {
+						if status, err := send(t, rt, "x"); status != 200 || err != nil {
+							t.Errorf("got %d, %v", status, err)
+						}
+						time.Sleep(15 * time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+		}
+		took := time.Since(began)
+		if want := int32(took/(1500*time.Millisecond)) + 1; source.n.Load() > want || source.n.Load() < want-2 {
+			t.Errorf("got %d sign-ins in %s, want about %d", source.n.Load(), took, want)
+		}
+		if over := took - (10*100*15*time.Millisecond + 100*time.Millisecond); over > 0 {
+			t.Errorf("requests waited %s for renewals, want none but the first", over)
+		}
+	})
+}
+
+func TestTransport_RenewsOnceAfter401(t *testing.T) {
+	t.Parallel()
+	source := &counted{life: time.Hour}
+	var bodies []string
+	refuse := 1
+	keeper := signin.NewKeeper(source, time.Now)
+	rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
+		body, _ := io.ReadAll(req.Body)
+		bodies = append(bodies, req.Header.Get("Authorization")+" "+req.Header.Get("Cookie")+" "+string(body))
+		if len(bodies) <= refuse {
+			return 401, "expired"
+		}
+		return 200, ""
+	}), keeper)
+	status, err := send(t, rt, "the body")
+	want := "Bearer token-1 s=cookie-value the body,Bearer token-2 s=cookie-value the body"
+	if got := strings.Join(bodies, ","); status != 200 || err != nil || got != want {
+		t.Errorf("got %d, %v with %q, want 200 with %q", status, err, got, want)
+	}
+	bodies, refuse = nil, 9
+	if status, err := send(t, rt, "x"); status != 401 || err != nil || len(bodies) != 2 {
+		t.Errorf("got %d, %v after %d requests, want 401 after 2", status, err, len(bodies))
+	}
+	if secrets := strings.Join(keeper.Secrets(), " "); !strings.Contains(secrets, "token-3") || !strings.Contains(secrets, "cookie-value") {
+		t.Errorf("got the secrets %q", secrets)
+	}
+}
+
+// A dead token endpoint: the request is not sent, and all lanes together ask once a second.
+func TestTransport_DeadEndpoint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: time.Hour}
+		source.fails.Store(true)
+		rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) {
+			t.Error("a request was sent without a credential")
+			return 200, ""
+		}), signin.NewKeeper(source, time.Now))
+		for range 100 {
+			_, err := send(t, rt, "x")
+			var failed *signin.Error
+			if !errors.As(err, &failed) || !strings.HasPrefix(err.Error(), "sign-in: ") {
+				t.Fatalf("got %v, want a sign-in error", err)
+			}
+		}
+		if source.n.Load() != 1 {
+			t.Errorf("got %d sign-ins, want 1", source.n.Load())
+		}
+	})
+}
+
+// A failed renewal leaves the credential in use until it ends.
+func TestTransport_RenewalFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: time.Hour}
+		rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) { return 200, "" }), signin.NewKeeper(source, time.Now))
+		for _, c := range []struct {
+			fails bool
+			after time.Duration
+			isOK  bool
+		}{{false, 0, true}, {true, 50 * time.Minute, true}, {true, 5 * time.Minute, true}, {true, 6 * time.Minute, false}, {false, time.Minute, true}} {
+			source.fails.Store(c.fails)
+			time.Sleep(c.after)
+			status, err := send(t, rt, "x")
+			if (err == nil && status == 200) != c.isOK {
+				t.Errorf("after %s: got %d, %v; want success: %v", c.after, status, err, c.isOK)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+func fetch(t *testing.T, s signin.Settings, tools signin.Tools) signin.Credential {
+	t.Helper()
+	if tools.Now == nil {
+		tools.Now = time.Now
+	}
+	source, err := s.NewSource(tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := source.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestSettings_Fixed(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]signin.Settings{
+		"Basic d2VpcjphIGI6Yw==": {Basic: &signin.Basic{User: "weir", Password: "a b:c"}},
+		"Bearer abc":             {Bearer: "abc"},
+		"Key abc":                {Header: &signin.Header{Name: "authorization", Value: "Key abc"}},
+	} {
+		if got := fetch(t, s, signin.Tools{}).Headers.Get("Authorization"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestSettings_OAuth2(t *testing.T) {
+	t.Parallel()
+	for style, hasHeader := range map[string]bool{"header": true, "params": false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			user, password, _ := r.BasicAuth()
+			if !hasHeader {
+				user, password = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
+			}
+			if user != "id" || password != "s3cret" || r.PostForm.Get("audience") != "https://api.example" || r.PostForm.Get("grant_type") != "client_credentials" {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(401)
+				fmt.Fprintf(w, `{"error":"invalid_client","error_description":"s3cret is wrong"}`)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"access_token":"abc","token_type":"bearer","expires_in":299}`)
+		}))
+		t.Cleanup(server.Close)
+		s := signin.Settings{OAuth2: &signin.OAuth2{TokenURL: server.URL, ClientID: "id", ClientSecret: "s3cret", Style: style, Params: map[string]string{"audience": "https://api.example"}}}
+		c := fetch(t, s, signin.Tools{Transport: http.DefaultTransport})
+		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" || left < 290*time.Second || left > 299*time.Second {
+			t.Errorf("%s: got %v", style, c)
+		}
+		s.OAuth2.Params = nil
+		source, err := s.NewSource(signin.Tools{Transport: http.DefaultTransport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = source.Fetch(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "401 invalid_client") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want 401 invalid_client without the secret", style, err)
+		}
+	}
+}
+
+// An endpoint that cannot be read, or reached, must not be repeated in an error.
+func TestSettings_OAuth2HidesAnswers(t *testing.T) {
+	t.Parallel()
+	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
+		s := signin.Settings{OAuth2: &signin.OAuth2{TokenURL: "https://login.example/token?key=s3cret", ClientID: "id", ClientSecret: "s3cret"}}
+		source, err := s.NewSource(signin.Tools{Transport: roundTrip(func(*http.Request) (int, string) { return status, body })})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source.Fetch(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v", body, err)
+		}
+	}
+}
+
+func TestSettings_JWT(t *testing.T) {
+	t.Parallel()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
+	for name, c := range map[string]struct {
+		settings signin.JWT
+		key      any
+	}{
+		"Ghost": {signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1", Aud: "/admin/", TTL: "5m", Scheme: "Ghost"}, []byte{0, 0xff}},
+		"RSA":   {signin.JWT{Alg: "RS256", Key: signin.Secret(strings.ReplaceAll(text, "\n", `\n`)), KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, &private.PublicKey},
+		"Text":  {signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, []byte("secret")},
+	} {
+		credential := fetch(t, signin.Settings{JWT: &c.settings}, signin.Tools{})
+		signed, isGhost := strings.CutPrefix(credential.Headers.Get("Authorization"), "Ghost ")
+		token, err := jwt.Parse(signed, func(*jwt.Token) (any, error) { return c.key, nil }, jwt.WithAudience("/admin/"), jwt.WithExpirationRequired())
+		if err != nil || !isGhost || token.Header["kid"] != "id1" || time.Until(credential.ExpiresAt) > 5*time.Minute {
+			t.Errorf("%s: got %v, %v", name, token, err)
+		}
+	}
+}
+
+func TestSettings_Azure(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(time.Hour)
+	c := fetch(t, signin.Settings{Azure: &signin.Azure{Scope: "api://cms/.default"}}, signin.Tools{
+		Azure: func(_ context.Context, scope string) (string, time.Time, error) { return "for-" + scope, at, nil }})
+	if c.Headers.Get("Authorization") != "Bearer for-api://cms/.default" || !c.ExpiresAt.Equal(at) {
+		t.Errorf("got %v", c)
+	}
+}
+
+func TestSettings_Refuses(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]signin.Settings{
+		"has 2 ways (basic, bearer)":           {Basic: &signin.Basic{User: "a", Password: "b"}, Bearer: "c"},
+		"user and password are both needed":    {Basic: &signin.Basic{User: "a"}},
+		"cannot have a colon":                  {Basic: &signin.Basic{User: "a:b", Password: "c"}},
+		"is not the name of a header":          {Header: &signin.Header{Name: "a b", Value: "s3cret"}},
+		"has a control character":              {Bearer: "s3cret\n"},
+		"tokenUrl is not an absolute":          {OAuth2: &signin.OAuth2{TokenURL: "/token", ClientID: "a", ClientSecret: "s3cret"}},
+		"clientId and clientSecret":            {OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientSecret: "s3cret"}},
+		"must be header or params":             {OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientID: "a", ClientSecret: "s3cret", Style: "x"}},
+		"must be HS256 or RS256":               {JWT: &signin.JWT{Alg: "none", Key: "s3cret"}},
+		"not a private RSA key":                {JWT: &signin.JWT{Alg: "RS256", Key: "s3cret"}},
+		"not hexadecimal":                      {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", KeyIs: "hex"}},
+		"must be text, hex or base64":          {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", KeyIs: "x"}},
+		"ttl is \"soon\" and must be":          {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", TTL: "soon"}},
+		"key is missing":                       {JWT: &signin.JWT{Alg: "HS256"}},
+		"scope is missing":                     {Azure: &signin.Azure{}},
+		"has 0 ways () and must have one: bas": {},
+	} {
+		if _, err := s.NewSource(signin.Tools{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want %q without the secret", err, want)
+		}
+	}
+}
+
+// A client certificate and an authority of one's own.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	config, err := signin.TLS{CA: signin.Secret(ca)}.NewConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	if status, err := send(t, transportTo{transport, server.URL}, ""); status != 404 || err != nil {
+		t.Errorf("got %d, %v; want 404", status, err)
+	}
+	for want, settings := range map[string]signin.TLS{
+		"no certificate in PEM":           {CA: "-----BEGIN CERTIFICATE-----\ns3cret"},
+		"neither PEM nor the name":        {CA: "/no/such/file"},
+		"cert and key belong together":    {Cert: signin.Secret(ca)},
+		"not a certificate and its priva": {Cert: signin.Secret(ca), Key: signin.Secret(ca)},
+	} {
+		if _, err := settings.NewConfig(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if config, err := (signin.TLS{}).NewConfig(); config != nil || err != nil {
+		t.Errorf("got %v, %v; want the defaults", config, err)
+	}
+}
+
+// transportTo sends each request to one server.
+type transportTo struct {
+	next http.RoundTripper
+	url  string
+}
+
+func (tr transportTo) RoundTrip(req *http.Request) (*http.Response, error) {
+	u, err := url.Parse(tr.url)
+	if err != nil {
+		return nil, err
+	}
+	req.URL = u
+	return tr.next.RoundTrip(req)
+}

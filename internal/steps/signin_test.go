@@ -1,0 +1,128 @@
+package steps_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"weir/internal/signin"
+	"weir/internal/steps"
+)
+
+// signInSettings are the settings of a sign-in by requests.
+type signInSettings struct {
+	Steps   steps.Source `yaml:"steps"`
+	Send    steps.Source `yaml:"send"`
+	For     steps.Source `yaml:"for"`
+	Cookies bool         `yaml:"cookies"`
+}
+
+func newSignIn(t *testing.T, text, url string) (*steps.SignIn, error) {
+	t.Helper()
+	file, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s signInSettings
+	if err := yaml.NodeToValue(file.Docs[0].Body, &s, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return steps.NewSignIn(steps.SignInConfig{File: steps.NewFile(text, file.Docs, variable, func(string) string { return "s3cret" }),
+		URL: url + "/api", Steps: s.Steps, Send: s.Send, For: s.For, Cookies: s.Cookies, Transport: transport,
+		Timeout: 5 * time.Second, Now: time.Now})
+}
+
+// newPortal is a CMS with a form to sign in, a cookie and a token against forged requests.
+func newPortal(t *testing.T) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/login", func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("user") != "weir" || r.PostFormValue("password") != "s3cret" {
+			http.Error(w, "s3cret is wrong", http.StatusForbidden)
+			return
+		}
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "c1", Path: "/"})
+	})
+	mux.HandleFunc("GET /api/token", func(w http.ResponseWriter, r *http.Request) {
+		if c, err := r.Cookie("session"); err != nil || c.Value != "c1" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprint(w, `{"data":{"token":"t1","expires":900000}}`)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestSignIn_CookieAndToken(t *testing.T) {
+	t.Parallel()
+	s, err := newSignIn(t, `
+steps:
+  - { name: login, post: /login, form: { user: weir, password: "${PASSWORD}" } }
+  - { name: token, get: /token, success: json.data.token != "" }
+send: { X-CSRF-Token: "{{ token.json.data.token }}", X-App: weir }
+cookies: true
+for: "{{ token.json.data.expires / 1000 }}"
+`, newPortal(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	life := time.Until(c.ExpiresAt)
+	if c.Headers.Get("X-Csrf-Token") != "t1" || c.Headers.Get("X-App") != "weir" || len(c.Cookies) != 1 || c.Cookies[0].Value != "c1" ||
+		life < 890*time.Second || life > 900*time.Second {
+		t.Errorf("got %+v with a life of %s", c, life)
+	}
+	var _ signin.Source = s
+}
+
+func TestSignIn_Fails(t *testing.T) {
+	t.Parallel()
+	for want, text := range map[string]string{
+		"login: 403 Forbidden":   "steps: [ { name: login, post: /login, form: { user: other, password: \"${PASSWORD}\" } } ]\ncookies: true\n",
+		"step1: 401":             "steps: [ { get: /token } ]\nsend: { A: \"{{ step1.json.data.token }}\" }\n",
+		"step1: 404":             "steps: [ { get: /none } ]\ncookies: true\n",
+		"send cannot be":         "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }, { get: /token } ]\nsend: { A: \"{{ step2.json.data.none.x }}\" }\n",
+		"the answers have no":    "steps: [ { get: /none, expect: 404 } ]\ncookies: true\n",
+		"for is no number":       "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } } ]\ncookies: true\nfor: \"{{ step1.headers['x-none'] }}\"\n",
+		"does not fit success: ": "steps: [ { post: /login, success: body == 'x', form: { user: weir, password: \"${PASSWORD}\" } } ]\ncookies: true\n",
+	} {
+		s, err := newSignIn(t, text, newPortal(t))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if _, err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestNewSignIn_Mistakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"steps: [ { get: /a } ]\n":                                            "[1:8] delivery.signIn.steps: the sign-in yields nothing",
+		"steps: [ { get: /a, when: true } ]\ncookies: true\n":                 "[1:21] delivery.signIn.steps[0].when: a step of a sign-in has no when",
+		"steps: [ { post: /a, body: message } ]\ncookies: true\n":             "signing in has no message",
+		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n":             "key is of a message, and signing in has none",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":                  "[3:6] delivery.signIn.for: \"soon\" is neither a duration",
+		"steps: [ { get: /a } ]\nsend: { \"A B\": x }\n":                      "is not the name of a header",
+		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
+	} {
+		if _, err := newSignIn(t, text, "https://cms.example"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
