@@ -42,6 +42,11 @@ type laneWorker struct {
 	tracked *trackedKeys // as this process knew them when it held the lane last
 	nonce   string       // of that session
 
+	laneReports
+}
+
+// laneReports are the results of the looks at a lane, for callers that wait for them.
+type laneReports struct {
 	mu            sync.Mutex
 	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
 	round         int           // looks begun
@@ -54,8 +59,8 @@ type laneWorker struct {
 func newLaneWorker(d *Drainer, number int) *laneWorker {
 	return &laneWorker{drainer: d, number: number, appends: &recentAppends{},
 		breaker: newBreaker(d.Backoff, d.Settle, d.Patience),
-		wake:    make(chan struct{}, 1), reported: make(chan struct{}), done: make(chan struct{}),
-		claims: newClaimTracker()}
+		wake:    make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),
+		laneReports: laneReports{reported: make(chan struct{})}}
 }
 
 // foreignHolder is what this process knows of another holder of the lane.

@@ -31,7 +31,8 @@ func TestDrainer_Logs(t *testing.T) {
 			w.moody("x")
 			id := w.post("a", "x")
 			first := weir.ID{Epoch: 7, Lane: 2, Seq: 12, Nonce: id.Nonce} // it was moved here from there
-			if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.OrderPos(id.Seq),
+			if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{
+				Kind: storage.Merge, Key: "m_" + lane.OrderPos(id.Seq),
 				Values: map[string]any{"Origin": first.String()}}}); err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,42 @@
+package drain
+
+import (
+	"testing"
+
+	"weir/internal/lane"
+)
+
+func TestCrashGuard_AdoptTail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tail     lane.Tail
+		cautious bool
+		poison   int64
+	}{
+		"NoCrash":            {lane.Tail{}, false, 0},
+		"TwoCrashes":         {lane.Tail{Crashes: 2, InFlightSeq: 7, InFlightCrashes: 2}, false, 0},
+		"ThreeOfMany":        {lane.Tail{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 1}, true, 0},
+		"ThreeOfTheSame":     {lane.Tail{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 3}, true, 7},
+		"PoisonAfterARepair": {lane.Tail{InFlightSeq: 7, InFlightCrashes: 3}, false, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &crashGuard{}
+			if cautious := g.adoptTail(c.tail); cautious != c.cautious || g.poisonSeq != c.poison {
+				t.Errorf("got cautious %v, poison %d; want %v, %d", cautious, g.poisonSeq, c.cautious, c.poison)
+			}
+		})
+	}
+}
+
+// A replay gives a poison message another chance, and no other message.
+func TestCrashGuard_Pardon(t *testing.T) {
+	t.Parallel()
+	g := &crashGuard{poisonSeq: 7}
+	if g.pardon(8); g.poisonSeq != 7 {
+		t.Errorf("after the pardon of another: got poison %d, want 7", g.poisonSeq)
+	}
+	if g.pardon(7); g.poisonSeq != 0 {
+		t.Errorf("after its pardon: got poison %d, want none", g.poisonSeq)
+	}
+}

@@ -1,0 +1,102 @@
+package drain
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+)
+
+// newTestMover returns a dueMover that knows these due times.
+func newTestMover(dues ...lane.DueTime) *dueMover {
+	now := func() time.Time { return noon }
+	scope := laneScope{now: now, observer: noObserver{}}
+	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now), lead: &leadTime{},
+		positions: &duePositions{laneScope: scope, sentBelow: 5}, notify: func() {}}
+	m.cache.replaceWith(duePage{dues: dues})
+	return m
+}
+
+// dueAt returns the due time of a message.
+func dueAt(seq int64, at time.Time) lane.DueTime { return lane.DueTime{Seq: seq, At: at} }
+
+func TestDueMover_AwaitsMove(t *testing.T) {
+	t.Parallel()
+	accepted := logged(9, "a")
+	for name, c := range map[string]struct {
+		dueAt    time.Time
+		progress moveProgress
+		isSealed bool
+		want     bool
+	}{
+		"DueBeforeItWasAccepted": {noon.Add(-time.Second), moveNotBegun, false, true},
+		"DueWhenItWasAccepted":   {noon, moveBegun, false, true},
+		"DueLater":               {noon.Add(time.Second), moveNotBegun, false, false},
+		"WithItsPositionDecided": {noon.Add(-time.Second), moveDecided, false, false},
+		"InASealedLane":          {noon.Add(-time.Second), moveNotBegun, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			due := dueAt(3, c.dueAt)
+			m := newTestMover(due)
+			m.cache.markProgress(c.progress, due)
+			m.isSealed = c.isSealed
+			if got := m.awaitsMove(accepted); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// From the decision of a move until its answer the key is shut; undo takes the blocks back as they
+// were before.
+func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
+	t.Parallel()
+	first, second := moved(1, "a", noon), moved(2, "b", noon)
+	m := newTestMover(first.DueTime(), second.DueTime())
+	m.moves.recordAnswer()
+	for _, e := range []*lane.Entry{first, second} {
+		m.moves.ready = append(m.moves.ready, readyMessage{due: e.DueTime(), entry: e, logPos: 5})
+	}
+	m.decideMoves()
+	if !m.isShut(first.KeyHash()) || !m.isShut(second.KeyHash()) || len(m.keys.byID) != 2 {
+		t.Fatalf("after the decision: %d blocks, shut %v; want 2, and both keys shut", len(m.keys.byID), m.moves.shut)
+	}
+	undo := m.moves.writing[0].undo
+	undo()
+	if len(m.keys.byID) != 0 {
+		t.Errorf("after undo: got %d blocks, want none", len(m.keys.byID))
+	}
+	m.moves.writing[0].answer <- moveResult{at: noon}
+	if err := m.advance(canceled()); err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	if m.isShut(first.KeyHash()) || m.isUnderWay() || len(m.cache.times) != 0 {
+		t.Errorf("after the answer: shut %v, under way %v, due %v; want none", m.moves.shut, m.isUnderWay(), m.cache.times)
+	}
+}
+
+// canceled returns a context that has ended.
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// No message of a key is moved while a request for the key is under way, and the later ones of the
+// key wait for it, too.
+func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
+	t.Parallel()
+	first, second, other := moved(1, "a", noon), moved(2, "a", noon), moved(3, "b", noon)
+	m := newTestMover()
+	m.moves.recordAnswer()
+	m.sendingKey = first.KeyHash()
+	for _, e := range []*lane.Entry{first, second, other} {
+		m.moves.ready = append(m.moves.ready, readyMessage{due: e.DueTime(), entry: e, logPos: 5})
+	}
+	batch := m.pickReady()
+	if len(batch) != 1 || batch[0].entry != other || len(m.moves.ready) != 2 {
+		t.Errorf("got %d picked and %d left, want message 3 picked and 2 left", len(batch), len(m.moves.ready))
+	}
+}

@@ -1,0 +1,69 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// newTestProber returns a prober that shares the parts of a selector.
+func newTestProber(logKeys ...string) (*prober, *selector) {
+	s, due := newTestSelector(logKeys...)
+	s.readAhead.isAtEnd = true
+	return &prober{laneScope: s.laneScope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
+		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
+}
+
+// After each key had its turn, due messages wait for the end of the pause, in the same order; a
+// message that the CMS takes ends their wait.
+func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
+	t.Parallel()
+	p, s := newTestProber()
+	first := s.hold(logged(1, "a"), noon.Add(-2*time.Second))
+	second := s.hold(logged(2, "b"), noon.Add(-time.Second))
+	untried := s.hold(logged(3, "c"), noon)
+	for _, k := range []*keyState{first, second} {
+		p.breaker.probedKeys[k.KeyHash] = true
+	}
+	p.breaker.pausedUntil = noon.Add(time.Minute)
+	p.deferProbed()
+	if !first.NextAt.After(p.breaker.pausedUntil) || !second.NextAt.After(first.NextAt) {
+		t.Errorf("probed keys go at %v and %v, want both after %v, in this order",
+			first.NextAt, second.NextAt, p.breaker.pausedUntil)
+	}
+	if !untried.NextAt.Equal(noon) {
+		t.Errorf("a key that had no turn goes at %v, want %v", untried.NextAt, noon)
+	}
+	c := &candidate{entry: untried.first, block: untried}
+	verdict := p.classifyResult(c, weir.Result{Outcome: weir.OutcomeDelivered})
+	if verdict != weir.OutcomeDelivered || first.NextAt.After(noon) || second.NextAt.After(noon) {
+		t.Errorf("after %s the others go at %v and %v, want them due as before", verdict, first.NextAt, second.NextAt)
+	}
+}
+
+// While a key has not had its turn, pauses stay short.
+func TestProber_PausesShortlyWhileAKeyIsUntried(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		untried bool
+		longest time.Duration
+	}{
+		"OneUntried": {true, refusedPause},
+		"AllProbed":  {false, maxDelay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, _ := newTestProber("a")
+			p.breaker.probes, p.breaker.pauseCount = firstProbes, 10
+			p.breaker.probedKeys[lane.KeyHash("a")] = !c.untried
+			p.pauseIfProbed()
+			wait := p.breaker.pausedUntil.Sub(noon)
+			if wait <= 0 || wait > c.longest || !c.untried && wait <= refusedPause {
+				t.Errorf("got a pause of %v, want at most %v, and more than %v if all had their turn",
+					wait, c.longest, refusedPause)
+			}
+		})
+	}
+}
