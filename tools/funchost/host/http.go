@@ -50,7 +50,7 @@ func (h httpFront) newServer() *http.Server {
 }
 
 func (h httpFront) newHandler() http.Handler {
-	admin := adminAPI{h.Host}.adminHandler()
+	admin := adminAPI(h).adminHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, refusal := parseTarget(r.Method, r.RequestURI)
 		if refusal != 0 {

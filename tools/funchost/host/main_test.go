@@ -293,7 +293,7 @@ func (r *rig) awaitFailure() error {
 	}
 }
 
-// awaitCondition waits for a condition that nothing signals.
+// awaitCondition polls until a condition holds.
 func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -157,7 +157,7 @@ func (r *rig) sendRaw(request string) hostAnswer {
 	return hostAnswer{res, string(body)}
 }
 
-// functionOf returns the function that a call was made for. The handler is not told; the host's log is.
+// functionOf returns the function that a call was made for. The handler does not know it; the host's log does.
 func (r *rig) functionOf(c handlerCall) string {
 	id := c.Header.Get("X-Azure-Functions-InvocationId")
 	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(.*Id=` + regexp.QuoteMeta(id))
