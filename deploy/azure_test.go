@@ -22,12 +22,12 @@ var quotedMessages = regexp.MustCompile(`line\.msg == "([^"]+)"`)
 
 func TestAzureAlerts_LookForLinesThatThereAre(t *testing.T) {
 	t.Parallel()
-	text := string(read(t, "../infra/modules/alerts.bicep"))
+	text := string(readFile(t, "../infra/modules/alerts.bicep"))
 	found := quotedMessages.FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {
 		t.Errorf("only %d log lines are looked for", len(found))
 	}
-	source := goSource(t)
+	source := readGoSource(t)
 	for _, m := range found {
 		if !strings.Contains(source, `"`+m[1]+`"`) {
 			t.Errorf("no line %q is logged", m[1])
@@ -42,14 +42,14 @@ func TestAzureAlerts_LookForLinesThatThereAre(t *testing.T) {
 	}
 }
 
-// goSource is the program's code, without tests.
-func goSource(t *testing.T) string {
+// readGoSource is the program's code, without tests.
+func readGoSource(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, root := range []string{"../functions", "../handler", "../internal"} {
 		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				all.Write(read(t, path))
+				all.Write(readFile(t, path))
 			}
 			return err
 		})
@@ -69,7 +69,7 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 	}
 	templates := []string{"../infra/modules/flex.bicep", "../infra/modules/plan.bicep", "container-apps/main.bicep"}
 	for _, path := range templates {
-		text := string(read(t, path))
+		text := string(readFile(t, path))
 		for _, want := range settings {
 			if !strings.Contains(text, "'"+want+"'") {
 				t.Errorf("%s does not set %s", path, want)
@@ -81,7 +81,7 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(string(read(t, "../infra/modules/storage.bicep")), "allowSharedKeyAccess: false") {
+	if !strings.Contains(string(readFile(t, "../infra/modules/storage.bicep")), "allowSharedKeyAccess: false") {
 		t.Error("the storage account can be opened by its key")
 	}
 }
@@ -89,8 +89,8 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 // TestAzure_ResourcesOfStorage holds the names in storage.bicep against those that the handler makes.
 func TestAzure_ResourcesOfStorage(t *testing.T) {
 	t.Parallel()
-	code := string(read(t, "../internal/storage/azure/account.go"))
-	template := string(read(t, "../infra/modules/storage.bicep"))
+	code := string(readFile(t, "../internal/storage/azure/account.go"))
+	template := string(readFile(t, "../infra/modules/storage.bicep"))
 	found := regexp.MustCompile(`c\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(code, -1)
 	if len(found) < 5 {
 		t.Fatalf("only %d names in account.go", len(found))
@@ -106,7 +106,7 @@ func TestKEDA(t *testing.T) {
 	t.Parallel()
 	var kinds []string
 	env, queue := map[string]string{}, ""
-	for _, part := range strings.Split(string(read(t, "keda/weir.yaml")), "\n---\n") {
+	for _, part := range strings.Split(string(readFile(t, "keda/weir.yaml")), "\n---\n") {
 		var object struct {
 			Kind string
 			Spec struct {
@@ -150,15 +150,15 @@ func TestKEDA(t *testing.T) {
 	}
 }
 
-// deployment is what smoke.sh asks: statuses by path.
-type deployment map[string]int
+// fakeDeployment is what smoke.sh asks: statuses by path.
+type fakeDeployment map[string]int
 
 // good is one that works.
-var good = deployment{
+var good = fakeDeployment{
 	"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200,
 }
 
-func (d deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d fakeDeployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := d[r.Method+" "+r.URL.Path]
 	if r.URL.Path == "/api/metrics" && r.Header.Get("x-functions-key") != "the key" {
 		status = http.StatusUnauthorized
@@ -171,13 +171,13 @@ func (d deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestSmoke(t *testing.T) {
 	t.Parallel()
-	with := func(path string, status int) deployment {
+	with := func(path string, status int) fakeDeployment {
 		changed := maps.Clone(good)
 		changed[path] = status
 		return changed
 	}
 	for name, c := range map[string]struct {
-		app  deployment
+		app  fakeDeployment
 		key  string
 		want string // in the output
 		ok   bool
@@ -246,9 +246,9 @@ func TestPublish_ByPlan(t *testing.T) {
 // TestPipelines_CallWhatThereIs holds the make targets and scripts that pipelines and azd call against the repository.
 func TestPipelines_CallWhatThereIs(t *testing.T) {
 	t.Parallel()
-	makefile := string(read(t, "../Makefile"))
+	makefile := string(readFile(t, "../Makefile"))
 	for _, path := range []string{"../.github/workflows/deploy.yml", "azure-pipelines.yml", "../azure.yaml"} {
-		text := read(t, path)
+		text := readFile(t, path)
 		var document map[string]any
 		if err := yaml.Unmarshal(text, &document); err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -276,7 +276,7 @@ func TestPipelines_CallWhatThereIs(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) []byte {
+func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

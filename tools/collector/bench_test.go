@@ -19,14 +19,14 @@ import (
 	"weir/tools/collector"
 )
 
-type silent struct{}
+type noTickets struct{}
 
-func (silent) EnqueueAsync(int) {}
-func (silent) WakeOffered(int)  {}
-func (silent) Refused(error)    {}
+func (noTickets) EnqueueAsync(int) {}
+func (noTickets) WakeOffered(int)  {}
+func (noTickets) Refused(error)    {}
 
 // BenchmarkReceive takes a message through receive into storage in memory: as it is, with
-// traces and logs for a collector of this process, and with traces that nobody samples.
+// traces and logs for a collector of this process, and with traces that are not sampled.
 func BenchmarkReceive(b *testing.B) {
 	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"},
 		{"Unsampled", "always_off"}} {
@@ -40,9 +40,11 @@ func BenchmarkReceive(b *testing.B) {
 				defer sink.Close()
 				b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.URL())
 				b.Setenv("OTEL_TRACES_SAMPLER", c.sampler)
-				export = telemetry.Open(b.Context(), os.Getenv, telemetry.Build{}, slog.NewJSONHandler(nowhere{}, nil))
+				export = telemetry.Open(b.Context(), os.Getenv, telemetry.Build{},
+					slog.NewJSONHandler(discardAll{}, nil))
 			}
-			h := export.Receive("/api/messages", receiver(b, slog.New(export.Log(slog.NewJSONHandler(nowhere{}, nil)))))
+			h := export.Receive("/api/messages",
+				newReceiver(b, slog.New(export.Log(slog.NewJSONHandler(discardAll{}, nil)))))
 			b.ReportAllocs()
 			for b.Loop() {
 				r := httptest.NewRequest(http.MethodPost, "/api/messages",
@@ -61,12 +63,12 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// nowhere is io.Discard without slog's knowing, which would not even make the lines.
-type nowhere struct{}
+// discardAll is io.Discard without slog's knowing, which would not even make the lines.
+type discardAll struct{}
 
-func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (discardAll) Write(p []byte) (int, error) { return len(p), nil }
 
-func receiver(b *testing.B, log *slog.Logger) http.Handler {
+func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 	b.Helper()
 	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}},
 		contract.Limits{MaxBody: 1 << 20})
@@ -78,7 +80,7 @@ func receiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: silent{},
-		Drain:    silent{},
-		Observer: silent{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
+	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: noTickets{},
+		Drain:    noTickets{},
+		Observer: noTickets{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

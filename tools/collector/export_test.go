@@ -31,27 +31,27 @@ func newCollector(t *testing.T) *collector.Collector {
 	return c
 }
 
-// lines are what was logged. The SDK's goroutines may write to them when Close has given up
+// logLines is the output of the log. The SDK's goroutines may write to them when Close has given up
 // on them, and the SDK's error handler is the process's: one test's may write into the next's.
-type lines struct {
+type logLines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lines) String() string {
+func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// open starts an export as a process would. The function ends it, and sends what is left.
-func open(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
+// openExport starts an export as a process would. The function ends it, and sends the rest.
+func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {
 		t.Setenv(env[i], env[i+1])
@@ -70,16 +70,16 @@ func open(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, f
 	return e, end
 }
 
-// post sends a request through Receive, and gives the traceparent that the message gets.
-func post(e *telemetry.Export, traceparent string) (kept string) {
-	kept, _ = postWith(e, traceparent, "")
+// postReceived sends a request through Receive, and returns the traceparent that the message gets.
+func postReceived(e *telemetry.Export, traceparent string) (kept string) {
+	kept, _ = postWithState(e, traceparent, "")
 	return kept
 }
 
-func postWith(e *telemetry.Export, traceparent, tracestate string) (kept, state string) {
+func postWithState(e *telemetry.Export, traceparent, tracestate string) (kept, state string) {
 	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kept, state = r.Header.Get("Traceparent"), r.Header.Get("Tracestate")
-		w.Header().Set("Location", "http://weir.example/api/messages/"+message("").ID.String())
+		w.Header().Set("Location", "http://weir.example/api/messages/"+newMessage("").ID.String())
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>"))
@@ -93,27 +93,27 @@ func postWith(e *telemetry.Export, traceparent, tracestate string) (kept, state 
 	return kept, state
 }
 
-func message(traceparent string) *weir.Message {
+func newMessage(traceparent string) *weir.Message {
 	return &weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Contract: "article",
 		Key:         "/a",
 		TraceParent: traceparent, Body: []byte("<secret/>"), Size: 9}
 }
 
-// cms answers attempts in turn, and keeps what it was sent.
-type cms struct {
+// fakeCMS answers attempts in turn, and records their trace headers.
+type fakeCMS struct {
 	answers []weir.Result
 	got     []string // traceparents
 	states  []string
 }
 
-func (c *cms) Send(_ context.Context, d weir.Delivery) weir.Result {
+func (c *fakeCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
 	c.got, c.states = append(c.got, d.Message.TraceParent), append(c.states, d.Message.TraceState)
 	r := c.answers[0]
 	c.answers = c.answers[1:]
 	return r
 }
 
-func find(t *testing.T, spans []collector.Span, name string) []collector.Span {
+func findSpans(t *testing.T, spans []collector.Span, name string) []collector.Span {
 	t.Helper()
 	var found []collector.Span
 	for _, s := range spans {
@@ -138,11 +138,11 @@ func TestExport_Off(t *testing.T) {
 			if e != nil {
 				t.Fatal("exports")
 			}
-			sender, local := &cms{}, slog.DiscardHandler
+			sender, local := &fakeCMS{}, slog.DiscardHandler
 			if e.Sender(sender, "POST", "http://cms.example") != sender || e.Log(local) != local {
 				t.Error("something stands between")
 			}
-			if kept := post(e, upstream); kept != upstream {
+			if kept := postReceived(e, upstream); kept != upstream {
 				t.Errorf("the traceparent became %q", kept)
 			}
 			e.Metrics(t.Context(), nil)
@@ -153,20 +153,21 @@ func TestExport_Off(t *testing.T) {
 
 func TestExport_OneTraceOverProcesses(t *testing.T) {
 	c := newCollector(t)
-	first, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none",
+	first, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER",
+		"none",
 		"OTEL_SERVICE_NAME", "front")
-	kept := post(first, upstream)
+	kept := postReceived(first, upstream)
 	end()
 
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"},
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"},
 		{Outcome: weir.OutcomeRetry, Status: 500, Reason: "500: <secret/>"},
 		{Outcome: weir.OutcomeDelivered, Status: 201}}}
 	accepted := time.Now().Add(-72 * time.Hour)
-	second, end := open(t, slog.DiscardHandler)
+	second, end := openExport(t, slog.DiscardHandler)
 	sender := second.Sender(server, "POST", "https://cms.example:8443/api?code=hidden")
 	for _, d := range []weir.Delivery{{Attempt: 1, Since: accepted, Fence: 7}, {Attempt: 1, Since: accepted, Fence: 7},
 		{Attempt: 2, Since: time.Now(), Fence: 7}} {
-		d.Message = message(kept)
+		d.Message = newMessage(kept)
 		sender.Send(t.Context(), d)
 		if d.Message.TraceParent != kept {
 			t.Errorf("the message's own traceparent became %q", d.Message.TraceParent)
@@ -174,8 +175,8 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 	end()
 
-	receive := find(t, c.Spans(), "POST /api/messages")
-	waits, delivers := find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
+	receive := findSpans(t, c.Spans(), "POST /api/messages")
+	waits, delivers := findSpans(t, c.Spans(), "wait"), findSpans(t, c.Spans(), "deliver")
 	if len(receive) != 1 || len(waits) != 3 || len(delivers) != 3 {
 		t.Fatalf("got %+v, want 1 receive, 3 waits, 3 deliveries", c.Spans())
 	}
@@ -222,12 +223,13 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 // TestExport_UnsampledByTheHost: under Application Insights the host marks all calls so.
 func TestExport_UnsampledByTheHost(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
-	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
-	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	kept := postReceived(e, strings.TrimSuffix(upstream, "01")+"00")
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	e.Sender(server, "POST", "http://cms.example").Send(t.Context(),
+		weir.Delivery{Message: newMessage(kept), Attempt: 1})
 	end()
-	root, deliver := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "deliver")
+	root, deliver := findSpans(t, c.Spans(), "POST /api/messages"), findSpans(t, c.Spans(), "deliver")
 	if len(root) != 1 || len(deliver) != 1 || root[0].Trace != upstream[3:35] || deliver[0].Trace != root[0].Trace {
 		t.Fatalf("got %+v, want a receive and a deliver of the upstream's trace", c.Spans())
 	}
@@ -238,11 +240,12 @@ func TestExport_UnsampledByTheHost(t *testing.T) {
 
 func TestExport_UnsampledStaysSo(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_TRACES_SAMPLER",
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_TRACES_SAMPLER",
 		"parentbased_always_on")
-	kept := post(e, strings.TrimSuffix(upstream, "01")+"00")
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
-	e.Sender(server, "POST", "http://cms.example").Send(t.Context(), weir.Delivery{Message: message(kept), Attempt: 1})
+	kept := postReceived(e, strings.TrimSuffix(upstream, "01")+"00")
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	e.Sender(server, "POST", "http://cms.example").Send(t.Context(),
+		weir.Delivery{Message: newMessage(kept), Attempt: 1})
 	end()
 	if len(c.Spans()) != 0 {
 		t.Errorf("got %+v, want no span", c.Spans())
@@ -254,19 +257,19 @@ func TestExport_UnsampledStaysSo(t *testing.T) {
 
 func TestExport_WithoutUpstream(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
-	kept := post(e, "")
-	m := message("")
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
+	kept := postReceived(e, "")
+	m := newMessage("")
 	if err := e.File(t.Context(), m, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}, {Outcome: weir.OutcomeDelivered}}}
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}, {Outcome: weir.OutcomeDelivered}}}
 	sender := e.Sender(server, "POST", "http://cms.example")
 	sender.Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
-	sender.Send(t.Context(), weir.Delivery{Message: message(""), Attempt: 1}) // filed before anything was exported
+	sender.Send(t.Context(), weir.Delivery{Message: newMessage(""), Attempt: 1}) // filed before anything was exported
 	end()
-	receive, file, waits, delivers := find(t, c.Spans(), "POST /api/messages"), find(t, c.Spans(), "file"),
-		find(t, c.Spans(), "wait"), find(t, c.Spans(), "deliver")
+	receive, file, waits, delivers := findSpans(t, c.Spans(), "POST /api/messages"), findSpans(t, c.Spans(), "file"),
+		findSpans(t, c.Spans(), "wait"), findSpans(t, c.Spans(), "deliver")
 	if len(receive) != 1 || receive[0].Parent != "" || !strings.Contains(kept, receive[0].Trace) {
 		t.Errorf("kept %q of %+v", kept, receive)
 	}
@@ -278,10 +281,10 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	}
 }
 
-// The attributes that the conventions for HTTP require, where they are not plain to see.
+// The attributes that the conventions for HTTP require, if they do not follow from the request alone.
 func TestExport_Conventions(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
 	h := e.Receive("/api/messages", http.HandlerFunc(func(w http.ResponseWriter,
 		r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -289,17 +292,17 @@ func TestExport_Conventions(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>"))
 	r.Header.Set("X-Forwarded-Proto", "https")
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}}}
 	e.Sender(server, "POST", "https://cms.example/api").Send(t.Context(),
-		weir.Delivery{Message: message(""), Attempt: 1})
+		weir.Delivery{Message: newMessage(""), Attempt: 1})
 	end()
 	for name, want := range map[string][2]string{"POST /api/messages": {"url.scheme", "https"},
 		"deliver": {"server.port", "443"}} {
-		if spans := find(t, c.Spans(), name); len(spans) != 1 || spans[0].Attributes[want[0]] != want[1] {
+		if spans := findSpans(t, c.Spans(), name); len(spans) != 1 || spans[0].Attributes[want[0]] != want[1] {
 			t.Errorf("%s: %s is not %s: %+v", name, want[0], want[1], spans)
 		}
 	}
-	if spans := find(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed ||
+	if spans := findSpans(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed ||
 		spans[0].Attributes["error.type"] != "503" {
 		t.Errorf("what failed has no error.type: %+v", spans)
 	}
@@ -307,9 +310,9 @@ func TestExport_Conventions(t *testing.T) {
 
 func TestExport_Logs(t *testing.T) {
 	c := newCollector(t)
-	var text lines
+	var text logLines
 	local := slog.NewJSONHandler(&text, nil)
-	e, end := open(t, local, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL()+"/v1/logs")
+	e, end := openExport(t, local, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL()+"/v1/logs")
 	log := slog.New(e.Log(local)).With("lane", 2)
 	log.Debug("drain: nobody wants to know")
 	log.Info("drain: attempt", telemetry.TraceIDKey, upstream[3:35])
@@ -333,7 +336,7 @@ func (noCalls) Failures() map[string]int64 { return nil }
 
 func TestExport_Metrics(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
 	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: noCalls{}, Now: time.Now})
 	e.Metrics(t.Context(), m.Registry)
 	m.Filed([]weir.Message{{Contract: "article"}})
@@ -348,9 +351,10 @@ func TestExport_Metrics(t *testing.T) {
 
 func TestExport_GRPC(t *testing.T) {
 	c := newCollector(t)
-	e, end := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.RPC(), "OTEL_EXPORTER_OTLP_PROTOCOL",
+	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.RPC(),
+		"OTEL_EXPORTER_OTLP_PROTOCOL",
 		"grpc")
-	post(e, upstream)
+	postReceived(e, upstream)
 	end()
 	if spans := c.Spans(); len(spans) != 1 || spans[0].Trace != upstream[3:35] {
 		t.Errorf("got %+v, want one span of the upstream's trace", spans)
@@ -361,10 +365,10 @@ func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
 		{"OTEL_TRACES_EXPORTER", "zipkin"}} {
 		t.Run(c.name, func(t *testing.T) {
-			var text lines
-			e, end := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+			var text logLines
+			e, end := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 				"http://127.0.0.1:1", c.name, c.value)
-			if kept := post(e, upstream); kept != upstream {
+			if kept := postReceived(e, upstream); kept != upstream {
 				t.Errorf("kept %q", kept)
 			}
 			end()
@@ -379,16 +383,17 @@ func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 func TestExport_CollectorHangs(t *testing.T) {
 	c := newCollector(t)
 	defer c.Hang()()
-	var text lines
-	const aMinute = "60000" // what is asked of the collector would take so long
-	e, _ := open(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_BSP_SCHEDULE_DELAY",
+	var text logLines
+	const aMinute = "60000" // each export would take so long
+	e, _ := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(),
+		"OTEL_BSP_SCHEDULE_DELAY",
 		"1",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", aMinute, "OTEL_BSP_EXPORT_TIMEOUT", aMinute, "OTEL_BLRP_EXPORT_TIMEOUT", aMinute)
-	server := &cms{}
+	server := &fakeCMS{}
 	sender := e.Sender(server, "POST", "http://cms.example")
 	for range 10_000 { // the SDK's queue holds 2,048
 		server.answers = []weir.Result{{Outcome: weir.OutcomeDelivered}}
-		sender.Send(t.Context(), weir.Delivery{Message: message(upstream), Attempt: 1})
+		sender.Send(t.Context(), weir.Delivery{Message: newMessage(upstream), Attempt: 1})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -404,22 +409,22 @@ func TestExport_CollectorHangs(t *testing.T) {
 
 func TestExport_TraceState(t *testing.T) {
 	c := newCollector(t)
-	e, _ := open(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none")
-	kept, state := postWith(e, upstream, "vendor=a1,other=b2")
+	e, _ := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none")
+	kept, state := postWithState(e, upstream, "vendor=a1,other=b2")
 	if state != "vendor=a1,other=b2" {
 		t.Errorf("it became %q", state)
 	}
-	server := &cms{answers: []weir.Result{{Outcome: weir.OutcomeDelivered, Status: 201}}}
-	m := message(kept)
+	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered, Status: 201}}}
+	m := newMessage(kept)
 	m.TraceState = state
 	e.Sender(server, "POST", "https://cms.example").Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
 	if server.states[0] != state {
 		t.Errorf("the CMS got %q", server.states[0])
 	}
-	if _, state := postWith(e, "", "vendor=a1"); state != "" {
+	if _, state := postWithState(e, "", "vendor=a1"); state != "" {
 		t.Errorf("a trace that begins here has %q", state)
 	}
-	if _, state := postWith(e, upstream, "no entry"); state != "" {
+	if _, state := postWithState(e, upstream, "no entry"); state != "" {
 		t.Errorf("an invalid one became %q", state)
 	}
 }

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// behind starts a proxy in front of the connection string in c.
-func behind(t *testing.T, c delay.Config) *delay.Proxy {
+// startProxy starts a proxy in front of the connection string in c.
+func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	t.Helper()
 	p, err := delay.Start(t.Context(), c)
 	if err != nil {
@@ -42,8 +42,8 @@ func behind(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// open returns an account of the test's own; the proxy may be nil.
-func open(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
+// openAccount returns an account of the test's own; the proxy may be nil.
+func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
 	if p != nil {
@@ -63,24 +63,24 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// ensured returns an account whose table, queues and containers are there.
-func ensured(t *testing.T, p *delay.Proxy) *azure.Account {
+// openEnsured returns an account whose table, queues and containers are there.
+func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
-	if err := open(t, nil, prefix).Ensure(t.Context()); err != nil {
+	if err := openAccount(t, nil, prefix).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, p, prefix)
+	return openAccount(t, p, prefix)
 }
 
 // TestProxy_PassesThrough runs the ports' conformance suites through it: signatures hold,
 // transactions and their answers stay whole.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
-	p := behind(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
+	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
 	t.Run("Table", func(t *testing.T) {
 		t.Parallel()
-		storagetest.Table(t, func(t *testing.T) storage.Table { return ensured(t, p).Table() })
+		storagetest.Table(t, func(t *testing.T) storage.Table { return openEnsured(t, p).Table() })
 	})
 	t.Run("Blobs", func(t *testing.T) {
 		t.Parallel()
@@ -88,12 +88,12 @@ func TestProxy_PassesThrough(t *testing.T) {
 			storage.Blobs
 			storage.BlobMarks
 		} {
-			return ensured(t, p).Bodies()
+			return openEnsured(t, p).Bodies()
 		})
 	})
 	t.Run("QueueAndLeases", func(t *testing.T) {
 		t.Parallel()
-		a, ctx, id := ensured(t, p), t.Context(), "11111111-2222-3333-4444-555555555555"
+		a, ctx, id := openEnsured(t, p), t.Context(), "11111111-2222-3333-4444-555555555555"
 		put := a.Tickets().Put(ctx, "lane 1", 0)
 		got, get := a.Tickets().Get(ctx, 1, time.Minute)
 		if put != nil || get != nil || len(got) != 1 || got[0].Text != "lane 1" {
@@ -111,8 +111,8 @@ func TestProxy_PassesThrough(t *testing.T) {
 // operation again, because storage has not done it.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
-	p := behind(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
-	a, ctx := ensured(t, p), t.Context()
+	p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
+	a, ctx := openEnsured(t, p), t.Context()
 	_, transact := a.Table().Transact(ctx, "p",
 		[]storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
 	_, get := a.Table().Get(ctx, "p", "k")
@@ -138,14 +138,14 @@ func TestProxy_ServerBusy(t *testing.T) {
 func TestProxy_BusyDone(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
-		p := behind(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1, BusyAfter: after})
+		p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1, BusyAfter: after})
 		prefix := newPrefix()
-		straight := open(t, nil, prefix)
+		straight := openAccount(t, nil, prefix)
 		if err := straight.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		insert := []storage.Op{{Kind: storage.Insert, Key: "k"}}
-		if _, err := open(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err,
+		if _, err := openAccount(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err,
 			storage.Throttled) {
 			t.Errorf("busy after %t: got %v, want throttled", after, err)
 		}
@@ -161,8 +161,8 @@ func TestProxy_BusyDone(t *testing.T) {
 
 func TestProxy_Hang(t *testing.T) {
 	t.Parallel()
-	p := behind(t, delay.Config{Target: azurite.Shared(t)})
-	a := ensured(t, p)
+	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
+	a := openEnsured(t, p)
 	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // of a body, not of a ticket
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
@@ -171,14 +171,14 @@ func TestProxy_Hang(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error, 1), make(chan error, 1)
 	go func() { left <- a.Bodies().Put(leaving, "left", []byte("b")) }()
-	waitFor(t, func() bool { return p.Hanging() == 1 })
+	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left got %v, want cancelled", err)
 	}
-	waitFor(t, func() bool { return p.Hanging() == 0 })
+	awaitCondition(t, func() bool { return p.Hanging() == 0 })
 	go func() { stayed <- a.Bodies().Put(t.Context(), "stayed", []byte("b")) }()
-	waitFor(t, func() bool { return p.Hanging() == 1 })
+	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	release()
 	if err := <-stayed; err != nil {
 		t.Errorf("who stayed: %v", err)
@@ -195,11 +195,11 @@ func TestProxy_CloseCuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := ensured(t, p)
+	a := openEnsured(t, p)
 	p.Hang(nil)
 	put := make(chan error, 1)
 	go func() { put <- a.Tickets().Put(t.Context(), "lane 1", 0) }()
-	waitFor(t, func() bool { return p.Hanging() == 1 })
+	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)
 	}
@@ -208,8 +208,8 @@ func TestProxy_CloseCuts(t *testing.T) {
 	}
 }
 
-// waitFor polls until holds returns true, or fails when the test's time is over.
-func waitFor(t *testing.T, holds func() bool) {
+// awaitCondition polls until holds returns true, or fails when the test's time is over.
+func awaitCondition(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -227,7 +227,7 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	t.Parallel()
 	const target = "/devstoreaccount1/lanes(PartitionKey='a%2Fb',RowKey='%21head')?$filter=RowKey%20ge%20'm_'&a;b"
 	var got []string
-	p, web := inFrontOf(t, func(w http.ResponseWriter, r *http.Request) {
+	p, web := startInFrontOf(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got = append(got, r.Method, r.RequestURI, r.Host, r.Header.Get("Authorization"),
 			r.Header.Get("X-Forwarded-For"), r.Header.Get("Accept-Encoding"), string(body))
@@ -235,7 +235,7 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "--batchresponse")
 	})
-	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader("--batch"))
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	}
 	web.Start()
 	t.Cleanup(web.Close)
-	p := behind(t, delay.Config{Target: connectTo(web.URL), BusyShare: 0.5})
+	p := startProxy(t, delay.Config{Target: connectionString(web.URL), BusyShare: 0.5})
 	dialer := &net.Dialer{}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
 		address string) (net.Conn, error) {
@@ -284,7 +284,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 		return dialer.DialContext(ctx, network, address)
 	}}}
 	t.Cleanup(client.CloseIdleConnections)
-	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
 	for range 50 {
 		resp, err := client.Post(address, "text/plain", bytes.NewReader(make([]byte, 1<<20)))
 		if err != nil {
@@ -307,8 +307,8 @@ func TestProxy_Concurrent(t *testing.T) {
 	const n = 100
 	var arrived sync.WaitGroup
 	arrived.Add(n)
-	p, web := inFrontOf(t, func(http.ResponseWriter, *http.Request) { arrived.Done(); arrived.Wait() })
-	address := endpointOf(t, p.ConnectionString(connectTo(web.URL)))
+	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { arrived.Done(); arrived.Wait() })
+	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
 	var clients sync.WaitGroup
 	for range n {
 		clients.Go(func() {
@@ -326,8 +326,8 @@ func TestProxy_Concurrent(t *testing.T) {
 // TestProxy_StorageAway expects a lost connection, as without the proxy, and no answer of its own.
 func TestProxy_StorageAway(t *testing.T) {
 	t.Parallel()
-	p, web := inFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	resp, err := web.Client().Get(endpointOf(t, p.ConnectionString(connectTo(web.URL))))
+	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	resp, err := web.Client().Get(endpointOf(t, p.ConnectionString(connectionString(web.URL))))
 	if err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("got %s, want a lost connection", resp.Status)
@@ -336,11 +336,11 @@ func TestProxy_StorageAway(t *testing.T) {
 
 func TestStart_Refuses(t *testing.T) {
 	t.Parallel()
-	good := connectTo("http://127.0.0.1:1")
+	good := connectionString("http://127.0.0.1:1")
 	for want, c := range map[string]delay.Config{
 		"has 0 of 3 endpoints":     {Target: "UseDevelopmentStorage=true"},
 		"has 1 of 3 endpoints":     {Target: "BlobEndpoint=http://127.0.0.1:1/a"},
-		"want http and a port":     {Target: connectTo("https://127.0.0.1:1")},
+		"want http and a port":     {Target: connectionString("https://127.0.0.1:1")},
 		"is negative":              {Target: good, Median: -1},
 		"sigma -1 is negative":     {Target: good, Sigma: -1},
 		"is not between 0 and 1":   {Target: good, BusyShare: 2},
@@ -356,7 +356,7 @@ func TestProxy_ConnectionString(t *testing.T) {
 	t.Parallel()
 	const cs = "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a;" +
 		"QueueEndpoint=http://127.0.0.1:2/a;TableEndpoint=http://127.0.0.1:3/a"
-	p := behind(t, delay.Config{Target: cs})
+	p := startProxy(t, delay.Config{Target: cs})
 	got := p.ConnectionString(cs + ";")
 	if !strings.HasPrefix(got, "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:") ||
 		!strings.HasSuffix(got, "/a;") || strings.Contains(got, ":1/a") {
@@ -367,15 +367,15 @@ func TestProxy_ConnectionString(t *testing.T) {
 	}
 }
 
-// inFrontOf starts a proxy in front of a server that stands for all three services.
-func inFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server) {
+// startInFrontOf starts a proxy in front of a server that stands for all three services.
+func startInFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server) {
 	t.Helper()
 	web := httptest.NewServer(h)
 	t.Cleanup(web.Close)
-	return behind(t, delay.Config{Target: connectTo(web.URL)}), web
+	return startProxy(t, delay.Config{Target: connectionString(web.URL)}), web
 }
 
-func connectTo(url string) string {
+func connectionString(url string) string {
 	return strings.ReplaceAll("AccountName=a;AccountKey=a2V5;BlobEndpoint=URL/a;"+
 		"QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func scriptRoot(t *testing.T) string {
+func writeScriptRoot(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -57,10 +57,10 @@ func scriptRoot(t *testing.T) string {
 	return root
 }
 
-// start runs the program, and returns it with its handler's pid when the handler is ready.
-func start(t *testing.T) (cmd *exec.Cmd, handler int) {
+// startFunchost runs the program, and returns it with its handler's pid when the handler is ready.
+func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 	t.Helper()
-	cmd = exec.Command(os.Args[0], "--script-root", scriptRoot(t), "--port", "0")
+	cmd = exec.Command(os.Args[0], "--script-root", writeScriptRoot(t), "--port", "0")
 	cmd.Env = append(os.Environ(), "FUNCHOST_TEST_MAIN=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -77,14 +77,14 @@ func start(t *testing.T) (cmd *exec.Cmd, handler int) {
 			url = m[1]
 		}
 		if strings.Contains(lines.Text(), "Worker process started and initialized.") {
-			return cmd, handlerPID(t, url)
+			return cmd, readHandlerPID(t, url)
 		}
 	}
 	t.Fatalf("the program ended: %v", lines.Err())
 	return nil, 0
 }
 
-func handlerPID(t *testing.T, url string) int {
+func readHandlerPID(t *testing.T, url string) int {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(url + "/admin/host/status")
@@ -100,8 +100,8 @@ func handlerPID(t *testing.T, url string) int {
 	return status.Instances[0].PID
 }
 
-// gone waits until a process is no more, or is a corpse that only its new parent must bury.
-func gone(t *testing.T, pid int) {
+// awaitGone waits until a process is no more, or is a corpse that only its new parent must bury.
+func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick, limit := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
 	defer tick.Stop()
@@ -123,25 +123,25 @@ func TestMain_StopsOnSignals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			cmd, handler := start(t)
+			cmd, handler := startFunchost(t)
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("exited with %v; want 0", err)
 			}
-			gone(t, handler)
+			awaitGone(t, handler)
 		})
 	}
 }
 
 func TestMain_KilledTakesTheHandlerAlong(t *testing.T) {
 	t.Parallel()
-	cmd, handler := start(t)
+	cmd, handler := startFunchost(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, handler)
+	awaitGone(t, handler)
 }
 
 func TestRun_ExitCodes(t *testing.T) {
@@ -157,7 +157,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		code int
 		text string
 	}{
-		"TakenPort": {[]string{"--script-root", scriptRoot(t), "--port", port},
+		"TakenPort": {[]string{"--script-root", writeScriptRoot(t), "--port", port},
 			1, "port " + port + " is unavailable"},
 		"NoScriptRoot":   {[]string{"--script-root", t.TempDir(), "--port", "0"}, 1, "host.json"},
 		"WrongInstances": {[]string{"--instances", "http"}, 2, "http=2,process=1"},

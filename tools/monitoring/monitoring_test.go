@@ -26,16 +26,16 @@ import (
 	"weir/internal/weir"
 )
 
-// rules is Prometheus's format of a rule file.
-type rules struct {
+// ruleFile is Prometheus's format of a rule file.
+type ruleFile struct {
 	Groups []struct {
-		Name     string `yaml:"name"`
-		Interval string `yaml:"interval"`
-		Rules    []rule `yaml:"rules"`
+		Name     string      `yaml:"name"`
+		Interval string      `yaml:"interval"`
+		Rules    []alertRule `yaml:"rules"`
 	} `yaml:"groups"`
 }
 
-type rule struct {
+type alertRule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
 	For         string            `yaml:"for"`
@@ -43,15 +43,15 @@ type rule struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-type counts struct{}
+type storageCounts struct{}
 
-func (counts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 1} }
-func (counts) Failures() map[string]int64 { return nil }
+func (storageCounts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 1} }
+func (storageCounts) Failures() map[string]int64 { return nil }
 
-// families are all the metrics there are, once something has happened.
-func families(t *testing.T) map[string]*dto.MetricFamily {
+// gatherMetrics are all the metrics there are, once something has happened.
+func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: counts{}, Now: time.Now})
+	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: storageCounts{}, Now: time.Now})
 	m.Attempted(0, &weir.Message{}, weir.Result{Status: 200}, weir.OutcomeDelivered)
 	m.Lease(0, drain.LeaseTaken)
 	m.Saw(0, telemetry.LaneView{})
@@ -75,8 +75,8 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 // added are the labels that scraping and histograms add.
 var added = []string{"job", "instance", "le"}
 
-// labels are those of a metric.
-func labels(f *dto.MetricFamily) []string {
+// labelNames are those of a metric.
+func labelNames(f *dto.MetricFamily) []string {
 	names := slices.Clone(added)
 	for _, l := range f.Metric[0].Label {
 		names = append(names, l.GetName())
@@ -84,8 +84,8 @@ func labels(f *dto.MetricFamily) []string {
 	return names
 }
 
-// check parses an expression and finds what it asks for that there is not.
-func check(known map[string]*dto.MetricFamily, expr string) error {
+// checkExpression parses an expression and finds metrics and labels that do not exist.
+func checkExpression(known map[string]*dto.MetricFamily, expr string) error {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func check(known map[string]*dto.MetricFamily, expr string) error {
 			return nil
 		}
 		for _, m := range v.LabelMatchers {
-			if m.Name != model.MetricNameLabel && !slices.Contains(labels(f), m.Name) {
+			if m.Name != model.MetricNameLabel && !slices.Contains(labelNames(f), m.Name) {
 				errs = append(errs, fmt.Errorf("%s has no label %s", v.Name, m.Name))
 			}
 		}
@@ -113,14 +113,14 @@ func check(known map[string]*dto.MetricFamily, expr string) error {
 
 func TestCheck_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	known := families(t)
+	known := gatherMetrics(t)
 	for _, expr := range []string{"sum(", "weir_lane_depth", `weir_lane_waiting{stage="dead"}`,
 		"rate(weir_lane_waiting)"} {
-		if check(known, expr) == nil {
+		if checkExpression(known, expr) == nil {
 			t.Errorf("%s: nothing is wrong", expr)
 		}
 	}
-	if err := check(known, `histogram_quantile(0.5,`+
+	if err := checkExpression(known, `histogram_quantile(0.5,`+
 		` sum by (le) (rate(weir_delivery_lag_seconds_bucket{job="a"}[5m])))`); err != nil {
 		t.Error(err)
 	}
@@ -128,25 +128,25 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	var r rules
-	if err := yaml.UnmarshalWithOptions(read(t, "deploy/alerts.yaml"), &r, yaml.Strict()); err != nil {
+	var r ruleFile
+	if err := yaml.UnmarshalWithOptions(readFile(t, "deploy/alerts.yaml"), &r, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	known, runbook, seen := families(t), anchors(t), map[string]bool{}
+	known, runbook, seen := gatherMetrics(t), readAnchors(t), map[string]bool{}
 	for _, g := range r.Groups {
-		duration(t, g.Name, g.Interval)
+		checkDuration(t, g.Name, g.Interval)
 		for _, a := range g.Rules {
-			if err := check(known, a.Expr); err != nil || seen[a.Alert] || a.Alert == "" {
+			if err := checkExpression(known, a.Expr); err != nil || seen[a.Alert] || a.Alert == "" {
 				t.Errorf("%s: %v, seen before: %v", a.Alert, err, seen[a.Alert])
 			}
 			seen[a.Alert] = true
 			if a.For != "" {
-				duration(t, a.Alert, a.For)
+				checkDuration(t, a.Alert, a.For)
 			}
 			if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) {
 				t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
 			}
-			annotations(t, a)
+			checkAnnotations(t, a)
 			if url, ok := strings.CutPrefix(a.Annotations["runbook_url"], "docs/operations.md#"); !ok || !runbook[url] {
 				t.Errorf("%s: the runbook has no section %q", a.Alert, a.Annotations["runbook_url"])
 			}
@@ -157,15 +157,15 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-func duration(t *testing.T, name, text string) {
+func checkDuration(t *testing.T, name, text string) {
 	t.Helper()
 	if _, err := model.ParseDuration(text); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }
 
-// annotations hold what an alert tells, as templates that Prometheus fills in.
-func annotations(t *testing.T, a rule) {
+// checkAnnotations checks the texts of an alert, which Prometheus fills in as templates.
+func checkAnnotations(t *testing.T, a alertRule) {
 	t.Helper()
 	same := func(v any) any { return v }
 	funcs := template.FuncMap{"humanize": same, "humanizeDuration": same, "humanizePercentage": same}
@@ -181,11 +181,12 @@ func annotations(t *testing.T, a rule) {
 	}
 }
 
-// anchors are the sections of the runbook, as links name them.
-func anchors(t *testing.T) map[string]bool {
+// readAnchors are the sections of the runbook, as links name them.
+func readAnchors(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(read(t, "docs/operations.md")),
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(
+		string(readFile(t, "docs/operations.md")),
 		-1) {
 		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		found[strings.ReplaceAll(name, " ", "-")] = true
@@ -205,10 +206,10 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(read(t, "deploy/grafana.json"), &d); err != nil {
+	if err := json.Unmarshal(readFile(t, "deploy/grafana.json"), &d); err != nil {
 		t.Fatal(err)
 	}
-	known, ids, exprs := families(t), map[int]bool{}, []string{}
+	known, ids, exprs := gatherMetrics(t), map[int]bool{}, []string{}
 	for _, a := range d.Annotations.List {
 		exprs = append(exprs, a.Expr)
 	}
@@ -223,7 +224,7 @@ func TestDashboard(t *testing.T) {
 	}
 	fill := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$job", ".*")
 	for _, expr := range exprs {
-		if err := check(known, fill.Replace(expr)); err != nil {
+		if err := checkExpression(known, fill.Replace(expr)); err != nil {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}
@@ -234,14 +235,14 @@ func TestDashboard(t *testing.T) {
 
 func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
-	known := families(t)
-	text := string(read(t, "infra/modules/prometheus.bicep"))
+	known := gatherMetrics(t)
+	text := string(readFile(t, "infra/modules/prometheus.bicep"))
 	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {
 		t.Errorf("only %d expressions", len(found))
 	}
 	for _, m := range found {
-		if err := check(known, m[1]); err != nil {
+		if err := checkExpression(known, m[1]); err != nil {
 			t.Errorf("%s: %v", m[1], err)
 		}
 	}
@@ -249,9 +250,9 @@ func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
 
 func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 	t.Parallel()
-	runbook, seen := anchors(t), 0
+	runbook, seen := readAnchors(t), 0
 	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
-		text := string(read(t, "infra/modules/"+name))
+		text := string(readFile(t, "infra/modules/"+name))
 		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`)
 		for _, m := range sections.FindAllStringSubmatch(text, -1) {
 			seen++
@@ -265,8 +266,8 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 	}
 }
 
-// read returns a file, by its path in the repository.
-func read(t *testing.T, path string) []byte {
+// readFile returns a file, by its path in the repository.
+func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", path))
 	if err != nil {

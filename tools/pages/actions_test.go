@@ -20,23 +20,23 @@ import (
 
 const viewKey, writeKey = "view &key=1", "write-key"
 
-// api is what the page sends to: it wants keys, as the host does, and keeps what it was sent.
-type api struct {
+// keyedAPI receives the page's requests. It asks for keys, as the host does, and records the requests.
+type keyedAPI struct {
 	pages http.Handler
 
 	mu      sync.Mutex
 	view    string // its key
 	got     []string
-	answers map[string]answer // by method and path
+	answers map[string]cannedAnswer // by method and path
 }
 
-type answer struct {
+type cannedAnswer struct {
 	status int
 	body   string
 	then   func()
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	want, key := a.viewKey(), r.Header.Get("x-functions-key")
 	if r.Method != http.MethodGet {
 		want = writeKey
@@ -71,27 +71,27 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, given.body)
 }
 
-func (a *api) viewKey() string {
+func (a *keyedAPI) viewKey() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.view
 }
 
-// change gives the function view another key.
-func (a *api) change(key string) {
+// changeKey sets another key for the function view.
+func (a *keyedAPI) changeKey(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.view = key
 }
 
-func (a *api) answer(to string, status int, body string, then func()) {
+func (a *keyedAPI) setAnswer(to string, status int, body string, then func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.answers[to] = answer{status, body, then}
+	a.answers[to] = cannedAnswer{status, body, then}
 }
 
-// last is what was sent last.
-func (a *api) last() string {
+// lastRequest returns the last request.
+func (a *keyedAPI) lastRequest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.got) == 0 {
@@ -100,15 +100,15 @@ func (a *api) last() string {
 	return a.got[len(a.got)-1]
 }
 
-// desk is a browser before a busy system that wants keys.
-func desk(t *testing.T) (*browser.Tab, *api, *dashboardtest.Source) {
+// openDesk is a browser before a busy system that wants keys.
+func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	t.Helper()
 	f := dashboardtest.NewBusy()
-	a := &api{pages: f.Dashboard(), view: viewKey, answers: map[string]answer{}}
-	return open(t, a), a, f
+	a := &keyedAPI{pages: f.Dashboard(), view: viewKey, answers: map[string]cannedAnswer{}}
+	return openBrowser(t, a), a, f
 }
 
-func at(b *browser.Tab, path string) {
+func visitWithKey(b *browser.Tab, path string) {
 	b.T.Helper()
 	b.Visit("/api/dashboard" + path + "?code=view+%26key%3D1")
 }
@@ -120,30 +120,30 @@ func enterKey(b *browser.Tab, key string) {
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// yes answers the question whether it is meant.
-func yes(b *browser.Tab, asked string) {
+// confirm answers the question whether it is meant.
+func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
 	b.Until("it is asked whether "+asked,
-		"document.getElementById('ask').open && "+text("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
+		"document.getElementById('ask').open && "+innerText("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
 	b.Click("#ask [value=yes]")
 }
 
-func text(selector string) string {
+func innerText(selector string) string {
 	return "document.querySelector(" + fmt.Sprintf("%q", selector) + ").innerText"
 }
 
-func sent(b *browser.Tab, a *api, want string) {
+func checkSent(b *browser.Tab, a *keyedAPI, want string) {
 	b.T.Helper()
-	if got := a.last(); got != want {
+	if got := a.lastRequest(); got != want {
 		b.T.Errorf("sent\n%s\nwant\n%s", got, want)
 	}
 }
 
 func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
-	b, a, f := desk(t)
+	b, a, f := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
-	a.answer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
+	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
 		f.Change(func(d *dashboardtest.Data) {
 			i := slices.IndexFunc(d.Messages, func(m wire.MessageLine) bool {
 				return m.ID == dashboardtest.MessageID(1)
@@ -152,38 +152,38 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 			d.Messages[i].Stage = weir.Queued
 		})
 	})
-	at(b, "/messages/"+dashboardtest.MessageID(1))
+	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, "wrong")
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
 	b.Until("it says what was done",
-		text("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
-	sent(b, a, "POST "+path)
+		innerText("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
+	checkSent(b, a, "POST "+path)
 	b.Until("the page shows it",
-		text("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
-	// What is done next in this tab needs no key any more.
-	a.answer("POST /api/pause", 200, `{"pauses":[]}`, nil)
-	at(b, "/pauses")
+		innerText("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
+	// The next action in this tab needs no key any more.
+	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
+	visitWithKey(b, "/pauses")
 	b.Type("[data-action*='/api/pause'] [name=lane]", "3")
 	b.Type("[data-action*='/api/pause'] [name=reason]", `a "reason"`)
 	b.Do(chromedp.SetValue(chromedp.CSS("[data-action*='/api/pause'] [name=for]"), "30m"))
 	b.Click("[data-action*='/api/pause'] .primary")
-	b.Until("it is paused", text("#toasts")+".includes('Paused.')")
-	sent(b, a, `POST /api/pause  application/json {"lane":3,"reason":"a \"reason\"","for":"30m"}`)
+	b.Until("it is paused", innerText("#toasts")+".includes('Paused.')")
+	checkSent(b, a, `POST /api/pause  application/json {"lane":3,"reason":"a \"reason\"","for":"30m"}`)
 	b.Clean()
 }
 
 func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
-	at(b, "/messages/"+dashboardtest.MessageID(1))
+	b, a, _ := openDesk(t)
+	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	b.Do(chromedp.KeyEvent(kb.Escape))
 	b.Until("the form is ready again",
 		"!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
-	if got := a.last(); got != "" {
+	if got := a.lastRequest(); got != "" {
 		t.Errorf("sent %s", got)
 	}
 	b.Clean()
@@ -191,24 +191,24 @@ func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 
 func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
+	b, a, _ := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/edit"
-	a.answer("POST "+path, 422,
+	a.setAnswer("POST "+path, 422,
 		`{"title":"Unprocessable Entity","detail":"the message breaks its contract","problems":[{"path":"./title",`+
 			`"rule":"max=200","message":"is too long"}]}`, nil)
-	at(b, "/messages/"+dashboardtest.MessageID(1))
+	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#edit summary")
 	b.Until("the body is there", "document.getElementById('edited').value.startsWith('<?xml')")
 	b.Do(chromedp.SetValue(chromedp.CSS("#edited"), "<article>ü</article>"))
 	b.Type("#edit [name=note]", "a note")
 	b.Click("#edit [name=force]")
 	b.Click("#edit button")
-	yes(b, "It would be overwritten.")
+	confirm(b, "It would be overwritten.")
 	enterKey(b, writeKey)
 	b.Until("the problems are shown",
-		text("#edit output")+".includes('breaks its contract') && "+text("#edit output")+
+		innerText("#edit output")+".includes('breaks its contract') && "+innerText("#edit output")+
 			".includes('./title: is too long')")
-	sent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
+	checkSent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
 	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
 		t.Errorf("what was typed became %q", got)
 	}
@@ -217,96 +217,98 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 
 func TestActions_ReplayAllOfAnError(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
-	a.answer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`,
+	b, a, _ := openDesk(t)
+	a.setAnswer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`,
 		nil)
-	at(b, "/errors/"+dashboardtest.TitleError)
+	visitWithKey(b, "/errors/"+dashboardtest.TitleError)
 	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
 		t.Error("it can be replayed without having been counted")
 	}
 	b.Type("[name=reason]", "limit raised")
 	b.Click("[name=dryRun]")
 	enterKey(b, writeKey)
-	b.Until("it was counted", text("output")+".includes('387 messages of 301 keys match.') && "+text("output")+
-		".includes('4 of them would be refused') && "+text("output")+
+	b.Until("it was counted", innerText("output")+".includes('387 messages of 301 keys match.') && "+
+		innerText("output")+
+		".includes('4 of them would be refused') && "+innerText("output")+
 		".includes('To replay 383 messages takes about 3 min.')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
+	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
-	a.answer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
+	a.setAnswer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
 	b.Click("[data-after-dry]")
 	b.Until("its progress is shown",
-		"location.pathname.endsWith('/replays/r1') && "+text("h1")+".includes('title limit was raised')")
-	sent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
+		"location.pathname.endsWith('/replays/r1') && "+innerText("h1")+".includes('title limit was raised')")
+	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
-	a.answer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
+	a.setAnswer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
 	b.Click("#main .danger")
-	yes(b, "Cancel the replay?")
-	b.Until("it is cancelled", text("#toasts")+".includes('The replay is cancelled')")
+	confirm(b, "Cancel the replay?")
+	b.Until("it is cancelled", innerText("#toasts")+".includes('The replay is cancelled')")
 	b.Clean()
 }
 
 func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
-	a.answer("POST /api/resume", 200, `{"pauses":[]}`, nil)
-	at(b, "/pauses")
+	b, a, _ := openDesk(t)
+	a.setAnswer("POST /api/resume", 200, `{"pauses":[]}`, nil)
+	visitWithKey(b, "/pauses")
 	b.Click("#pauses tbody tr:nth-child(1) button")
-	yes(b, "Resume key /news/politics/1?")
+	confirm(b, "Resume key /news/politics/1?")
 	enterKey(b, writeKey)
-	b.Until("it is resumed", text("#toasts")+".includes('Resumed.')")
-	sent(b, a, `POST /api/resume  application/json {"key":"/news/politics/1"}`)
+	b.Until("it is resumed", innerText("#toasts")+".includes('Resumed.')")
+	checkSent(b, a, `POST /api/resume  application/json {"key":"/news/politics/1"}`)
 	b.Click("#pauses tbody tr:nth-child(3) button")
-	b.Until("the CMS is tried", text("#toasts")+".includes('Lane 3 tries the CMS at once.')")
-	sent(b, a, `POST /api/resume  application/json {"lane":3}`)
+	b.Until("the CMS is tried", innerText("#toasts")+".includes('Lane 3 tries the CMS at once.')")
+	checkSent(b, a, `POST /api/resume  application/json {"lane":3}`)
 	// they would go by themselves, sooner or later
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
-	yes(b, "What waits is sent at once.")
+	confirm(b, "What waits is sent at once.")
 	b.Until("all is resumed", "document.querySelector('#toasts .toast')")
-	sent(b, a, `POST /api/resume  application/json {"all":true}`)
+	checkSent(b, a, `POST /api/resume  application/json {"all":true}`)
 	b.Clean()
 }
 
 func TestActions_CancelAndItsRefusal(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
+	b, a, _ := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(3) + "/cancel"
-	a.answer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
-	at(b, "/messages/"+dashboardtest.MessageID(3))
+	a.setAnswer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
+	visitWithKey(b, "/messages/"+dashboardtest.MessageID(3))
 	b.Click("#cancel button")
 	b.Until("it is asked whether it is meant",
 		"document.getElementById('ask').open && document.activeElement.textContent === 'No'")
 	b.Type("#ask :focus", browser.Enter)
 	b.Until("the form is ready again",
 		"!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
-	if got := a.last(); got != "" {
+	if got := a.lastRequest(); got != "" {
 		t.Errorf("sent %s", got)
 	}
 	b.Click("#cancel button")
-	yes(b, "cannot be undone")
+	confirm(b, "cannot be undone")
 	enterKey(b, writeKey)
-	b.Until("the refusal is shown", text("#cancel output")+" === 'the message is delivered'")
-	a.answer("POST "+path, 202, `{"stage":"queued"}`, nil)
+	b.Until("the refusal is shown", innerText("#cancel output")+" === 'the message is delivered'")
+	a.setAnswer("POST "+path, 202, `{"stage":"queued"}`, nil)
 	b.Click("#cancel button")
-	yes(b, "cannot be undone")
+	confirm(b, "cannot be undone")
 	b.Until("it says that it is asked for",
-		text("#toasts")+".includes('The cancellation is asked for') && "+text("#cancel output")+" === ''")
-	a.answer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
+		innerText("#toasts")+".includes('The cancellation is asked for') && "+innerText("#cancel output")+" === ''")
+	a.setAnswer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	b.Click("#cancel button")
-	yes(b, "cannot be undone")
-	b.Until("it says what was done", text("#toasts")+".includes('The message is cancelled now.')")
-	sent(b, a, "POST "+path)
+	confirm(b, "cannot be undone")
+	b.Until("it says what was done", innerText("#toasts")+".includes('The message is cancelled now.')")
+	checkSent(b, a, "POST "+path)
 	b.Clean()
 }
 
-// TestActions_WithoutAnAnswer: what became of it is not known, and the page says so.
+// TestActions_WithoutAnAnswer: the outcome is unknown, and the page says so.
 func TestActions_WithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
-	a.answer("POST /api/messages/"+dashboardtest.MessageID(1)+"/replay", 0, "", func() { panic(http.ErrAbortHandler) })
-	at(b, "/messages/"+dashboardtest.MessageID(1))
+	b, a, _ := openDesk(t)
+	a.setAnswer("POST /api/messages/"+dashboardtest.MessageID(1)+"/replay", 0, "",
+		func() { panic(http.ErrAbortHandler) })
+	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, writeKey)
 	b.Until("it says that it does not know",
-		text("#replay output")+".includes('Nothing is known of what became of it')")
+		innerText("#replay output")+".includes('Nothing is known of what became of it')")
 }

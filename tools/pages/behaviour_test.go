@@ -18,7 +18,7 @@ import (
 
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
-	b := open(t, dashboardtest.NewBusy().Dashboard())
+	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	b.Do(chromedp.KeyEvent(kb.Tab))
 	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
@@ -58,11 +58,11 @@ func TestKeyboard(t *testing.T) {
 	b.Clean()
 }
 
-// TestState holds that the address keeps what is looked at.
+// TestState holds that the address keeps the filter and the theme.
 func TestState(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
-	b := open(t, f.Dashboard())
+	b := openBrowser(t, f.Dashboard())
 	b.Visit("/api/dashboard/messages?theme=dark&code=k%26ey")
 	b.Do(chromedp.SetValue(chromedp.CSS(".filter [name=stage]"), "dead"),
 		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
@@ -92,7 +92,7 @@ func TestState(t *testing.T) {
 
 func TestThemes(t *testing.T) {
 	t.Parallel()
-	b := open(t, dashboardtest.NewBusy().Dashboard())
+	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	background := func() string {
 		return browser.Eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")
 	}
@@ -125,7 +125,7 @@ func TestThemes(t *testing.T) {
 	b.Clean()
 }
 
-// lowContrast lists what stands at less than 4.5:1 on what is behind it (WCAG 2, AA).
+// lowContrast lists texts with a contrast of less than 4.5:1 to their background (WCAG 2, AA).
 const lowContrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return c.startsWith("color(") ? [m[0]*255, m[1]*255, m[2]*255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
 	const over = (a, b) => [0, 1, 2].map(i => a[i]*a[3] + b[i]*(1-a[3])).concat(1);
@@ -141,13 +141,13 @@ const lowContrast = `(() => {
 	return [...low];
 })()`
 
-// TestUpdate_LeavesTheReaderAlone holds that an update changes what is new, and nothing of
-// what the reader does.
+// TestUpdate_LeavesTheReaderAlone holds that an update changes new data only, and neither focus, input
+// nor selection of the reader.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	d := f.Dashboard()
-	b := open(t, d)
+	b := openBrowser(t, d)
 	b.Visit("/api/dashboard")
 	// Looking at the page again updates it, without waiting for five seconds to pass.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
@@ -161,7 +161,7 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	})
 	browser.Eval[bool](b, update)
 	b.Until("the lane is new",
-		"document.querySelector('#lane-9') && "+text("#lane-2")+".replace(/\\s/g, '').includes('77777')")
+		"document.querySelector('#lane-9') && "+innerText("#lane-2")+".replace(/\\s/g, '').includes('77777')")
 	if got := browser.Eval[string](b,
 		`[document.querySelector("#figures-flow").open,`+
 			` document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value,`+
@@ -171,42 +171,43 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s", got)
 	}
 	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
-	b.Until("the panels are new, too", text("#panels")+".replace(/\\s/g, '').includes('79677')")
+	b.Until("the panels are new, too", innerText("#panels")+".replace(/\\s/g, '').includes('79677')")
 	b.Clean()
 }
 
-// TestUpdate_AnErrorThatIsGone: what was replayed meanwhile does not stand there as dead.
+// TestUpdate_AnErrorThatIsGone: messages that were replayed meanwhile are not shown as dead.
 func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
-	b := open(t, f.Dashboard())
+	b := openBrowser(t, f.Dashboard())
 	b.Visit("/api/dashboard/errors/" + dashboardtest.TitleError)
-	if !browser.Eval[bool](b, text("#error")+
+	if !browser.Eval[bool](b, innerText("#error")+
 		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
 		t.Error("the error is not shown")
 	}
 	f.Change(func(d *dashboardtest.Data) { d.Clusters = wire.ErrorList{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
 	b.Until("it is gone, and its messages",
-		text("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages "+
+		innerText("#error")+" === 'No dead message with this error was found.' && !document.querySelector('#messages "+
 			"tbody')")
 	b.Clean()
 }
 
-// TestUpdate_SaysWhyNot: what cannot be updated is not for that a server out of reach.
+// TestUpdate_SaysWhyNot: the page names the reason of a failed update, which is not always a server out
+// of reach.
 func TestUpdate_SaysWhyNot(t *testing.T) {
 	t.Parallel()
-	b, a, _ := desk(t)
-	at(b, "")
-	a.change("another key")
+	b, a, _ := openDesk(t)
+	visitWithKey(b, "")
+	a.changeKey("another key")
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
-	b.Until("it says why", text("#pulse")+".includes('the key is not accepted any more')")
+	b.Until("it says why", innerText("#pulse")+".includes('the key is not accepted any more')")
 	b.Clean()
 }
 
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
-	b := open(t, dashboardtest.NewBusy().Dashboard())
+	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
@@ -226,14 +227,14 @@ func TestWithoutScript(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_NotWhileHidden holds that a page nobody looks at asks for nothing: it takes its
+// TestUpdate_NotWhileHidden holds that a hidden page sends no requests: it takes its
 // timer back, and goes on when it is looked at again.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
-	b := open(t, dashboardtest.NewBusy().Dashboard())
+	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	browser.Eval[bool](b, `const set = setTimeout, clear = clearTimeout, ask = fetch; window.waiting = new Set(); window.asked = 0; let hidden = false;
-		window.setTimeout = (f, ms) => { // what is five seconds ahead never comes, however slow this test is
+		window.setTimeout = (f, ms) => { // a timer of five seconds never fires, however slow this test is
 			const id = set(f, ms === 5000 ? 1e9 : ms);
 			if (ms === 5000) waiting.add(id);
 			return id;

@@ -12,16 +12,16 @@ import (
 	"weir/tools/browser"
 )
 
-// open starts a browser on the pages of a handler.
-func open(t *testing.T, h http.Handler) *browser.Tab {
+// openBrowser starts a browser on the pages of a handler.
+func openBrowser(t *testing.T, h http.Handler) *browser.Tab {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return browser.Open(t, server.URL)
 }
 
-// keep writes a picture of the page, where PICTURES names a folder.
-func keep(b *browser.Tab, name string) {
+// savePicture writes a picture of the page if PICTURES names a folder.
+func savePicture(b *browser.Tab, name string) {
 	b.T.Helper()
 	dir := os.Getenv("PICTURES")
 	if dir == "" {

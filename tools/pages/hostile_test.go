@@ -20,7 +20,7 @@ var attacks = []string{
 	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
 }
 
-// newHostile is busy with what was written to do harm, in every field others can write.
+// newHostile returns NewBusy with harmful texts in every field that others can write.
 func newHostile() *dashboardtest.Source {
 	f := dashboardtest.NewBusy()
 	var everything strings.Builder
@@ -32,7 +32,8 @@ func newHostile() *dashboardtest.Source {
 	f.Data.Messages = nil
 	for n, a := range attacks {
 		m := dashboardtest.BusyMessage(4*n + 1)
-		m.Key, m.Version, m.Contract, m.LastError, m.Edited.Note, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a, a,
+		m.Key, m.Version, m.Contract, m.LastError, m.Edited.Note, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a,
+			a,
 			a, a, a, a
 		m.Edited.At = dashboardtest.Noon
 		m.AttemptLog = []wire.Attempt{{Number: 1, At: dashboardtest.Noon, Outcome: weir.Outcome(a), Reason: huge,
@@ -62,11 +63,11 @@ func newHostile() *dashboardtest.Source {
 	return f
 }
 
-// TestHostileContent holds that what others wrote does nothing on the page but stand there.
+// TestHostileContent holds that the page shows the texts of others and never runs them.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()
-	b := open(t, f.Dashboard())
+	b := openBrowser(t, f.Dashboard())
 	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays",
 		"/replays/j", "/replays/jjj", "/pauses",
 		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E",
@@ -95,6 +96,6 @@ func TestHostileContent(t *testing.T) {
 			t.Errorf("%s has %d characters", path, size)
 		}
 	}
-	keep(b, "hostile")
+	savePicture(b, "hostile")
 	b.Clean()
 }

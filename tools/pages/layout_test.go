@@ -8,14 +8,14 @@ import (
 )
 
 // TestLayout holds that no page is wider than its window, in any state, and that the browser
-// finds nothing to complain of.
+// reports no problem.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(),
 		"empty": dashboardtest.NewEmpty(), "broken": dashboardtest.NewBroken()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, f.Dashboard())
+			b := openBrowser(t, f.Dashboard())
 			for _, screen := range []struct {
 				name          string
 				width, height int64
@@ -29,7 +29,7 @@ func TestLayout(t *testing.T) {
 						"document.documentElement.scrollWidth"); wide > float64(screen.width) {
 						t.Errorf("%s on %s is %v wide", page, screen.name, wide)
 					}
-					keep(b, name+"-"+page+"-"+screen.name)
+					savePicture(b, name+"-"+page+"-"+screen.name)
 				}
 			}
 			b.Clean()

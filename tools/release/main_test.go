@@ -19,8 +19,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// stage builds the app as make release does, for the machine that the test runs on.
-func stage(t *testing.T) string {
+// stageApp builds the app as make release does, for the machine that the test runs on.
+func stageApp(t *testing.T) string {
 	t.Helper()
 	app := filepath.Join(t.TempDir(), "app")
 	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app, "ARCH="+runtime.GOARCH)
@@ -32,7 +32,7 @@ func stage(t *testing.T) string {
 
 func TestRelease_PackedAppRuns(t *testing.T) {
 	t.Parallel()
-	app, out := stage(t), t.TempDir()
+	app, out := stageApp(t), t.TempDir()
 	target := "linux-" + runtime.GOARCH
 	args := []string{
 		"-out", out, "-add", "LICENSE=../../LICENSE",
@@ -41,16 +41,16 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	if err := packRelease(args, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	folder := unpack(t, only(t, out, "weir-*-"+target+".zip", "-cli-"))
-	printsVersion(t, folder)
-	holdsApp(t, folder)
-	printsVersion(t, unpack(t, only(t, out, "weir-*-cli-"+target+".zip", "")))
+	folder := unpackZip(t, findOnly(t, out, "weir-*-"+target+".zip", "-cli-"))
+	checkVersion(t, folder)
+	checkApp(t, folder)
+	checkVersion(t, unpackZip(t, findOnly(t, out, "weir-*-cli-"+target+".zip", "")))
 	verifySums(t, out)
-	verifyBill(t, only(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
+	verifyBill(t, findOnly(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
 }
 
-// printsVersion runs an unpacked handler.
-func printsVersion(t *testing.T, folder string) {
+// checkVersion runs an unpacked handler.
+func checkVersion(t *testing.T, folder string) {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(folder, "handler"), "version").Output()
 	got, want := string(out), "linux/"+runtime.GOARCH
@@ -59,8 +59,8 @@ func printsVersion(t *testing.T, folder string) {
 	}
 }
 
-// only returns the one file that a pattern names, without those that hold a word.
-func only(t *testing.T, folder, pattern, without string) string {
+// findOnly returns the one file that a pattern names, without those that hold a word.
+func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
 	found = slices.DeleteFunc(found, func(f string) bool {
@@ -72,7 +72,7 @@ func only(t *testing.T, folder, pattern, without string) string {
 	return found[0]
 }
 
-func unpack(t *testing.T, path string) string {
+func unpackZip(t *testing.T, path string) string {
 	t.Helper()
 	r, err := zip.OpenReader(path)
 	if err != nil {
@@ -100,8 +100,8 @@ func unpack(t *testing.T, path string) string {
 	return folder
 }
 
-// holdsApp checks that the host finds its settings and each function at the root.
-func holdsApp(t *testing.T, folder string) {
+// checkApp checks that the host finds its settings and each function at the root.
+func checkApp(t *testing.T, folder string) {
 	t.Helper()
 	functions, err := filepath.Glob("../../functions/*/function.json")
 	if err != nil || len(functions) == 0 {

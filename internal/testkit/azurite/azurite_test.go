@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-func start(t *testing.T, o azurite.Options) *azurite.Process {
+func startAzurite(t *testing.T, o azurite.Options) *azurite.Process {
 	t.Helper()
 	p, err := azurite.Start(t.Context(), o)
 	if err != nil {
@@ -31,7 +31,7 @@ func start(t *testing.T, o azurite.Options) *azurite.Process {
 
 func TestStart_FreePorts(t *testing.T) {
 	t.Parallel()
-	p := start(t, azurite.Options{})
+	p := startAzurite(t, azurite.Options{})
 	ports := p.Ports()
 	for _, port := range []int{ports.Blob, ports.Queue, ports.Table} {
 		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s?comp=list", port, azurite.Account))
@@ -54,7 +54,7 @@ func TestStart_FreePorts(t *testing.T) {
 func TestStart_SameDirAndPortsAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
-	first := start(t, azurite.Options{Dir: dir})
+	first := startAzurite(t, azurite.Options{Dir: dir})
 	ports := first.Ports()
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,8 @@ func TestStart_SameDirAndPortsAgain(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		t.Fatalf("nothing was saved: %v", err)
 	}
-	again := start(t, azurite.Options{Dir: dir, BlobPort: ports.Blob, QueuePort: ports.Queue, TablePort: ports.Table})
+	again := startAzurite(t, azurite.Options{Dir: dir, BlobPort: ports.Blob, QueuePort: ports.Queue,
+		TablePort: ports.Table})
 	if again.Ports() != ports {
 		t.Errorf("ports = %v, want %v", again.Ports(), ports)
 	}
@@ -92,7 +93,7 @@ func TestStart_NotInstalled(t *testing.T) {
 
 func TestProcess_Stop(t *testing.T) {
 	t.Parallel()
-	p := start(t, azurite.Options{})
+	p := startAzurite(t, azurite.Options{})
 	idle := &http.Transport{}
 	defer idle.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: idle}).Get(fmt.Sprintf("http://127.0.0.1:%d/", p.Ports().Table))

@@ -14,132 +14,134 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book writes a history by hand: a clock that goes on by a second at each operation.
-type book struct {
+// testHistory writes a history by hand: a clock that goes on by a second at each operation.
+type testHistory struct {
 	linear.History
 	now time.Time
 }
 
-func newBook() *book { return &book{now: time.Unix(1000, 0)} }
+func newTestHistory() *testHistory { return &testHistory{now: time.Unix(1000, 0)} }
 
-func (b *book) tick() time.Time {
+func (b *testHistory) nextTime() time.Time {
 	b.now = b.now.Add(time.Second)
 	return b.now
 }
 
 const key = "/news/1"
 
-func (b *book) post(name string, seq int64) {
-	sent := b.tick()
-	b.Posted(key, name, sent, b.tick(), &linear.Receipt{ID: "id-" + name, Sequence: seq})
+func (b *testHistory) addPost(name string, seq int64) {
+	sent := b.nextTime()
+	b.Posted(key, name, sent, b.nextTime(), &linear.Receipt{ID: "id-" + name, Sequence: seq})
 }
 
-func (b *book) repeat(name string, seq int64) {
-	sent := b.tick()
-	b.Posted(key, name, sent, b.tick(), &linear.Receipt{ID: "id-" + name, Sequence: seq, Duplicate: true})
+func (b *testHistory) addRepeat(name string, seq int64) {
+	sent := b.nextTime()
+	b.Posted(key, name, sent, b.nextTime(), &linear.Receipt{ID: "id-" + name, Sequence: seq, Duplicate: true})
 }
 
-func (b *book) lose(name string) { b.Posted(key, name, b.tick(), time.Time{}, nil) }
+func (b *testHistory) addLostPost(name string) { b.Posted(key, name, b.nextTime(), time.Time{}, nil) }
 
-func (b *book) begin(name string, fence int64) linear.Begin {
+func (b *testHistory) addBegin(name string, fence int64) linear.Begin {
 	w := linear.Begin{Name: name, ID: "id-" + name, Fence: fence}
-	b.Began(key, w, b.tick())
+	b.Began(key, w, b.nextTime())
 	return w
 }
 
-func (b *book) end(w linear.Begin, v linear.Verdict) {
-	b.Ended(key, linear.End{Begin: w, Verdict: v}, b.tick())
+func (b *testHistory) addEnd(w linear.Begin, v linear.Verdict) {
+	b.Ended(key, linear.End{Begin: w, Verdict: v}, b.nextTime())
 }
 
-func (b *book) write(name string, fence int64, v linear.Verdict) { b.end(b.begin(name, fence), v) }
-
-func (b *book) read(name, stage string) {
-	asked := b.tick()
-	b.Read(key, asked, b.tick(), linear.Seen{Name: name, Stage: stage})
+func (b *testHistory) addWrite(name string, fence int64, v linear.Verdict) {
+	b.addEnd(b.addBegin(name, fence), v)
 }
 
-func (b *book) rest() { b.Rest(b.tick()) }
+func (b *testHistory) addRead(name, stage string) {
+	asked := b.nextTime()
+	b.Read(key, asked, b.nextTime(), linear.Seen{Name: name, Stage: stage})
+}
 
-var good = map[string]func(*book){
-	"InOrder": func(b *book) {
-		b.post("a", 1)
-		b.read("a", "queued")
-		b.post("b", 2)
-		b.write("a", 1, linear.Taken)
-		b.write("b", 1, linear.Taken)
-		b.read("a", "delivered")
-		b.read("b", "delivered")
-		b.rest()
+func (b *testHistory) addRest() { b.Rest(b.nextTime()) }
+
+var good = map[string]func(*testHistory){
+	"InOrder": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addRead("a", "queued")
+		b.addPost("b", 2)
+		b.addWrite("a", 1, linear.Taken)
+		b.addWrite("b", 1, linear.Taken)
+		b.addRead("a", "delivered")
+		b.addRead("b", "delivered")
+		b.addRest()
 	},
-	"RetriedUntilTaken": func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Refused)
-		b.read("a", "retrying")
-		b.write("a", 1, linear.Lost)
-		b.write("a", 1, linear.Taken)
-		b.read("a", "delivered")
-		b.rest()
+	"RetriedUntilTaken": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Refused)
+		b.addRead("a", "retrying")
+		b.addWrite("a", 1, linear.Lost)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRead("a", "delivered")
+		b.addRest()
 	},
-	"RepeatedUnderAHigherFence": func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.write("a", 2, linear.Taken)
-		b.rest()
+	"RepeatedUnderAHigherFence": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addWrite("a", 2, linear.Taken)
+		b.addRest()
 	},
-	"RepeatedAfterATornAnswer": func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Torn)
-		b.write("a", 1, linear.Taken)
-		b.rest()
+	"RepeatedAfterATornAnswer": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Torn)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	},
-	"DeadAndTheNextWritten": func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("a", 1, linear.Refused)
-		b.write("b", 1, linear.Taken)
-		b.read("a", "dead")
-		b.rest()
+	"DeadAndTheNextWritten": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("a", 1, linear.Refused)
+		b.addWrite("b", 1, linear.Taken)
+		b.addRead("a", "dead")
+		b.addRest()
 	},
-	"FiledWithoutAnAnswer": func(b *book) {
-		b.lose("a")
-		b.write("a", 1, linear.Taken)
-		b.rest()
+	"FiledWithoutAnAnswer": func(b *testHistory) {
+		b.addLostPost("a")
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	},
-	"NeverFiledWithoutAnAnswer": func(b *book) {
-		b.lose("a")
-		b.post("b", 1)
-		b.write("b", 1, linear.Taken)
-		b.rest()
+	"NeverFiledWithoutAnAnswer": func(b *testHistory) {
+		b.addLostPost("a")
+		b.addPost("b", 1)
+		b.addWrite("b", 1, linear.Taken)
+		b.addRest()
 	},
-	"PostedAgainAfterNoAnswer": func(b *book) {
-		b.lose("a")
-		b.lose("a")
-		b.repeat("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.rest()
+	"PostedAgainAfterNoAnswer": func(b *testHistory) {
+		b.addLostPost("a")
+		b.addLostPost("a")
+		b.addRepeat("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	},
-	"PostedAgainAndOnlyThenFiled": func(b *book) {
-		b.lose("a")
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.rest()
+	"PostedAgainAndOnlyThenFiled": func(b *testHistory) {
+		b.addLostPost("a")
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	},
-	"PostsAtOnceInEitherOrder": func(b *book) {
-		sent := b.tick()
-		both := b.tick()
+	"PostsAtOnceInEitherOrder": func(b *testHistory) {
+		sent := b.nextTime()
+		both := b.nextTime()
 		b.Posted(key, "a", sent, both, &linear.Receipt{ID: "id-a", Sequence: 2})
 		b.Posted(key, "b", sent, both, &linear.Receipt{ID: "id-b", Sequence: 1})
-		b.write("b", 1, linear.Taken)
-		b.write("a", 1, linear.Taken)
-		b.rest()
+		b.addWrite("b", 1, linear.Taken)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	},
-	"LateWriteOfAProcessThatStoodStill": func(b *book) {
-		b.post("a", 1)
-		b.write("a", 2, linear.Taken)
+	"LateWriteOfAProcessThatStoodStill": func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 2, linear.Taken)
 		late := linear.Begin{Name: "a", ID: "id-a", Fence: 1, Late: true}
-		b.Began(key, late, b.tick())
-		b.end(late, linear.Taken)
-		b.rest()
+		b.Began(key, late, b.nextTime())
+		b.addEnd(late, linear.Taken)
+		b.addRest()
 	},
 }
 
@@ -148,7 +150,7 @@ func TestCheck_AllowsGoodHistories(t *testing.T) {
 	for name, tell := range good {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBook()
+			b := newTestHistory()
 			tell(b)
 			if done, err := b.Check(t.TempDir(), "good"); err != nil || done.Keys != 1 || done.Operations == 0 {
 				t.Errorf("got %+v, %v, want one key without a violation", done, err)
@@ -158,92 +160,93 @@ func TestCheck_AllowsGoodHistories(t *testing.T) {
 }
 
 var bad = map[string]struct {
-	tell   func(*book)
+	tell   func(*testHistory)
 	reason string
 }{
-	"LostAfterItWasAcknowledged": {func(b *book) {
-		b.post("a", 1)
-		b.rest()
+	"LostAfterItWasAcknowledged": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addRest()
 	}, "a has no end"},
-	"LostInTheMiddle": {func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("b", 1, linear.Taken)
-		b.rest()
+	"LostInTheMiddle": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("b", 1, linear.Taken)
+		b.addRest()
 	}, "b is written before a"},
-	"Reordered": {func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("b", 1, linear.Taken)
-		b.write("a", 1, linear.Taken)
+	"Reordered": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("b", 1, linear.Taken)
+		b.addWrite("a", 1, linear.Taken)
 	}, "b is written before a"},
-	"OvertakenWhileItWaitsForARetry": {func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("a", 1, linear.Refused)
-		b.write("b", 1, linear.Taken)
-		b.write("a", 1, linear.Taken)
-		b.rest()
+	"OvertakenWhileItWaitsForARetry": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("a", 1, linear.Refused)
+		b.addWrite("b", 1, linear.Taken)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRest()
 	}, "b is written before a"},
-	"TwoWritersAtOnce": {func(b *book) {
-		b.post("a", 1)
-		first := b.begin("a", 1)
-		second := b.begin("a", 2)
-		b.end(first, linear.Taken)
-		b.end(second, linear.Taken)
+	"TwoWritersAtOnce": {func(b *testHistory) {
+		b.addPost("a", 1)
+		first := b.addBegin("a", 1)
+		second := b.addBegin("a", 2)
+		b.addEnd(first, linear.Taken)
+		b.addEnd(second, linear.Taken)
 	}, "a is written while a is"},
-	"TwoWritersInTurn": {func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("a", 2, linear.Taken)
-		b.write("b", 1, linear.Taken)
+	"TwoWritersInTurn": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("a", 2, linear.Taken)
+		b.addWrite("b", 1, linear.Taken)
 	}, "b is written under fence 1, after 2"},
-	"RepeatedWithoutAHigherFence": {func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.write("a", 1, linear.Taken)
+	"RepeatedWithoutAHigherFence": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addWrite("a", 1, linear.Taken)
 	}, "a is written again, without a higher fence"},
-	"RepeatedUnderAnotherKey": {func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.Began(key, linear.Begin{Name: "a", ID: "id-other", Fence: 2}, b.tick())
+	"RepeatedUnderAnotherKey": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.Began(key, linear.Begin{Name: "a", ID: "id-other", Fence: 2}, b.nextTime())
 	}, "a is id-a, and is written under the Idempotency-Key id-other"},
-	"RepeatedAcrossANewerOne": {func(b *book) {
-		b.post("a", 1)
-		b.post("b", 2)
-		b.write("a", 1, linear.Taken)
-		b.write("b", 1, linear.Taken)
-		b.write("a", 2, linear.Taken)
+	"RepeatedAcrossANewerOne": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("b", 2)
+		b.addWrite("a", 1, linear.Taken)
+		b.addWrite("b", 1, linear.Taken)
+		b.addWrite("a", 2, linear.Taken)
 	}, "a is written after b"},
-	"RepeatedAfterItsCommit": {func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.read("a", "delivered")
-		b.write("a", 2, linear.Taken)
+	"RepeatedAfterItsCommit": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRead("a", "delivered")
+		b.addWrite("a", 2, linear.Taken)
 	}, "a is written, which is delivered"},
-	"WrittenAndNeverPosted": {func(b *book) { b.write("a", 1, linear.Taken) }, "a is written, and was never filed"},
-	"WrittenBeforeItWasPosted": {func(b *book) {
-		b.write("a", 1, linear.Taken)
-		b.post("a", 1)
+	"WrittenAndNeverPosted": {func(b *testHistory) { b.addWrite("a", 1, linear.Taken) },
+		"a is written, and was never filed"},
+	"WrittenBeforeItWasPosted": {func(b *testHistory) {
+		b.addWrite("a", 1, linear.Taken)
+		b.addPost("a", 1)
 	}, "a is written, and was never filed"},
-	"DeliveredAndNeverWritten": {func(b *book) {
-		b.post("a", 1)
-		b.read("a", "delivered")
+	"DeliveredAndNeverWritten": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addRead("a", "delivered")
 	}, `a is read as "delivered"`},
-	"QueuedAgainAfterDelivered": {func(b *book) {
-		b.post("a", 1)
-		b.write("a", 1, linear.Taken)
-		b.read("a", "delivered")
-		b.read("a", "queued")
+	"QueuedAgainAfterDelivered": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addWrite("a", 1, linear.Taken)
+		b.addRead("a", "delivered")
+		b.addRead("a", "queued")
 	}, "a is read as queued, and is delivered"},
-	"FiledTwice": {func(b *book) {
-		b.post("a", 1)
-		b.post("a", 2)
+	"FiledTwice": {func(b *testHistory) {
+		b.addPost("a", 1)
+		b.addPost("a", 2)
 	}, "a was filed twice"},
-	"DuplicateOfNothing": {func(b *book) { b.repeat("a", 1) }, "a is called a duplicate"},
-	"NumbersFall": {func(b *book) {
-		b.post("a", 2)
-		b.post("b", 1)
+	"DuplicateOfNothing": {func(b *testHistory) { b.addRepeat("a", 1) }, "a is called a duplicate"},
+	"NumbersFall": {func(b *testHistory) {
+		b.addPost("a", 2)
+		b.addPost("b", 1)
 	}, "b got number 1 behind 2"},
 }
 
@@ -252,7 +255,7 @@ func TestCheck_RefusesBadHistories(t *testing.T) {
 	for name, c := range bad {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, dir := newBook(), t.TempDir()
+			b, dir := newTestHistory(), t.TempDir()
 			c.tell(b)
 			_, err := b.Check(dir, "bad")
 			drawn := filepath.Join(dir, "bad-_news_1.html")
@@ -268,9 +271,9 @@ func TestCheck_RefusesBadHistories(t *testing.T) {
 
 func TestExclude_LeavesAKeyOut(t *testing.T) {
 	t.Parallel()
-	b := newBook()
-	b.post("a", 1)
-	b.rest()
+	b := newTestHistory()
+	b.addPost("a", 1)
+	b.addRest()
 	b.Exclude(key, "it has due times")
 	if done, err := b.Check(t.TempDir(), "excluded"); err != nil || done != (linear.Checked{Excluded: 1}) {
 		t.Errorf("got %+v, %v, want one key excluded", done, err)

@@ -14,7 +14,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-func start(t *testing.T, latency time.Duration) (*server.Server, string) {
+func startCMS(t *testing.T, latency time.Duration) (*server.Server, string) {
 	t.Helper()
 	cms := server.New(latency, 0)
 	web := httptest.NewServer(cms)
@@ -22,7 +22,7 @@ func start(t *testing.T, latency time.Duration) (*server.Server, string) {
 	return cms, web.URL
 }
 
-func post(t *testing.T, url, body, id string) int {
+func postBody(t *testing.T, url, body, id string) int {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -38,16 +38,16 @@ func post(t *testing.T, url, body, id string) int {
 	return resp.StatusCode
 }
 
-func article(path string, version int) string {
+func articleXML(path string, version int) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>t</title></article>`, path, version)
 }
 
 func TestServer_ConcurrentWritesMakeDuplicates(t *testing.T) {
 	t.Parallel()
-	cms, url := start(t, 50*time.Millisecond)
+	cms, url := startCMS(t, 50*time.Millisecond)
 	var wg sync.WaitGroup
 	for i := range 5 {
-		wg.Go(func() { post(t, url+"/api/content", article("/a", i), "") })
+		wg.Go(func() { postBody(t, url+"/api/content", articleXML("/a", i), "") })
 	}
 	wg.Wait()
 	if s := cms.Stats(); s.Duplicates == 0 || s.Overlaps == 0 || s.Writes != 5 || s.MaxConcurrent < 2 {
@@ -57,11 +57,11 @@ func TestServer_ConcurrentWritesMakeDuplicates(t *testing.T) {
 
 func TestServer_OneWriterMakesNone(t *testing.T) {
 	t.Parallel()
-	cms, url := start(t, time.Millisecond)
+	cms, url := startCMS(t, time.Millisecond)
 	for i := range 6 {
-		post(t, url+"/api/content", article("/a", 1+i), fmt.Sprint(i/2)) // each id twice
+		postBody(t, url+"/api/content", articleXML("/a", 1+i), fmt.Sprint(i/2)) // each id twice
 	}
-	post(t, url+"/api/content", article("/a", 2), "late")
+	postBody(t, url+"/api/content", articleXML("/a", 2), "late")
 	if s := cms.Stats(); s.Items != 1 || s.Duplicates != 0 || s.Overlaps != 0 || s.Inversions != 1 || s.Repeats != 3 {
 		t.Errorf("got %+v, want one item, 1 inversion, 3 repeats", s)
 	}
@@ -75,17 +75,17 @@ func TestServer_Faults(t *testing.T) {
 		`{"failUnder":"/"}`: 500, `{"failUnder":"/b"}`: 201, `{"refuseUnder":"/a"}`: 403, `{"refuseUnder":"/a/"}`: 201,
 		`{"rejectText":"<title>"}`: 400, `{"slow":"1ms"}`: 201,
 	} {
-		_, url := start(t, 0)
-		if got := post(t, url+"/faults", fault, ""); got != 200 {
+		_, url := startCMS(t, 0)
+		if got := postBody(t, url+"/faults", fault, ""); got != 200 {
 			t.Errorf("set %s: got %d, want 200", fault, got)
 		}
-		if got := post(t, url+"/api/content", article("/a", 1), ""); got != want {
+		if got := postBody(t, url+"/api/content", articleXML("/a", 1), ""); got != want {
 			t.Errorf("%s: %d, want %d", fault, got, want)
 		}
 	}
-	_, url := start(t, 0)
+	_, url := startCMS(t, 0)
 	for _, wrong := range []string{`{"explode":true}`, `{"slow":"soon"}`, `x`} {
-		if got := post(t, url+"/faults", wrong, ""); got != 400 {
+		if got := postBody(t, url+"/faults", wrong, ""); got != 400 {
 			t.Errorf("set %s: got %d, want 400", wrong, got)
 		}
 	}
@@ -93,13 +93,13 @@ func TestServer_Faults(t *testing.T) {
 
 func TestServer_FailFirst(t *testing.T) {
 	t.Parallel()
-	cms, _ := start(t, 0)
+	cms, _ := startCMS(t, 0)
 	cms.SetFaults(server.Faults{FailFirst: "/a/"})
 	for _, c := range []struct {
 		path, attempt string
 		want          int
 	}{{"/a/1", "1", 500}, {"/a/1", "2", 201}, {"/b/1", "1", 201}, {"/a/2", "", 201}} {
-		req := httptest.NewRequest(http.MethodPost, "/api/content", strings.NewReader(article(c.path, 1)))
+		req := httptest.NewRequest(http.MethodPost, "/api/content", strings.NewReader(articleXML(c.path, 1)))
 		req.Header.Set("Weir-Attempt", c.attempt)
 		w := httptest.NewRecorder()
 		if cms.ServeHTTP(w, req); w.Code != c.want {
@@ -110,16 +110,16 @@ func TestServer_FailFirst(t *testing.T) {
 
 func TestServer_HangEndsWithTheFault(t *testing.T) {
 	t.Parallel()
-	_, url := start(t, 0)
-	post(t, url+"/faults", `{"hang":true}`, "")
+	_, url := startCMS(t, 0)
+	postBody(t, url+"/faults", `{"hang":true}`, "")
 	done := make(chan int)
-	go func() { done <- post(t, url+"/api/content", article("/a", 1), "") }()
+	go func() { done <- postBody(t, url+"/api/content", articleXML("/a", 1), "") }()
 	select {
 	case got := <-done:
 		t.Fatalf("answered %d while it should hang", got)
 	case <-time.After(100 * time.Millisecond):
 	}
-	post(t, url+"/faults", `{}`, "")
+	postBody(t, url+"/faults", `{}`, "")
 	if got := <-done; got != 201 {
 		t.Errorf("got %d, want 201 after the fault", got)
 	}
@@ -127,8 +127,8 @@ func TestServer_HangEndsWithTheFault(t *testing.T) {
 
 func TestServer_PageEscapes(t *testing.T) {
 	t.Parallel()
-	_, url := start(t, 0)
-	post(t, url+"/api/content", `<a path="/x"><title>&lt;script&gt;alert(1)&lt;/script&gt;</title></a>`, "")
+	_, url := startCMS(t, 0)
+	postBody(t, url+"/api/content", `<a path="/x"><title>&lt;script&gt;alert(1)&lt;/script&gt;</title></a>`, "")
 	resp, err := http.Get(url + "/")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ var program, connection string
 
 func TestMain(m *testing.M) {
 	if os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
-		os.Exit(handle(os.Getenv("FLEET_TEST_DIR")))
+		os.Exit(runFakeHandler(os.Getenv("FLEET_TEST_DIR")))
 	}
 	goleak.VerifyTestMain(runner{m})
 }
@@ -61,10 +61,10 @@ func (r runner) Run() int {
 	return code
 }
 
-// handle is the handler of the tests. It writes a file to a folder for each event: "taken" when an
+// runFakeHandler is the handler of the tests. It writes a file to a folder for each event: "taken" when an
 // invocation or a request to /api/hold has come, "closed" when its connection was closed, "signal" when
 // the process got a signal. An invocation or such a request ends when there is a file "release".
-func handle(dir string) int {
+func runFakeHandler(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
 		_ = os.WriteFile(part, []byte(text), 0o600)
@@ -82,7 +82,7 @@ func handle(dir string) int {
 	hold := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // else net/http does not notice that the connection is closed
 		note("taken", fmt.Sprint(os.Getpid()))
-		if !released(r.Context(), dir) {
+		if !isReleased(r.Context(), dir) {
 			note("closed", "")
 			return
 		}
@@ -94,15 +94,15 @@ func handle(dir string) int {
 	mux.HandleFunc("/api/hold", hold)
 	mux.HandleFunc("/api/who", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getppid()) })
 	mux.HandleFunc("/api/listening", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, len(listeningSockets(os.Getppid())))
+		_, _ = fmt.Fprint(w, len(listListeningSockets(os.Getppid())))
 	})
 	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), mux)
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }
 
-// released waits for the file "release", and reports whether it came before ctx ended.
-func released(ctx context.Context, dir string) bool {
+// isReleased waits for the file "release", and reports whether it came before ctx ended.
+func isReleased(ctx context.Context, dir string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -117,8 +117,8 @@ func released(ctx context.Context, dir string) bool {
 	}
 }
 
-// listeningSockets returns the sockets on which a process listens, as a handler can find those of its host.
-func listeningSockets(pid int) []string {
+// listListeningSockets returns the sockets on which a process listens, as a handler can find those of its host.
+func listListeningSockets(pid int) []string {
 	listening := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		raw, _ := os.ReadFile(table)
@@ -146,19 +146,19 @@ type rig struct {
 	queue *azqueue.QueueClient
 }
 
-// output collects the hosts' output.
-type output struct {
+// safeOutput collects the hosts' output.
+type safeOutput struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *safeOutput) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(b)
 }
 
-func (o *output) String() string {
+func (o *safeOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
@@ -177,7 +177,7 @@ func newRig(t *testing.T, args ...string) *rig {
 	if _, err := r.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	root, out := r.app(name), &output{}
+	root, out := r.writeApp(name), &safeOutput{}
 	r.Fleet, err = fleet.Start(fleet.Options{
 		Binary: program, Out: out,
 		Args: append([]string{"--script-root", root, "--state-dir", t.TempDir()}, args...),
@@ -195,7 +195,7 @@ func newRig(t *testing.T, args ...string) *rig {
 	return r
 }
 
-func (r *rig) app(queue string) string {
+func (r *rig) writeApp(queue string) string {
 	r.t.Helper()
 	root := r.t.TempDir()
 	self, err := os.Executable()
@@ -224,7 +224,7 @@ func (r *rig) app(queue string) string {
 	return root
 }
 
-func (r *rig) add(args ...string) *fleet.Host {
+func (r *rig) addHost(args ...string) *fleet.Host {
 	r.t.Helper()
 	h, err := r.Add(r.t.Context(), args...)
 	if err != nil {
@@ -235,7 +235,7 @@ func (r *rig) add(args ...string) *fleet.Host {
 
 const patience = 30 * time.Second
 
-func (r *rig) eventually(what string, holds func() bool) {
+func (r *rig) awaitCondition(what string, holds func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -248,8 +248,8 @@ func (r *rig) eventually(what string, holds func() bool) {
 	}
 }
 
-// ended waits for a host's end.
-func (r *rig) ended(h *fleet.Host) {
+// awaitEnd waits for a host's end.
+func (r *rig) awaitEnd(h *fleet.Host) {
 	r.t.Helper()
 	select {
 	case <-h.Done():
@@ -258,21 +258,21 @@ func (r *rig) ended(h *fleet.Host) {
 	}
 }
 
-// noted reports whether the handler has left a file.
-func (r *rig) noted(name string) bool {
+// hasNote reports whether the handler has left a file.
+func (r *rig) hasNote(name string) bool {
 	_, err := os.Stat(filepath.Join(r.dir, name))
 	return err == nil
 }
 
-func (r *rig) release() {
+func (r *rig) releaseCalls() {
 	r.t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, "release"), nil, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// get sends a request on a connection of its own. Status 0 means that no answer came.
-func (r *rig) get(url string) (status int, body string) {
+// getURL sends a request on a connection of its own. Status 0 means that no answer came.
+func (r *rig) getURL(url string) (status int, body string) {
 	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
 	if err != nil {
 		r.t.Error(err)
@@ -288,18 +288,18 @@ func (r *rig) get(url string) (status int, body string) {
 	return res.StatusCode, string(raw)
 }
 
-// put sends a message, and waits until the handler has taken it.
-func (r *rig) put() {
+// enqueueMessage sends a message, and waits until the handler has taken it.
+func (r *rig) enqueueMessage() {
 	r.t.Helper()
 	text := base64.StdEncoding.EncodeToString([]byte(`hold`))
 	if _, err := r.queue.EnqueueMessage(r.t.Context(), text, nil); err != nil {
 		r.t.Fatal(err)
 	}
-	r.eventually("the invocation is taken", func() bool { return r.noted("taken") })
+	r.awaitCondition("the invocation is taken", func() bool { return r.hasNote("taken") })
 }
 
-// messages returns the number of messages in the queue, hidden ones included.
-func (r *rig) messages() int {
+// countMessages returns the number of messages in the queue, hidden ones included.
+func (r *rig) countMessages() int {
 	r.t.Helper()
 	res, err := r.queue.GetProperties(r.t.Context(), nil)
 	if err != nil {
@@ -308,10 +308,10 @@ func (r *rig) messages() int {
 	return int(*res.ApproximateMessagesCount)
 }
 
-func (r *rig) handlerPID(h *fleet.Host) int {
+func (r *rig) readHandlerPID(h *fleet.Host) int {
 	r.t.Helper()
 	pid := 0
-	r.eventually("the handler runs", func() bool {
+	r.awaitCondition("the handler runs", func() bool {
 		s, err := h.Status(r.t.Context())
 		if err != nil || len(s.Instances) != 1 || s.Instances[0].State != "running" {
 			return false
@@ -322,14 +322,14 @@ func (r *rig) handlerPID(h *fleet.Host) int {
 	return pid
 }
 
-// runs reports whether a process runs: it exists and is no zombie.
-func runs(pid int) bool {
+// isRunning reports whether a process runs: it exists and is no zombie.
+func isRunning(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// taker returns the pid of the handler that took the invocation.
-func (r *rig) taker() string {
+// takerPID returns the pid of the handler that took the invocation.
+func (r *rig) takerPID() string {
 	r.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(r.dir, "taken"))
 	if err != nil {

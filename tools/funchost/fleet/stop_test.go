@@ -8,19 +8,19 @@ import (
 func TestStop_NothingInFlight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	h := r.add()
-	pid := r.handlerPID(h)
-	if n := len(listeningSockets(h.PID())); n != 1 {
+	h := r.addHost()
+	pid := r.readHandlerPID(h)
+	if n := len(listListeningSockets(h.PID())); n != 1 {
 		t.Fatalf("the host listens on %d sockets; want 1", n)
 	}
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.ended(h)
-	if runs(pid) {
+	r.awaitEnd(h)
+	if isRunning(pid) {
 		t.Error("the handler outlived its host")
 	}
-	if r.noted("signal") {
+	if r.hasNote("signal") {
 		t.Error("the handler got a signal")
 	}
 }
@@ -29,43 +29,43 @@ func TestStop_NothingInFlight(t *testing.T) {
 func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	h := r.add()
-	pid := r.handlerPID(h)
-	if _, n := r.get(h.URL() + "/api/listening"); n != "1" {
+	h := r.addHost()
+	pid := r.readHandlerPID(h)
+	if _, n := r.getURL(h.URL() + "/api/listening"); n != "1" {
 		t.Errorf("the handler finds %s listening sockets of its host; want 1", n)
 	}
 	status := make(chan int, 1)
-	go func() { code, _ := r.get(h.URL() + "/api/hold"); status <- code }()
-	r.eventually("the request is taken", func() bool { return r.noted("taken") })
+	go func() { code, _ := r.getURL(h.URL() + "/api/hold"); status <- code }()
+	r.awaitCondition("the request is taken", func() bool { return r.hasNote("taken") })
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the socket is closed", func() bool { return len(listeningSockets(h.PID())) == 0 })
-	if !runs(pid) || !runs(h.PID()) || r.noted("closed") {
+	r.awaitCondition("the socket is closed", func() bool { return len(listListeningSockets(h.PID())) == 0 })
+	if !isRunning(pid) || !isRunning(h.PID()) || r.hasNote("closed") {
 		t.Error("the host did not wait for the request")
 	}
-	r.release()
+	r.releaseCalls()
 	if got := <-status; got != 200 {
 		t.Errorf("answered %d; want 200", got)
 	}
-	r.ended(h)
-	if runs(pid) || r.noted("signal") {
-		t.Errorf("the handler runs: %t, got a signal: %t; want neither", runs(pid), r.noted("signal"))
+	r.awaitEnd(h)
+	if isRunning(pid) || r.hasNote("signal") {
+		t.Errorf("the handler runs: %t, got a signal: %t; want neither", isRunning(pid), r.hasNote("signal"))
 	}
 }
 
 func TestStop_QueueInvocationThatEndsInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	h := r.add()
-	r.put()
+	h := r.addHost()
+	r.enqueueMessage()
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the socket is closed", func() bool { return len(listeningSockets(h.PID())) == 0 })
-	r.release()
-	r.ended(h)
-	if n := r.messages(); n != 0 {
+	r.awaitCondition("the socket is closed", func() bool { return len(listListeningSockets(h.PID())) == 0 })
+	r.releaseCalls()
+	r.awaitEnd(h)
+	if n := r.countMessages(); n != 0 {
 		t.Errorf("%d messages are left; want none: the invocation succeeded", n)
 	}
 }
@@ -76,24 +76,25 @@ func TestStop_QueueInvocationThatTakesTooLong(t *testing.T) {
 		t.Run(fmt.Sprintf("Orphan=%t", orphan), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "--stop-wait", "100ms", fmt.Sprintf("--orphan=%t", orphan))
-			h := r.add()
-			pid := r.handlerPID(h)
-			r.put()
+			h := r.addHost()
+			pid := r.readHandlerPID(h)
+			r.enqueueMessage()
 			if err := h.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			r.ended(h)
+			r.awaitEnd(h)
 			if orphan {
-				r.eventually("the connection is closed", func() bool { return r.noted("closed") })
+				r.awaitCondition("the connection is closed", func() bool { return r.hasNote("closed") })
 			}
-			if runs(pid) != orphan || r.noted("closed") != orphan {
-				t.Errorf("the handler runs: %t, saw its connection closed: %t; want %t", runs(pid), r.noted("closed"),
+			if isRunning(pid) != orphan || r.hasNote("closed") != orphan {
+				t.Errorf("the handler runs: %t, saw its connection closed: %t; want %t", isRunning(pid),
+					r.hasNote("closed"),
 					orphan)
 			}
-			if r.noted("signal") {
+			if r.hasNote("signal") {
 				t.Error("the handler got a signal")
 			}
-			if n := r.messages(); n != 1 {
+			if n := r.countMessages(); n != 1 {
 				t.Errorf("%d messages are left; want 1, hidden", n)
 			}
 		})
@@ -103,12 +104,12 @@ func TestStop_QueueInvocationThatTakesTooLong(t *testing.T) {
 func TestKill_LeavesTheHandlerBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "--orphan")
-	h := r.add()
-	pid := r.handlerPID(h)
+	h := r.addHost()
+	pid := r.readHandlerPID(h)
 	if err := h.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !runs(pid) {
+	if !isRunning(pid) {
 		t.Error("the handler ended with its host, want it left behind")
 	}
 }
@@ -116,10 +117,10 @@ func TestKill_LeavesTheHandlerBehind(t *testing.T) {
 func TestFront_SkipsHostsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	hosts := []string{fmt.Sprint(r.add().PID()), fmt.Sprint(r.add().PID())}
+	hosts := []string{fmt.Sprint(r.addHost().PID()), fmt.Sprint(r.addHost().PID())}
 	seen := map[string]int{}
 	for range 4 {
-		_, pid := r.get(r.URL() + "/api/who")
+		_, pid := r.getURL(r.URL() + "/api/who")
 		seen[pid]++
 	}
 	if seen[hosts[0]] != 2 || seen[hosts[1]] != 2 {
@@ -128,9 +129,9 @@ func TestFront_SkipsHostsThatHaveEnded(t *testing.T) {
 	if err := r.Hosts()[0].Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.ended(r.Hosts()[0])
+	r.awaitEnd(r.Hosts()[0])
 	for range 4 {
-		if status, pid := r.get(r.URL() + "/api/who"); status != 200 || pid != hosts[1] {
+		if status, pid := r.getURL(r.URL() + "/api/who"); status != 200 || pid != hosts[1] {
 			t.Errorf("answered %d by %q; want 200 by %s", status, pid, hosts[1])
 		}
 	}
@@ -139,15 +140,15 @@ func TestFront_SkipsHostsThatHaveEnded(t *testing.T) {
 func TestFleet_Groups(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	web, queue := r.add("--group", "http"), r.add("--group", "q")
+	web, queue := r.addHost("--group", "http"), r.addHost("--group", "q")
 	for range 3 {
-		if _, pid := r.get(r.URL() + "/api/who"); pid != fmt.Sprint(web.PID()) {
+		if _, pid := r.getURL(r.URL() + "/api/who"); pid != fmt.Sprint(web.PID()) {
 			t.Errorf("answered by %s; want %d, of group http", pid, web.PID())
 		}
 	}
-	r.put()
-	if got, want := r.taker(), r.handlerPID(queue); got != fmt.Sprint(want) {
+	r.enqueueMessage()
+	if got, want := r.takerPID(), r.readHandlerPID(queue); got != fmt.Sprint(want) {
 		t.Errorf("the message went to process %s; want %d, of group function:q", got, want)
 	}
-	r.release()
+	r.releaseCalls()
 }
