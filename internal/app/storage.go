@@ -8,6 +8,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
+	"weir/internal/verify"
 )
 
 const (
@@ -55,3 +56,21 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 
 // PrepareStorage makes the table, the queues and the containers that are missing.
 func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }
+
+// CompareLanes reads all messages and hands the report of each lane to print, until it fails. It writes nothing, and it
+// needs storage that is in use, or was.
+func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
+	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
+		Now: time.Now, SettleTime: a.settings.settleTime()}
+	err := store.Open(ctx)
+	if errors.Is(err, storage.ErrGone) {
+		return errors.New("storage has no table of Weir under this WEIR_PREFIX")
+	}
+	for number := 0; err == nil && number < store.Lanes; number++ {
+		var r verify.Report
+		if r, err = verify.CompareLane(ctx, store, number); err == nil {
+			err = print(r)
+		}
+	}
+	return err
+}

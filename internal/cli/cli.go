@@ -131,7 +131,7 @@ func newRootCommand(s *console) *cobra.Command {
 	}
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newPollCommand(s), newDrainCommand(s), newLanesCommand(s), newCheckCommand(s),
+	root.AddCommand(newPollCommand(s), newDrainCommand(s), newLanesCommand(s), newCheckCommand(s), newVerifyCommand(s),
 		newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
 		newCancelCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s))
 	return root

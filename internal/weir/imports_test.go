@@ -28,7 +28,8 @@ var may = map[string][]string{
 		"weir/internal/storage"},
 	"weir/internal/replay": {"weir/internal/clock", "weir/internal/weir", "weir/internal/wire", "weir/internal/lane",
 		"weir/internal/lease", "weir/internal/storage"},
-	"weir/internal/wire": {"weir/internal/weir"},
+	"weir/internal/verify": {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
+	"weir/internal/wire":   {"weir/internal/weir"},
 	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/drain"},
 	"weir/internal/cms":    {"weir/internal/weir"},
@@ -52,7 +53,7 @@ var may = map[string][]string{
 	"weir/internal/dashboard":           {"weir/internal/weir", "weir/internal/httpio", "weir/internal/wire"},
 	"weir/internal/cli": {"weir/internal/app", "weir/internal/clock", "weir/internal/contract", "weir/internal/lane",
 		"weir/internal/poll", "weir/internal/relane", "weir/internal/remote", "weir/internal/storage",
-		"weir/internal/weir", "weir/internal/wire"},
+		"weir/internal/verify", "weir/internal/weir", "weir/internal/wire"},
 	"weir/handler": {"weir/internal/cli"},
 	// Helpers of tests, and of tools.
 	"weir/internal/dashboard/dashboardtest": {"weir/internal/dashboard", "weir/internal/weir", "weir/internal/wire"},

@@ -148,6 +148,12 @@ func newBareSystem(t *testing.T) *system {
 func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	t.Parallel()
+	return newBareSystemBeside(t, latency)
+}
+
+// newBareSystemBeside is newBareSystemAt in a test that has a system already.
+func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
+	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()

@@ -23,19 +23,19 @@ import (
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
 	u := newUpgrade(t)
-	u.faults(`{"rejectText":"bad"}`)
+	u.setFaults(`{"rejectText":"bad"}`)
 	old := u.addHosts(2, u.previous)
 	first := u.postInBackground(paths, each, 1)
 	u.postScheduled(20)
-	u.eventually("the version before is in mid-burst", startLimit, func() bool { return u.stats().Writes >= 100 })
-	u.postBad("of the version before")
+	u.awaitCondition("the version before is in mid-burst", startLimit, func() bool { return u.readStats().Writes >= 100 })
+	u.postRejected("of the version before")
 
 	now := u.addHosts(2, u.app)
 	u.awaitMoreWrites(150) // both versions side by side
 	u.stopHosts(old)
 	second := u.postInBackground(paths, each, each+1)
 	u.awaitMoreWrites(150)
-	u.postBad("of this version")
+	u.postRejected("of this version")
 
 	old = u.addHosts(2, u.previous)
 	u.awaitMoreWrites(150)
@@ -45,15 +45,15 @@ func TestUpgradeAndBack(t *testing.T) {
 	if want := paths * (2*each + each/2); len(messages) != want {
 		t.Fatalf("%d messages were accepted, want %d", len(messages), want)
 	}
-	u.allFinal(messages, "delivered", 5*time.Minute)
+	u.awaitStages(messages, "delivered", 5*time.Minute)
 	u.checkBooks(len(messages)+20, paths+20)
 
 	now = u.addHosts(1, u.app)
 	u.stopHosts(old)
-	u.allFinal(messages, "delivered", time.Minute) // this version reads them all, too
+	u.awaitStages(messages, "delivered", time.Minute) // this version reads them all, too
 	u.checkRepost(messages[0])
-	u.linearizes(messages)
-	t.Logf("%d messages, %d of them written twice", len(messages)+20, u.clean().Repeats)
+	u.checkHistory(messages)
+	t.Logf("%d messages, %d of them written twice", len(messages)+20, u.checkRecord().Repeats)
 }
 
 // upgrade is a fleet with hosts of two versions on one storage.
@@ -90,8 +90,8 @@ func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 			u.t.Fatal(err)
 		}
 		u.ignoreAnswers(h.URL())
-		u.eventually("the host is ready", startLimit,
-			func() bool { return u.status(h.URL()+"/api/health") == http.StatusOK })
+		u.awaitCondition("the host is ready", startLimit,
+			func() bool { return u.getStatus(h.URL()+"/api/health") == http.StatusOK })
 		added = append(added, h)
 	}
 	return added
@@ -110,24 +110,24 @@ func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 }
 
 // postInBackground posts versions from first on to each path. The channel gets the accepted messages.
-func (u *upgrade) postInBackground(paths, versions, first int) <-chan []message {
-	accepted := make(chan []message, 1)
-	go func() { accepted <- u.burstFrom(u.t.Context(), paths, versions, first) }()
+func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMessage {
+	accepted := make(chan []postedMessage, 1)
+	go func() { accepted <- u.postBurstFrom(u.t.Context(), paths, versions, first) }()
 	return accepted
 }
 
 // awaitMoreWrites waits until the CMS has taken that many more messages.
 func (u *upgrade) awaitMoreWrites(count int) {
 	u.t.Helper()
-	before := u.stats().Writes
-	u.eventually("messages are written", 2*time.Minute, func() bool { return u.stats().Writes >= before+count })
+	before := u.readStats().Writes
+	u.awaitCondition("messages are written", 2*time.Minute, func() bool { return u.readStats().Writes >= before+count })
 }
 
 // postScheduled posts messages that fall due after the first change of versions.
 func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
-		body := versioned(fmt.Sprintf("/scheduled/%d", i), 1)
+		body := versionedArticle(fmt.Sprintf("/scheduled/%d", i), 1)
 		r, err := http.NewRequestWithContext(u.t.Context(), http.MethodPost, u.weir+"/api/messages",
 			strings.NewReader(body))
 		if err != nil {
@@ -146,8 +146,8 @@ func (u *upgrade) postScheduled(count int) {
 	}
 }
 
-// postBad posts a message that the CMS rejects. It stays dead for both versions.
-func (u *upgrade) postBad(text string) {
+// postRejected posts a message that the CMS rejects. It stays dead for both versions.
+func (u *upgrade) postRejected(text string) {
 	u.t.Helper()
 	path := fmt.Sprintf("/bad/%d", u.bad)
 	u.bad++
@@ -167,24 +167,24 @@ func (u *upgrade) checkBooks(delivered, items int) {
 		Lanes []struct{ Delivered, Dead, Waiting, Scheduled int }
 	}
 	var sum struct{ delivered, dead, left int }
-	u.eventually("the books balance", 2*time.Minute, func() bool {
+	u.awaitCondition("the books balance", 2*time.Minute, func() bool {
 		sum.delivered, sum.dead, sum.left = 0, 0, 0
-		for _, l := range get[books](u.system, u.weir+"/api/lanes").Lanes {
+		for _, l := range getJSON[books](u.system, u.weir+"/api/lanes").Lanes {
 			sum.delivered, sum.dead, sum.left = sum.delivered+l.Delivered, sum.dead+l.Dead,
 				sum.left+l.Waiting+l.Scheduled
 		}
 		return sum.delivered == delivered && sum.dead == u.bad && sum.left == 0
 	})
-	if st := u.clean(); st.Items != items {
+	if st := u.checkRecord(); st.Items != items {
 		u.t.Errorf("the CMS has %d items, want %d", st.Items, items)
 	}
 }
 
 // checkRepost checks that this version still knows an Idempotency-Key that the version before filed.
-func (u *upgrade) checkRepost(m message) {
+func (u *upgrade) checkRepost(m postedMessage) {
 	u.t.Helper()
 	path, _, _ := strings.Cut(m.Key, "@")
-	again, err := u.try(path, m.version, keyOf(path, m.version))
+	again, err := u.postMessageOnce(path, m.version, keyOf(path, m.version))
 	if err != nil || !again.Duplicate || again.ID != m.ID {
 		u.t.Errorf("posting %s again was answered %+v (%v), want a duplicate of %s", path, again, err, m.ID)
 	}

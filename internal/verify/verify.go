@@ -1,0 +1,184 @@
+// Package verify compares the control rows of a lane with its messages, and so finds out if a storage account is a copy
+// that was made while Weir ran.
+//
+// Each transaction of a lane writes a control row and the rows that belong to it, so in an account in use they always
+// agree. A tool that copies row by row reads the control rows first, and the messages seconds or hours later. In such a
+// copy the log has messages behind its end, which make each append fail, and messages that have come to their end
+// although the counters have them as waiting, at which a holder stops.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Report compares one lane's counters with its rows.
+type Report struct {
+	Lane     int
+	Accepted int64 // by head, since the lane began
+	Waiting  int64 // by the counters
+	Stored   int64 // messages with a row; retention has removed the others
+
+	StoredWaiting int64   // messages whose row has no final stage
+	BehindEnd     int64   // messages behind the end of the log: an append would need their numbers
+	Missing       []int64 // numbers of messages that delivery has not reached yet, and that have no row
+	Stray         []int64 // numbers in a key's queue or under a due time, without a message that waits
+	WithoutBody   []int64 // numbers of waiting messages whose body is gone
+	InUse         bool    // the lane changed meanwhile: the other fields are of different times
+}
+
+// IsWhole reports whether the counters and the rows agree, so that Weir can go on with the lane.
+func (r Report) IsWhole() bool {
+	return r.BehindEnd == 0 && r.StoredWaiting == r.Waiting && len(r.Missing) == 0 && len(r.Stray) == 0 &&
+		len(r.WithoutBody) == 0
+}
+
+// Problems returns a sentence for each difference.
+func (r Report) Problems() (found []string) {
+	if r.BehindEnd > 0 {
+		found = append(found, fmt.Sprintf("%d messages stand behind the end of the log: no message can be accepted",
+			r.BehindEnd))
+	}
+	if r.StoredWaiting != r.Waiting {
+		found = append(found, fmt.Sprintf("%d messages wait by the counters, and %d by their rows", r.Waiting,
+			r.StoredWaiting))
+	}
+	if len(r.Missing) > 0 {
+		found = append(found, fmt.Sprintf("%d messages have no row: %s", len(r.Missing), listSome(r.Missing)))
+	}
+	if len(r.Stray) > 0 {
+		found = append(found, fmt.Sprintf("%d messages are queued or scheduled, and do not wait by their rows: %s",
+			len(r.Stray), listSome(r.Stray)))
+	}
+	if len(r.WithoutBody) > 0 {
+		found = append(found, fmt.Sprintf("%d waiting messages have no body: %s", len(r.WithoutBody),
+			listSome(r.WithoutBody)))
+	}
+	return found
+}
+
+// maxListed is how many numbers a problem names.
+const maxListed = 10
+
+func listSome(seqs []int64) string {
+	text := "sequence"
+	for _, seq := range seqs[:min(len(seqs), maxListed)] {
+		text += fmt.Sprintf(" %d", seq)
+	}
+	if len(seqs) > maxListed {
+		text += " …"
+	}
+	return text
+}
+
+// waitingPages bounds the pages of held and scheduled rows that are read, a thousand rows each.
+const waitingPages = 1000
+
+// CompareLane reads all messages of a lane, a thousand with each query, and compares them with its counters. It writes
+// nothing.
+func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error) {
+	before, err := s.ReadControl(ctx, number)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Lane: number, Accepted: before.Head.Next - 1, Waiting: before.WaitingCount()}
+	open := map[int64]bool{}
+	if err := r.readLog(ctx, s, before, open); err != nil {
+		return r, err
+	}
+	if r.BehindEnd, err = countBehind(ctx, s, number, before.Head.Next); err != nil {
+		return r, err
+	}
+	if err := r.findMissing(ctx, s, before, open); err != nil {
+		return r, err
+	}
+	after, err := s.ReadControl(ctx, number)
+	r.InUse = after.Head.ETag != before.Head.ETag || after.Tail.ETag != before.Tail.ETag
+	return r, err
+}
+
+// readLog counts the messages of the log, and looks for the bodies of those that wait. The numbers of
+// messages that wait,
+// or that delivery has not reached yet, go into open.
+func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
+	for scan := s.ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
+		entries, err := scan.Read(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			r.Stored++
+			isWaiting := !e.Status().Stage.Final()
+			if isWaiting || e.Seq() >= c.Tail.Cursor {
+				open[e.Seq()] = true
+			}
+			if !isWaiting {
+				continue
+			}
+			r.StoredWaiting++
+			if !e.IsBodyInBlob() {
+				continue
+			}
+			if _, err := s.LoadMessage(ctx, e.Message.ID); isGone(err) {
+				r.WithoutBody = append(r.WithoutBody, e.Seq())
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	slices.Sort(r.WithoutBody)
+	return nil
+}
+
+// isGone reports whether an error means that a row or blob does not exist.
+func isGone(err error) bool {
+	var e *weir.Error
+	return storage.Is(err, storage.NotFound) || errors.As(err, &e) && e.Kind == weir.NotFound
+}
+
+// countBehind counts the messages from a number on, up to the first hundred numbers without one.
+func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (count int64, err error) {
+	const group = 100
+	for from := next; ; from += group {
+		seqs := make([]int64, 0, group)
+		for seq := from + group - 1; seq >= from; seq-- {
+			seqs = append(seqs, seq)
+		}
+		entries, _, err := s.ReadMany(ctx, number, seqs)
+		if err != nil || len(entries) == 0 {
+			return count, err
+		}
+		count += int64(len(entries))
+	}
+}
+
+// findMissing finds numbers that the cursor, a key's queue or a due time still needs, and that have no such message.
+func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
+	for seq := max(c.Tail.Cursor, 1); seq < c.Head.Next; seq++ {
+		if !open[seq] {
+			r.Missing = append(r.Missing, seq)
+		}
+	}
+	waiting, err := s.ReadWaiting(ctx, r.Lane, waitingPages)
+	if err != nil {
+		return err
+	}
+	for _, h := range waiting.Held {
+		if !open[h.Seq] {
+			r.Stray = append(r.Stray, h.Seq)
+		}
+	}
+	for _, d := range waiting.DueTimes {
+		if !open[d.Seq] {
+			r.Stray = append(r.Stray, d.Seq)
+		}
+	}
+	slices.Sort(r.Stray)
+	return nil
+}

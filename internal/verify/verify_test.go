@@ -1,0 +1,163 @@
+package verify_test
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/verify"
+	"weir/internal/weir"
+)
+
+func TestCompareLane_Whole(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	if r := a.compare(); !r.IsWhole() || r.Accepted != 0 {
+		t.Errorf("a new lane: %+v, want it whole with no message", r)
+	}
+	a.appendMessages(5, 0)
+	a.appendMessages(1, 100<<10)
+	a.appendScheduled()
+	r := a.compare()
+	if !r.IsWhole() || r.Accepted != 7 || r.Waiting != 7 || r.Stored != 7 || r.InUse {
+		t.Errorf("got %+v, want a whole lane with 7 messages that wait", r)
+	}
+}
+
+// Each case changes one lane as a copying tool could, and names the problem that it makes.
+func TestCompareLane_Differences(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*account)
+		problem string
+	}{
+		"HeadCopiedFirst": {(*account).restoreHead, "3 messages stand behind the end of the log"},
+		"RowLost":         {func(a *account) { a.removeRow("m_", 2) }, "1 messages have no row: sequence 2"},
+		"RowOfScheduledLost": {func(a *account) { a.removeRow("m_", 7) },
+			"1 messages are queued or scheduled, and do not wait by their rows: sequence 7"},
+		"DeliveredAfterTail": {func(a *account) { a.setStage(3, weir.Delivered) },
+			"10 messages wait by the counters, and 9 by their rows"},
+		"BodyLost": {(*account).removeBody, "1 waiting messages have no body: sequence 6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			a.appendMessages(5, 0)
+			a.appendMessages(1, 100<<10)
+			a.appendScheduled()
+			a.keepHead()
+			a.appendMessages(3, 0)
+			c.change(a)
+			r := a.compare()
+			found := strings.Join(r.Problems(), "; ")
+			if r.IsWhole() || !strings.Contains(found, c.problem) {
+				t.Errorf("got %q, want %q in it", found, c.problem)
+			}
+		})
+	}
+}
+
+// account is a lane in storage in memory.
+type account struct {
+	t      *testing.T
+	memory *memory.Account
+	store  *lane.Store
+	head   storage.Row
+}
+
+func newAccount(t *testing.T) *account {
+	t.Helper()
+	a := &account{t: t, memory: memory.New(time.Now)}
+	a.store = &lane.Store{Table: a.memory.Table(), Bodies: a.memory.Blobs(), Lanes: 1, Now: time.Now}
+	if err := a.store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *account) compare() verify.Report {
+	a.t.Helper()
+	r, err := verify.CompareLane(a.t.Context(), a.store, 0)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return r
+}
+
+// appendMessages appends messages with bodies of so many bytes beyond a tag. Large ones do not compress.
+func (a *account) appendMessages(count, size int) {
+	a.t.Helper()
+	for range count {
+		noise := make([]byte, size)
+		_, _ = rand.Read(noise) // never fails
+		a.appendMessage(weir.Message{Body: append([]byte("<a/>"), noise...)})
+	}
+}
+
+func (a *account) appendScheduled() {
+	a.t.Helper()
+	a.appendMessage(weir.Message{Body: []byte("<a/>"), DueAt: time.Now().Add(time.Hour)})
+}
+
+func (a *account) appendMessage(m weir.Message) {
+	a.t.Helper()
+	m.Key, m.Contract, m.ContentType = "/a", "article", "application/xml"
+	if _, err := lane.NewAppender(a.store, slog.New(slog.DiscardHandler)).Append(a.t.Context(), m, ""); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// partition returns the name of the lane's partition.
+func (a *account) partition() string { return strings.TrimPrefix(a.store.LeaseName(0), "lane-") }
+
+func (a *account) readRow(key string) storage.Row {
+	a.t.Helper()
+	row, err := a.memory.Table().Get(a.t.Context(), a.partition(), key)
+	if err != nil {
+		a.t.Fatalf("%s: %v", key, err)
+	}
+	return row
+}
+
+func (a *account) write(op storage.Op) {
+	a.t.Helper()
+	if _, err := a.memory.Table().Transact(a.t.Context(), a.partition(), []storage.Op{op}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *account) keepHead() { a.head = a.readRow("!head") }
+
+// restoreHead sets head to its values at keepHead, as if it had been copied then.
+func (a *account) restoreHead() {
+	a.write(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
+}
+
+func (a *account) removeRow(prefix string, seq int64) {
+	a.write(storage.Op{Kind: storage.Delete, Key: prefix + lane.OrderPos(seq), IfMatch: storage.AnyETag})
+}
+
+func (a *account) setStage(seq int64, stage weir.Stage) {
+	a.write(storage.Op{Kind: storage.Merge, Key: "m_" + lane.OrderPos(seq),
+		Values:  map[string]any{"Stage": string(stage)},
+		IfMatch: storage.AnyETag})
+}
+
+// removeBody removes the only body that is a blob.
+func (a *account) removeBody() {
+	a.t.Helper()
+	page, err := a.memory.Blobs().List(a.t.Context(), "", "")
+	if err != nil || len(page.Infos) != 1 {
+		a.t.Fatalf("%d blobs (%v), want one", len(page.Infos), err)
+	}
+	for _, info := range page.Infos {
+		if err := a.memory.Blobs().Delete(a.t.Context(), info.Name); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+
+	"weir/internal/testkit/azurite"
+)
+
+// An account is copied while Weir accepts and delivers. The copy has each row as it was at another time, and
+// `handler verify` says so. Copied again with the app stopped it is whole, and Weir goes on where it was.
+func TestRestore_CopyOfAnAccount(t *testing.T) {
+	s := newFleetSystem(t, 1)
+	posted := make(chan []postedMessage, 1)
+	go func() { posted <- s.postBurst(t.Context(), 20, 60) }()
+	s.awaitCondition("the burst is under way", startLimit, func() bool { return s.readStats().Writes >= 150 })
+	torn := newBareSystemBeside(t, 20*time.Millisecond)
+	copyAccount(t, s.storage, torn.storage)
+	if out, code := torn.verify(s.app); code != 1 || !strings.Contains(out, "NOT whole") {
+		t.Errorf("verify of a copy that was made meanwhile ended with %d, want 1:\n%s", code, out)
+	}
+
+	messages := <-posted
+	s.setFaults(`{"rejectText":"bad"}`)
+	s.postRejectedOnce()
+	s.awaitCondition("the bad message is dead", startLimit, func() bool { return s.sumBooks().Dead == 1 })
+	s.setFaults(`{"slow":"200ms"}`)
+	more := s.postBurstFrom(t.Context(), 20, 3, 61)
+	h := s.livingHosts()[0]
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	<-h.Done()
+	whole := newBareSystemBeside(t, 20*time.Millisecond)
+	copyAccount(t, s.storage, whole.storage)
+	if out, code := whole.verify(s.app); code != 0 {
+		t.Errorf("verify of a copy that was made with the app stopped ended with %d, want 0:\n%s", code, out)
+	}
+	whole.startHost(s.app)
+	whole.awaitStages(slices.Concat(messages, more), "delivered", 3*time.Minute)
+	if b := whole.sumBooks(); b.Dead != 1 || b.Waiting != 0 || b.Accepted != len(messages)+len(more)+1 {
+		t.Errorf("the books of the copy: %+v; want %d accepted, 1 dead, none waiting", b, len(messages)+len(more)+1)
+	}
+	if m, err := whole.postMessageOnce("/p/0", 1000, keyOf("/p/0", 1000)); err != nil || m.Duplicate {
+		t.Errorf("the copy answered a new message with %+v, %v", m, err)
+	}
+	if m, err := whole.sendPost("/p/0", 1, keyOf("/p/0", 1)); err != nil || !m.Duplicate {
+		t.Errorf("the copy answered an old message with %+v, %v; want a duplicate", m, err)
+	}
+}
+
+// verify runs `handler verify` on the storage of a system, and returns its output and exit code.
+func (s *system) verify(app string) (out string, code int) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(app, "handler"), "verify")
+	cmd.Dir, cmd.Env = app, append(os.Environ(), s.handlerEnv()...)
+	text, err := cmd.CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		s.t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// startHost starts a host for a system that has none.
+func (s *system) startHost(app string) {
+	s.t.Helper()
+	port := freePort(s.t)
+	s.weir = "http://127.0.0.1:" + port
+	s.startProgram("funchost", append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom"),
+		"--script-root", app, "--port", port, "--state-dir", s.t.TempDir(), "--give-up-after", "-1")
+	s.awaitCondition("the system is ready", startLimit,
+		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
+}
+
+// postRejectedOnce posts a message that the CMS rejects while its fault is set.
+func (s *system) postRejectedOnce() {
+	s.t.Helper()
+	body := `<article path="/bad" version="1"><title>bad</title></article>`
+	res, err := http.Post(s.weir+"/api/messages", "application/xml", strings.NewReader(body))
+	if err != nil || res.StatusCode != http.StatusAccepted {
+		s.t.Fatalf("post a bad message: %v %v", res, err)
+	}
+	_ = res.Body.Close()
+}
+
+// books are the sums of the lanes' counters.
+type books struct{ Accepted, Delivered, Dead, Waiting int }
+
+func (s *system) sumBooks() books {
+	s.t.Helper()
+	return getJSON[struct{ Totals books }](s, s.weir+"/api/lanes").Totals
+}
+
+// copyAccount copies tables and blobs, row by row in the order of their keys, as a copying tool does.
+func copyAccount(t *testing.T, from, to *azurite.Process) {
+	t.Helper()
+	ctx := t.Context()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tables, err := aztables.NewServiceClientFromConnectionString(from.ConnectionString(), nil)
+	check(err)
+	copies, err := aztables.NewServiceClientFromConnectionString(to.ConnectionString(), nil)
+	check(err)
+	for pages := tables.NewListTablesPager(nil); pages.More(); {
+		page, err := pages.NextPage(ctx)
+		check(err)
+		for _, table := range page.Tables {
+			_, err := copies.CreateTable(ctx, *table.Name, nil)
+			check(err)
+			copyRows(t, tables.NewClient(*table.Name), copies.NewClient(*table.Name))
+		}
+	}
+	blobs, err := azblob.NewClientFromConnectionString(from.ConnectionString(), nil)
+	check(err)
+	blobCopies, err := azblob.NewClientFromConnectionString(to.ConnectionString(), nil)
+	check(err)
+	for pages := blobs.NewListContainersPager(nil); pages.More(); {
+		page, err := pages.NextPage(ctx)
+		check(err)
+		for _, c := range page.ContainerItems {
+			_, err := blobCopies.CreateContainer(ctx, *c.Name, nil)
+			check(err)
+			copyBlobs(t, *c.Name, blobs, blobCopies)
+		}
+	}
+}
+
+func copyRows(t *testing.T, from, to *aztables.Client) {
+	t.Helper()
+	top := int32(100) // of a page, so that the copy takes some time
+	for pages := from.NewListEntitiesPager(&aztables.ListEntitiesOptions{Top: &top}); pages.More(); {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range page.Entities {
+			if _, err := to.AddEntity(t.Context(), withoutETag(t, row), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// withoutETag removes the parts of a row that storage sets itself.
+func withoutETag(t *testing.T, row []byte) []byte {
+	t.Helper()
+	columns := map[string]json.RawMessage{}
+	if err := json.Unmarshal(row, &columns); err != nil {
+		t.Fatal(err)
+	}
+	for name := range columns {
+		if strings.HasPrefix(name, "odata.") || strings.HasPrefix(name, "Timestamp") {
+			delete(columns, name)
+		}
+	}
+	row, err := json.Marshal(columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+func copyBlobs(t *testing.T, name string, from, to *azblob.Client) {
+	t.Helper()
+	for pages := from.NewListBlobsFlatPager(name,
+		&azblob.ListBlobsFlatOptions{Include: azblob.ListBlobsInclude{Metadata: true}}); pages.More(); {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range page.Segment.BlobItems {
+			got, err := from.DownloadStream(t.Context(), name, *b.Name, nil)
+			var gone *azcore.ResponseError
+			if errors.As(err, &gone) && gone.StatusCode == 404 {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := io.ReadAll(got.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := to.UploadBuffer(t.Context(), name, *b.Name, data,
+				&azblob.UploadBufferOptions{Metadata: b.Metadata}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
