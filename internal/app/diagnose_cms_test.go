@@ -13,7 +13,7 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 	}
 	through, target, err := resolveProxy("http://" + listener.Addr().String() + "/content/{key}?id={id}")
 	if err != nil || through.Host != listener.Addr().String() {
-		t.Fatalf("%v %v %v", through, target, err)
+		t.Fatalf("got %v for %v (%v), want %s", through, target, err, listener.Addr())
 	}
 	if err := testConnection(t.Context(), through, target); err != nil {
 		t.Error(err)

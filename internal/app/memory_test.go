@@ -39,15 +39,15 @@ func TestBudgets(t *testing.T) {
 	t.Parallel()
 	small, none := shareMemory(224<<20), shareMemory(math.MaxInt64)
 	if held := small.intake + small.parse + int64(small.waits)*waitBytes; held > 2*small.limit || small.waits < 3000 || small.intake != 56<<20 {
-		t.Errorf("got %+v", small)
+		t.Errorf("got %+v, want a quarter for intake, over 3000 waits, and less than twice the limit in all", small)
 	}
 	if none.intake != mostMemory/4 || none.checkMaxBody(100<<20) != nil {
-		t.Errorf("without a limit: got %+v, %v", none, none.checkMaxBody(100<<20))
+		t.Errorf("without a limit: got %+v (%v), want a quarter of 1 GiB for intake and no error", none, none.checkMaxBody(100<<20))
 	}
 	if err := small.checkMaxBody(20 << 20); err != nil {
-		t.Errorf("20 MiB in 224 MiB: %v", err)
+		t.Errorf("20 MiB in 224 MiB: got %v, want no error", err)
 	}
 	if err := small.checkMaxBody(100 << 20); err == nil || !strings.Contains(err.Error(), "maxBody is 104857600 bytes") {
-		t.Errorf("100 MiB in 224 MiB: %v", err)
+		t.Errorf("100 MiB in 224 MiB: got %v, want an error with the size", err)
 	}
 }

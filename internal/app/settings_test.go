@@ -45,14 +45,14 @@ func TestLoadSettings(t *testing.T) {
 		}
 		if s.Prefix != "weir" || s.Lanes != 1 || s.MaxBody != 1<<20 || s.Retention != duration(7*24*time.Hour) || s.DeadRetention != duration(90*24*time.Hour) ||
 			s.settleTime() != 3*time.Second || s.Delivery.Attempts != 5 || s.Delivery.Method != "POST" || s.TicketDelay.Max != duration(10*time.Second) || s.Delivery.Patience != duration(24*time.Hour) {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v, want the defaults that README.md lists", s)
 		}
 	})
 	t.Run("WhatAnswersMean", func(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, strings.Replace(minimal, "./@path }", "./@path, answers: { 403: rejected, 404: retry } }", 1)))
 		if err != nil || len(s.Contracts) == 0 || !maps.Equal(s.Contracts[0].Answers, map[int]string{403: "rejected", 404: "retry"}) {
-			t.Errorf("%+v %v", s.Contracts, err)
+			t.Errorf("got %+v (%v), want answers 403: rejected and 404: retry", s.Contracts, err)
 		}
 	})
 	t.Run("TheProjectsOwnFile", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestLoadSettings(t *testing.T) {
 		}
 		s, err := loadSettings(env(t, string(text), "WEIR_CMS_URL", "http://127.0.0.1:7072/api/content"))
 		if err != nil || s.Delivery.URL != "http://127.0.0.1:7072/api/content" || len(s.Contracts) != 2 {
-			t.Errorf("%+v %v", s, err)
+			t.Errorf("got %+v (%v), want the URL of WEIR_CMS_URL and two contracts", s, err)
 		}
 	})
 	t.Run("NoPrefixUnderAHost", func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestLoadSettings(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, strings.Replace(minimal, `"http://127.0.0.1:7072/api/content"`, "${CMS}", 1)+"# ${UNSET} in a comment\n", "CMS", "http://x/?a=b\", lanes: 9 #"))
 		if err != nil || s.Lanes != 1 || !strings.Contains(s.Delivery.URL, "lanes: 9") {
-			t.Errorf("%+v %v", s, err)
+			t.Errorf("got %+v (%v), want the value of CMS as the URL, and no YAML of it", s, err)
 		}
 	})
 	t.Run("AValueFromTheEnvironmentIsKeptAsItIs", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestLoadSettings(t *testing.T) {
 			text := strings.Replace(minimal, "delivery: {", "delivery: { headers: { A: "+written+"\n, B: \"Bearer ${X}.\" },", 1)
 			s, err := loadSettings(env(t, text, "X", value))
 			if h := s.Delivery.Headers; err != nil || string(h["A"]) != value || string(h["B"]) != "Bearer "+value+"." {
-				t.Errorf("%s: %q, %v", written, h, err)
+				t.Errorf("%s: got %q (%v), want %q in both headers", written, h, err, value)
 			}
 		}
 	})
@@ -99,7 +99,7 @@ func TestLoadSettings(t *testing.T) {
 		t.Parallel()
 		s, err := loadSettings(env(t, "lanes: ${LANES}\nlease: ${LEASE}\n"+minimal, "LANES", "9", "LEASE", "20s"))
 		if err != nil || s.Lanes != 9 || time.Duration(s.Lease) != 20*time.Second {
-			t.Errorf("%d %s %v", s.Lanes, s.Lease, err)
+			t.Errorf("got lanes %d and lease %s (%v), want 9 and 20s", s.Lanes, s.Lease, err)
 		}
 	})
 	t.Run("Rates", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestLoadSettings(t *testing.T) {
 		for text, want := range map[string]time.Duration{"5/s": 200 * time.Millisecond, "90 / m": time.Minute / 90, "1/m": time.Minute} {
 			s, err := loadSettings(env(t, strings.Replace(minimal, "delivery: {", "delivery: { maxConcurrent: 3, rate: "+text+",", 1)))
 			if err != nil || time.Duration(s.Delivery.Rate) != want || s.Delivery.MaxConcurrent != 3 {
-				t.Errorf("%s: %s, %v", text, time.Duration(s.Delivery.Rate), err)
+				t.Errorf("%s: got %s and %d (%v), want %s and 3", text, time.Duration(s.Delivery.Rate), s.Delivery.MaxConcurrent, err, want)
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func TestLoadSettings(t *testing.T) {
 			text := "contracts: [{ name: a, root: a }]\ndelivery:\n  url: http://127.0.0.1:1/\n  backoff: " + list + "\n"
 			s, err := loadSettings(env(t, text))
 			if err != nil || !slices.Equal(s.backoffConfig().Steps, []time.Duration{10 * time.Second, time.Minute, 24 * time.Hour}) {
-				t.Errorf("%v %v", s.backoffConfig(), err)
+				t.Errorf("got %v (%v), want 10s, 1m, 1d", s.backoffConfig(), err)
 			}
 		}
 	})
@@ -154,10 +154,10 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 		receivers, _ := s.notifyReceivers()
 		callbacks, _ := s.callbackRules()
 		if r := receivers[0]; r.BehindBy != time.Hour || r.PausedFor != 10*time.Minute || r.AllowPrivate || !slices.Equal(r.Contracts, []string{"article"}) {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want behindBy 1h, pausedFor 10m, the contract article", r)
 		}
 		if r := receivers[1]; r.PausedFor != 0 || r.BehindBy != 15*time.Minute {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want pausedFor 0s, behindBy 15m", r)
 		}
 		if err := callbacks.Check("https://a.example.org/x"); err != nil {
 			t.Error(err)
@@ -196,7 +196,7 @@ callbacks:
 		t.Parallel()
 		s, err := loadSettings(env(t, minimal, "AzureWebJobsStorage", "AccountKey=hunter2"))
 		if text := fmt.Sprintf("%v %+v %#v", s, s, s); err != nil || strings.Contains(text, "hunter2") {
-			t.Errorf("%s %v", text, err)
+			t.Errorf("got %s (%v), want no secret in it", text, err)
 		}
 	})
 }
@@ -301,11 +301,11 @@ func TestLoadSettings_Storage(t *testing.T) {
 	} {
 		s, err := loadSettings(env(t, minimal, c.env...))
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) || s.Identity != c.want {
-			t.Errorf("%s: %+v, %v", title, s.Identity, err)
+			t.Errorf("%s: got %+v (%v), want %+v and an error with %q", title, s.Identity, err, c.want, c.wrong)
 		}
 	}
 	if _, err := New(env(t, minimal, name, "", name+"__blobServiceUri", "http://b.example/"), nil); err == nil || !strings.Contains(err.Error(), "https") {
-		t.Errorf("half an account, in the clear: %v", err)
+		t.Errorf("half an account, in the clear: got %v, want an error about https", err)
 	}
 }
 

@@ -26,6 +26,6 @@ func TestSeverityHandler(t *testing.T) {
 	level.Set(slog.LevelError)
 	log.Warn("no longer")
 	if strings.Contains(stdout.String(), "no longer") {
-		t.Errorf("got a warning at level error")
+		t.Errorf("got a warning at level error, want none")
 	}
 }

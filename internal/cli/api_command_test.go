@@ -48,7 +48,7 @@ func newFakeServer(t *testing.T) *fakeServer {
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil || r.Header.Get("X-Functions-Key") != "s3cret" || strings.Contains(r.URL.String(), "s3cret") {
-		f.t.Errorf("%s %v %v", r.URL, r.Header, err)
+		f.t.Errorf("got %s with %v (%v), want the key in X-Functions-Key only", r.URL, r.Header, err)
 	}
 	f.mu.Lock()
 	f.asked = append(f.asked, r.Method+" "+r.URL.String()+" "+string(sent))
@@ -108,25 +108,25 @@ func (f *fakeServer) console() (s *console, stdout, stderr *bytes.Buffer) {
 	return s, stdout, stderr
 }
 
-// done is what came of a command.
-type done struct {
+// commandResult is the result of a command.
+type commandResult struct {
 	code        int
 	out, errors string
 }
 
 // run runs a command to its end.
-func (f *fakeServer) run(args ...string) done {
+func (f *fakeServer) run(args ...string) commandResult {
 	f.t.Helper()
 	s, stdout, stderr := f.console()
-	d := done{s.runCommand(f.t.Context(), args), stdout.String(), stderr.String()}
+	d := commandResult{s.runCommand(f.t.Context(), args), stdout.String(), stderr.String()}
 	if strings.Contains(d.out+d.errors, "s3cret") {
-		f.t.Errorf("the key was printed: %+v", d)
+		f.t.Errorf("got %+v, want the key not printed", d)
 	}
 	return d
 }
 
 // is checks a command's end: its exit code, and what was printed.
-func (d done) is(t *testing.T, code int, out, errors string) {
+func (d commandResult) is(t *testing.T, code int, out, errors string) {
 	t.Helper()
 	if d.code != code || !strings.Contains(d.out, out) || !strings.Contains(d.errors, errors) || (out == "" && d.out != "") || (errors == "" && d.errors != "") {
 		t.Errorf("exit code %d, want %d\nstdout %q, want %q\nstderr %q, want %q", d.code, code, d.out, out, d.errors, errors)
@@ -134,13 +134,13 @@ func (d done) is(t *testing.T, code int, out, errors string) {
 }
 
 // lines are the JSON lines that were printed.
-func (d done) lines(t *testing.T) []map[string]any {
+func (d commandResult) lines(t *testing.T) []map[string]any {
 	t.Helper()
 	var all []map[string]any
 	for line := range strings.Lines(d.out) {
 		var v map[string]any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			t.Errorf("%q: %v", line, err)
+			t.Errorf("got the line %q (%v), want JSON", line, err)
 		}
 		all = append(all, v)
 	}
@@ -153,7 +153,7 @@ const dead1 = `{"id":"AQ1","stage":"dead","contract":"article","key":"/a\u001b[2
 const story1 = dead1 + `,"attemptLog":[{"number":1,"at":"2026-01-08T12:00:01Z","durationMs":120,"outcome":"retry","status":500,"reason":"locked","answer":"no\u0007\nnever"},
 	{"number":5,"at":"2026-01-08T12:00:59Z","durationMs":9,"outcome":"rejected"}]}`
 
-func TestAway_Usage(t *testing.T) {
+func TestAPICommand_Usage(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	for name, c := range map[string]struct {
@@ -211,33 +211,33 @@ func TestAway_Usage(t *testing.T) {
 	t.Run("NoAddress", func(t *testing.T) {
 		t.Parallel()
 		s, stdout, stderr := newTestConsole(func(string) string { return "" })
-		done{s.runCommand(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.is(t, exitUsage, "", "--url or WEIR_URL")
+		commandResult{s.runCommand(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.is(t, exitUsage, "", "--url or WEIR_URL")
 	})
 	t.Cleanup(func() {
 		if asked := f.requests(); asked != "" {
-			t.Errorf("asked all the same: %s", asked)
+			t.Errorf("got the requests %s, want none", asked)
 		}
 	})
 }
 
-func TestAway_Help(t *testing.T) {
+func TestAPICommand_Help(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay", "cancel", "pause", "resume", "pauses"} {
 		if d := f.run(strings.Fields(command + " --help")...); d.code != exitOK || !strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
-			t.Errorf("%s: %+v", command, d)
+			t.Errorf("%s: got %+v, want the exit codes and WEIR_URL in the help", command, d)
 		}
 	}
 	f.run("send", "--help").is(t, exitOK, "--wait duration[=forever] ", "")
 }
 
-func TestAway_NotReached(t *testing.T) {
+func TestAPICommand_NotReached(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	f.server.Close()
 	for _, args := range []string{"status x", "tail", "dead list", "dead list --errors", "dead show x", "dead replay x", "dead replay --all", "pause --all --reason x", "resume --all", "pauses", "send --give-up 0s api_command.go"} {
 		if d := f.run(strings.Fields(args)...); d.code != exitUnavailable || !strings.Contains(d.errors, "not reached") {
-			t.Errorf("%s: %+v", args, d)
+			t.Errorf("%s: got %+v, want exit code %d and that it was not reached", args, d, exitUnavailable)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func TestStatus(t *testing.T) {
 	f.run("status", "none").is(t, exitNotFound, "", "404 Not Found: there is no such message")
 	f.run("status", "AQ2").is(t, exitOK, "next attempt\nIt waits for: AQ1\nIt is number 2 in its key's line.\n", "")
 	if lines := f.run("status", "AQ2", "--wait", "--json").lines(t); len(lines) != 1 || lines[0]["stage"] != "delivered" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with the stage delivered", lines)
 	}
 }
 
@@ -296,6 +296,6 @@ POST /api/pause {"key":"/a","reason":"r","until":"2026-01-31T08:00:00+01:00"}
 POST /api/resume {"all":true}
 GET /api/pauses `
 	if got := f.requests(); got != want {
-		t.Errorf("asked\n%s", got)
+		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 }

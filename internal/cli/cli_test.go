@@ -21,7 +21,7 @@ func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.
 	return &console{env: env, stdout: stdout, stderr: stderr, startedAt: time.Now()}, stdout, stderr
 }
 
-func TestShell_ExitCodes(t *testing.T) {
+func TestConsole_ExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text string
@@ -50,14 +50,14 @@ func TestShell_ExitCodes(t *testing.T) {
 				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, stdout, stderr)
 			}
 			if c.code == exitUsage && stdout.Len() > 0 {
-				t.Errorf("stdout %q", stdout)
+				t.Errorf("got stdout %q, want none for wrong usage", stdout)
 			}
 		})
 	}
 }
 
-// TestShell_JSON: what is told of the program and of what is wrong can be read by programs.
-func TestShell_JSON(t *testing.T) {
+// TestConsole_JSON: what is told of the program and of what is wrong can be read by programs.
+func TestConsole_JSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string
@@ -71,7 +71,7 @@ func TestShell_JSON(t *testing.T) {
 			t.Parallel()
 			s, stdout, stderr := newTestConsole(env(t, "lanes: 0\n"+minimal))
 			if code := s.runCommand(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
-				t.Errorf("exit code %d, stderr %q", code, stderr)
+				t.Errorf("got exit code %d and stderr %q, want %d and none", code, stderr, c.code)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stdout.String(), want) {
@@ -80,7 +80,7 @@ func TestShell_JSON(t *testing.T) {
 			}
 			for line := range strings.Lines(stdout.String()) {
 				if !json.Valid([]byte(line)) {
-					t.Errorf("no JSON: %s", line)
+					t.Errorf("got the line %s, want JSON", line)
 				}
 			}
 		})
@@ -107,7 +107,7 @@ func TestPrintFinding(t *testing.T) {
 	s.printFinding(app.Finding{Name: "table", Detail: "2 lanes"})
 	s.printFinding(app.Finding{Name: "settings", Wrong: errors.Join(errors.New("a"), errors.New("b")), Todo: "do c"})
 	if got := stdout.String(); got != "table     ok  2 lanes\nsettings  wrong: a; do c\nsettings  wrong: b; do c\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want a line for each problem", got)
 	}
 }
 

@@ -30,7 +30,7 @@ POST /api/cancellations {"filter":{"keyPrefix":"/new/","stage":"queued","to":"20
 	f.run("cancel", "--key", "/a", "--dry-run").is(t, exitOK, "2 messages would be cancelled.\n", "")
 	f.run("cancel", "--key", "/a").is(t, exitUsage, "", "nobody can be asked here: add --yes")
 	if lines := f.run("cancel", "--all", "--yes", "--json").lines(t); len(lines) != 1 || lines[0]["cancelled"] == nil {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with cancelled", lines)
 	}
 }
 
@@ -49,6 +49,6 @@ func TestCancel_Usage(t *testing.T) {
 		f.run(*args...).is(t, exitUsage, "", text)
 	}
 	if asked := f.requests(); asked != "" {
-		t.Errorf("asked all the same: %s", asked)
+		t.Errorf("got the requests %s, want none", asked)
 	}
 }

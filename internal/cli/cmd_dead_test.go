@@ -21,10 +21,10 @@ func TestDeadList(t *testing.T) {
 	want := "GET /api/messages?contract=article&from=2026-01-01T00%3A00%3A00Z&lane=1&limit=50&stage=dead&text=locked \n" +
 		"GET /api/messages?continue=t0&contract=article&from=2026-01-01T00%3A00%3A00Z&lane=1&limit=49&stage=dead&text=locked "
 	if got := f.requests(); got != want {
-		t.Errorf("asked\n%s", got)
+		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 	if lines := f.run("dead", "list", "--key", "/a", "--fingerprint", "0123456789ab", "--json").lines(t); len(lines) != 1 || lines[0]["complete"] != true {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one complete line", lines)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestDeadErrors(t *testing.T) {
 		"firstAt":"2026-01-08T12:00:00Z","lastAt":"2026-01-08T13:00:00Z","sample":{"id":"AQ1","key":"/a","reason":"r"}}],"looked":12,"complete":true}`)
 	f.run("dead", "list", "--errors").is(t, exitOK, "2026-01-08 13:00:00Z  0123456789ab  12     3     article   500  the index is locked by #\n", "")
 	if lines := f.run("dead", "list", "--errors", "--json").lines(t); len(lines) != 1 || lines[0]["looked"] != 12.0 {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with looked 12", lines)
 	}
 }
 
@@ -78,25 +78,25 @@ func TestDeadShow(t *testing.T) {
 	})
 	f.run("dead", "show", "AQ1").is(t, exitOK, "The CMS's answer to attempt 1:\nno\ufffd\nnever\n\nThe body, 17 bytes:\n<a>\n\t\ufffd31m\ufffd</a>\n", "")
 	if d := f.run("dead", "show", "AQ1", "--body"); d.code != exitOK || d.out != body {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want the body %q", d, body)
 	}
 	f.run("dead", "show", "AQ1", "--body", "--edited").is(t, exitOK, "corrected", "")
 	if lines := f.run("dead", "show", "AQ1", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != body {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with the body %q", lines, body)
 	}
 	f.answers("GET /api/messages/AQ2", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z"}}`)
 	f.answers("GET /api/messages/AQ2/difference", 200, `{"difference":"-<a>\u009b</a>\n+<b/>\n"}`)
 	f.run("dead", "show", "AQ2").is(t, exitOK, "</a>\n\nWhat the correction changed:\n-<a>\ufffd</a>\n+<b/>\n", "")
 	if lines := f.run("dead", "show", "AQ2", "--json").lines(t); len(lines) != 1 || lines[0]["difference"] != "-<a>\u009b</a>\n+<b/>\n" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with the difference", lines)
 	}
 	f.answers("GET /api/messages/AQ3", 200, story1)
 	f.run("dead", "show", "AQ3").is(t, exitOK, fmt.Sprintf("The body, %d bytes:\n<a>ä</a>\n", len(latin)), "")
 	if lines := f.run("dead", "show", "AQ3", "--json").lines(t); len(lines) != 1 || lines[0]["body"] != "<a>ä</a>" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with the body in UTF-8", lines)
 	}
 	if d := f.run("dead", "show", "AQ3", "--body"); d.code != exitOK || d.out != latin {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want the body %q", d, latin)
 	}
 	f.run("dead", "show", "none").is(t, exitNotFound, "", "no such message")
 }
@@ -109,7 +109,7 @@ func TestDeadReplay_Named(t *testing.T) {
 	f.answers("POST /api/messages/AQ2/replay", 409, "a later one of its key was delivered")
 	f.run("dead", "replay", "AQ2", "AQ1").is(t, exitRefused, "AQ1: the replay is asked for.\n", "AQ2: 409 Conflict: a later one of its key was delivered\n")
 	if lines := f.run("dead", "replay", "AQ1", "--force", "--json").lines(t); len(lines) != 1 || lines[0]["id"] != "AQ1" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want one line with the id AQ1", lines)
 	}
 	name := filepath.Join(t.TempDir(), "a.xml")
 	if err := os.WriteFile(name, []byte("<a/>"), 0o600); err != nil {
@@ -118,7 +118,7 @@ func TestDeadReplay_Named(t *testing.T) {
 	f.run("dead", "replay", "AQ1", "--with", name, "--note", "title added").is(t, exitOK, "asked for", "")
 	want := "POST /api/messages/AQ2/replay \nPOST /api/messages/AQ1/replay \nPOST /api/messages/AQ1/replay?force=true \nPOST /api/messages/AQ1/edit?note=title+added <a/>"
 	if got := f.requests(); got != want {
-		t.Errorf("asked\n%s", got)
+		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		f := newReplays(t, plan)
 		f.run("dead", "replay", "--fingerprint", "0123456789ab", "--dry-run").is(t, exitOK, "It is about 12 messages of 3 keys; 1 would be refused. It may take 1m1s.\n", "")
 		if got := f.requests(); got != `POST /api/replays {"filter":{"fingerprint":"0123456789ab"},"dryRun":true}` {
-			t.Errorf("asked\n%s", got)
+			t.Errorf("got the requests\n%s\nwant one with dryRun", got)
 		}
 	})
 	t.Run("NobodyToAsk", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		f := newReplays(t, plan)
 		f.run("dead", "replay", "--all").is(t, exitUsage, "12 messages", "add --yes")
 		if strings.Contains(f.requests(), "\n") {
-			t.Errorf("asked\n%s", f.requests())
+			t.Errorf("got the requests\n%s\nwant one", f.requests())
 		}
 	})
 	t.Run("Nothing", func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		f := newReplays(t, `{"count":0,"complete":true,"estimatedSeconds":0,"keys":0,"refused":0}`)
 		f.run("dead", "replay", "--all", "--yes").is(t, exitOK, "0 messages", "")
 		if strings.Contains(f.requests(), "\n") {
-			t.Errorf("asked\n%s", f.requests())
+			t.Errorf("got the requests\n%s\nwant one", f.requests())
 		}
 	})
 	t.Run("Yes", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		f.run("dead", "replay", "--key", "/a", "--lane", "0", "--yes", "--rate", "120", "--stop-at-error-rate", "0", "--reason", "fixed", "--force").
 			is(t, exitOK, "Replay r1 is running: 12 matched, 0 replayed", "")
 		if got := lastLine(f.requests()); got != `POST /api/replays {"filter":{"key":"/a","lane":0},"ratePerMinute":120,"stopAtErrorRate":0,"force":true,"reason":"fixed"}` {
-			t.Errorf("asked\n%s", got)
+			t.Errorf("got the last request\n%s\nwant one without dryRun", got)
 		}
 	})
 	t.Run("Watched", func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestDeadReplay_Matching(t *testing.T) {
 		f := newReplays(t, plan)
 		f.answers("GET /api/replays/r1", 200, job("done", all))
 		if lines := f.run("dead", "replay", "--all", "--yes", "--wait", "--json").lines(t); len(lines) != 2 || lines[1]["state"] != "done" {
-			t.Errorf("%v", lines)
+			t.Errorf("got %v, want two lines, the last with the state done", lines)
 		}
 	})
 	t.Run("Stopped", func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestTail(t *testing.T) {
 			fmt.Fprint(w, page(`,"continue":"t"`, line("A6", "queued")))
 		case 4:
 			if r.URL.Query().Get("continue") != "t" {
-				t.Errorf("%s", r.URL)
+				t.Errorf("got %s, want the token t", r.URL)
 			}
 			fmt.Fprint(w, page(`,"continue":"u"`, line("A5", "queued"), line("A4", "queued")))
 		case 5:
@@ -242,7 +242,7 @@ func TestTail(t *testing.T) {
 		}
 	})
 	s, stdout, stderr := f.console()
-	d := done{s.runCommand(ctx, []string{"tail", "-n", "2", "--lane", "0", "--key", "/a", "--stage", "queued", "--interval", "100ms"}), stdout.String(), stderr.String()}
+	d := commandResult{s.runCommand(ctx, []string{"tail", "-n", "2", "--lane", "0", "--key", "/a", "--stage", "queued", "--interval", "100ms"}), stdout.String(), stderr.String()}
 	var got []string
 	for l := range strings.Lines(d.out) {
 		fields := strings.Fields(l)
@@ -252,7 +252,7 @@ func TestTail(t *testing.T) {
 		t.Errorf("%+v, want %s", d, want)
 	}
 	if !strings.Contains(d.out, "/a: locked\n") || !strings.HasPrefix(f.requests(), "GET /api/messages?key=%2Fa&lane=0&limit=100&stage=queued ") {
-		t.Errorf("%s\n%s", d.out, f.requests())
+		t.Errorf("got %s\nand the requests %s\nwant the reason, and the filter in the first request", d.out, f.requests())
 	}
 }
 
@@ -260,17 +260,17 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	s, _, _ := newFakeServer(t).console()
 	if yes, err := s.confirm(t.Context(), "?"); yes || err == nil {
-		t.Errorf("%v %v", yes, err)
+		t.Errorf("got %v (%v), want an error without a terminal", yes, err)
 	}
 }
 
 func TestAgo(t *testing.T) {
 	t.Parallel()
 	if at, err := parseTimeOrAge("from", "24h"); err != nil || time.Since(*at) < 24*time.Hour || time.Since(*at) > 25*time.Hour {
-		t.Errorf("%v %v", at, err)
+		t.Errorf("got %v (%v), want a day ago", at, err)
 	}
 	if at, err := parseTimeOrAge("from", "2026-01-08T12:00:00+01:00"); err != nil || at.UTC().Hour() != 11 {
-		t.Errorf("%v %v", at, err)
+		t.Errorf("got %v (%v), want 11 o'clock", at, err)
 	}
 	for _, text := range []string{"yesterday", "-1h", "2026-01-08"} {
 		if _, err := parseTimeOrAge("from", text); err == nil {

@@ -16,8 +16,8 @@ import (
 	"weir/internal/remote"
 )
 
-// intake is a Weir that files messages under their idempotency keys.
-type intake struct {
+// fakeIntake is a Weir that files messages under their idempotency keys.
+type fakeIntake struct {
 	*fakeServer
 	mu    sync.Mutex
 	filed map[string]string // body by idempotency key
@@ -25,8 +25,8 @@ type intake struct {
 	ends  string // the stage they all come to
 }
 
-func newIntake(t *testing.T) *intake {
-	in := &intake{fakeServer: newFakeServer(t), filed: map[string]string{}, ends: "delivered"}
+func newFakeIntake(t *testing.T) *fakeIntake {
+	in := &fakeIntake{fakeServer: newFakeServer(t), filed: map[string]string{}, ends: "delivered"}
 	in.mux.HandleFunc("POST /api/messages", in.post)
 	in.mux.HandleFunc("GET /api/messages/{id}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
@@ -35,13 +35,13 @@ func newIntake(t *testing.T) *intake {
 	return in
 }
 
-func (in *intake) write(w http.ResponseWriter, status int, kind, format string, args ...any) {
+func (in *fakeIntake) write(w http.ResponseWriter, status int, kind, format string, args ...any) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	fmt.Fprintf(w, format, args...)
 }
 
-func (in *intake) post(w http.ResponseWriter, r *http.Request) {
+func (in *fakeIntake) post(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	key := r.Header.Get("Idempotency-Key")
 	if r.Header.Get("Content-Type") != "application/xml" || key != remote.IdempotencyKey(body) {
@@ -74,7 +74,7 @@ func files(t *testing.T, n int) string {
 
 func TestSend(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 20)
+	in, dir := newFakeIntake(t), files(t, 20)
 	in.run("send", dir+"/*.xml").is(t, exitOK, "20 files: 20 accepted\n", "")
 	in.run("send", "-p", "1", filepath.Join(dir, "000.xml"), filepath.Join(dir, "01*.xml")).is(t, exitOK, "11 files: 0 accepted, 11 there already\n", "")
 	if len(in.filed) != 20 {
@@ -85,7 +85,7 @@ func TestSend(t *testing.T) {
 
 func TestSend_JSON(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 3)
+	in, dir := newFakeIntake(t), files(t, 3)
 	bad := filepath.Join(dir, "bad.xml")
 	if err := os.WriteFile(bad, []byte("<bad/>"), 0o600); err != nil {
 		t.Fatal(err)
@@ -94,16 +94,16 @@ func TestSend_JSON(t *testing.T) {
 	d.is(t, exitRefused, `{"file":"`+bad+`","error":"one problem","status":422,"problems":[{"path":"./title","message":"is missing"}]}`, "")
 	lines := d.lines(t)
 	if len(lines) != 5 || fmt.Sprint(lines[4]["summary"]) != "map[accepted:3 duplicates:0 files:4 notSent:0 refused:1 stages:map[delivered:3] unread:0]" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want four files and the summary", lines)
 	}
 	if last := lines[3]; last["stage"] != "delivered" || last["id"] == "" || last["duplicate"] != false {
-		t.Errorf("%v", last)
+		t.Errorf("got %v, want a delivered message that is no duplicate", last)
 	}
 }
 
 func TestSend_WhatIsRefusedIsNamed(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 2)
+	in, dir := newFakeIntake(t), files(t, 2)
 	if err := os.WriteFile(filepath.Join(dir, "bad.xml"), []byte("<bad/>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestSend_WhatIsRefusedIsNamed(t *testing.T) {
 
 func TestSend_WhatDiesIsNamed(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 2)
+	in, dir := newFakeIntake(t), files(t, 2)
 	in.ends = "dead"
 	in.run("send", "--wait", dir+"/*.xml").is(t, exitFailed, "2 files: 2 accepted; 2 dead\n", "AQ2 is dead\n")
 	in.ends = "queued"
@@ -121,7 +121,7 @@ func TestSend_WhatDiesIsNamed(t *testing.T) {
 
 func TestSend_AFileThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 2)
+	in, dir := newFakeIntake(t), files(t, 2)
 	if err := os.Symlink("/proc/self/mem", filepath.Join(dir, "unreadable.xml")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +130,12 @@ func TestSend_AFileThatCannotBeRead(t *testing.T) {
 
 func TestSend_Stdin(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t)
+	in := newFakeIntake(t)
 	s, stdout, stderr := in.console()
 	s.stdin = strings.NewReader("<a/>")
-	done{s.runCommand(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitOK, "1 file: 1 accepted\n", "")
+	commandResult{s.runCommand(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitOK, "1 file: 1 accepted\n", "")
 	if in.filed[remote.IdempotencyKey([]byte("<a/>"))] != "<a/>" {
-		t.Errorf("%v", in.filed)
+		t.Errorf("got %v, want the body of stdin", in.filed)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestSend_Stdin(t *testing.T) {
 // connection, or by an answer that is lost after the message was filed.
 func TestSend_TriesAgain(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 20)
+	in, dir := newFakeIntake(t), files(t, 20)
 	var mu sync.Mutex
 	n := 0
 	in.spoil = func(w http.ResponseWriter, r *http.Request) bool {
@@ -195,11 +195,11 @@ func TestSend_Stops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in, dir := newIntake(t), files(t, 50)
+			in, dir := newFakeIntake(t), files(t, 50)
 			in.spoil = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(c.status); return true }
 			in.run("send", "--give-up", "20ms", dir+"/*.xml").is(t, c.code, "50 files: 0 accepted, 50 not sent\n", c.says)
 			if c.code != exitUnavailable && strings.Count(in.requests(), "\n") > 8 {
-				t.Errorf("every file was tried:\n%s", in.requests())
+				t.Errorf("got a request for every file, want the command to stop:\n%s", in.requests())
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestSend_Stops(t *testing.T) {
 
 func TestSend_InterruptedAndResumed(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 50)
+	in, dir := newFakeIntake(t), files(t, 50)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reached, interrupted := make(chan struct{}, 50), make(chan struct{})
@@ -222,7 +222,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 	}
 	s, stdout, stderr := in.console()
 	began := time.Now()
-	first := done{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	first := commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}
 	filed := len(in.filed)
 	first.is(t, exitFailed, fmt.Sprintf("50 files: %d accepted, %d not sent\n", filed, 50-filed), "interrupted; send the same files again")
 	if filed < 20 || filed > 24 || time.Since(began) > s.gracePeriod/2 {
@@ -237,7 +237,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 
 func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 5)
+	in, dir := newFakeIntake(t), files(t, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	in.spoil = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -248,15 +248,15 @@ func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 	}
 	s, stdout, stderr := in.console()
 	began := time.Now()
-	done{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.is(t, exitFailed, "5 not sent", "interrupted")
+	commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.is(t, exitFailed, "5 not sent", "interrupted")
 	if took := time.Since(began); took > s.gracePeriod/2 {
-		t.Errorf("after %s", took)
+		t.Errorf("ended after %s, want it within half of %s", took, s.gracePeriod)
 	}
 }
 
 func TestSend_InterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
-	in, dir := newIntake(t), files(t, 5)
+	in, dir := newFakeIntake(t), files(t, 5)
 	in.ends = "queued"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -267,15 +267,15 @@ func TestSend_InterruptedWhileWaiting(t *testing.T) {
 		return false
 	}
 	s, stdout, stderr := in.console()
-	d := done{s.runCommand(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	d := commandResult{s.runCommand(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(), stderr.String()}
 	if lines := d.lines(t); d.code != exitFailed || len(lines) != 6 || lines[4]["stage"] != "queued" || lines[5]["summary"] == nil {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v, want six lines, the last one the summary", d)
 	}
 }
 
 func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t)
+	in := newFakeIntake(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s, stdout, stderr := in.console()
 	r, w := io.Pipe()
@@ -284,6 +284,6 @@ func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 		w.Write([]byte("<a>")) // is read, and its end never comes
 		cancel()
 	}()
-	done{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitFailed, "1 not sent", "interrupted")
+	commandResult{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.is(t, exitFailed, "1 not sent", "interrupted")
 	w.Close()
 }
