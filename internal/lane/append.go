@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Receipt says where a submission was filed.
+// Receipt has the message as it was filed.
 type Receipt struct {
 	Message   weir.Message // with its ID; without body
 	Stage     weir.Stage
@@ -48,7 +48,7 @@ type Appender struct {
 	lanes map[int]*pendingBatch
 }
 
-// pendingBatch is what one lane of this process is about to append.
+// pendingBatch has the submissions of one lane that this process is about to append.
 type pendingBatch struct {
 	waiting         []*submission
 	isFlushing      bool
@@ -167,7 +167,7 @@ func (sub *submission) sendResult(r result) {
 	sub.done <- r
 }
 
-// prepareSubmission completes the submission, except for its place in the log, and returns its lane.
+// prepareSubmission completes the submission, except for its sequence number, and returns its lane.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
@@ -176,7 +176,8 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
-	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partitionOf(lane), sub.nonce), acceptedBody)
+	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partitionOf(lane), sub.nonce),
+		acceptedBody)
 	if err != nil {
 		return 0, errUnavailable("append: store body", err)
 	}
@@ -298,8 +299,8 @@ func (a *Appender) refuseWaiting(g *pendingBatch, err error) {
 // filed.
 const markTimeout = time.Second
 
-// markBody says of large bodies that their message is filed. One that stays unmarked by a
-// failure here is looked up in the log before it would be removed, so nothing is lost.
+// markBody marks a large body as belonging to a message. If that fails, retention looks the body up in the
+// log before it removes it, so nothing is lost.
 func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {

@@ -78,7 +78,8 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	t.pending.lastDuration = t.a.store.Now().Sub(began)
 	switch {
 	case err == nil:
-		t.answerFiled(Head{ETag: etags[0], Next: t.firstSeq + int64(len(t.filed)), RequestSeq: t.pending.head.RequestSeq})
+		t.answerFiled(Head{ETag: etags[0], Next: t.firstSeq + int64(len(t.filed)),
+			RequestSeq: t.pending.head.RequestSeq})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
 		// Head's condition failed, whichever operation storage names: no other row has one.
@@ -160,7 +161,8 @@ func (t *batchAppend) buildOps() {
 		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
 		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: sub.messageValues()})
 		if !sub.message.DueAt.IsZero() {
-			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
+			t.ops = append(t.ops, storage.Op{Kind: storage.Insert,
+				Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
 		}
 		if sub.idempotencyRow != "" {
 			t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: sub.idempotencyRow, Values: rows.Values(
@@ -315,7 +317,8 @@ func (t *batchAppend) mergeRepeats() {
 }
 
 func errOtherBody() error {
-	return &weir.Error{Kind: weir.Invalid, Op: "append", Message: "this Idempotency-Key was used for another body of the same ordering key"}
+	return &weir.Error{Kind: weir.Invalid, Op: "append",
+		Message: "this Idempotency-Key was used for another body of the same ordering key"}
 }
 
 // answerFiled answers the whole group: it is durable.
@@ -343,7 +346,7 @@ func (t *batchAppend) refuseSealed() {
 	t.refuseGroup(errSealed("append"))
 }
 
-// refuseGroup answers what is left of the group.
+// refuseGroup answers the submissions that are left of the group.
 func (t *batchAppend) refuseGroup(cause error) {
 	if len(t.group) == 0 {
 		return
@@ -351,7 +354,8 @@ func (t *batchAppend) refuseGroup(cause error) {
 	t.pending.head = Head{}
 	err := errUnavailable("append", cause)
 	if cause == nil {
-		err = &weir.Error{Kind: weir.Unavailable, Op: "append", Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
+		err = &weir.Error{Kind: weir.Unavailable, Op: "append",
+			Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
 	}
 	for _, sub := range t.group {
 		sub.answerAll(result{err: err})

@@ -92,7 +92,8 @@ func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 				slices.Sort(took)
 				if slowest := took[len(took)-1]; len(refused) != 0 || slowest > c.bound {
 					t.Errorf("%d of %d posts refused, such as %v; p50 %s, slowest %s, want 0 and %s at most",
-						len(refused), len(took), slices.Concat(refused, []error{nil})[0], took[len(took)/2], slowest, c.bound)
+						len(refused), len(took), slices.Concat(refused,
+							[]error{nil})[0], took[len(took)/2], slowest, c.bound)
 				}
 			})
 		})

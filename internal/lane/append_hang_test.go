@@ -26,7 +26,8 @@ type answers struct {
 }
 
 // post files a message with a patience, in a goroutine of its own.
-func (c *answers) post(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message, idempotencyKey string) {
+func (c *answers) post(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message,
+	idempotencyKey string) {
 	c.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -69,7 +70,8 @@ func TestAppender_StorageHangs(t *testing.T) {
 			}
 			c.Wait()
 			if c.refused.Load() != 0 || c.slowest > 6*time.Second || len(b.log()) != 300 {
-				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300", c.refused.Load(), c.slowest, len(b.log()))
+				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300", c.refused.Load(),
+					c.slowest, len(b.log()))
 			}
 		})
 	})
@@ -138,7 +140,8 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 	t.Run("BeforeItsGroupWasSent", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
-			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" }, storagetest.Fault{Kind: storagetest.FailBefore})
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
+				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.post(t.Context(), a, 50*time.Millisecond, message("a", "given up"), "") // head is read again after 100 ms
 			c.post(t.Context(), a, time.Minute, message("a", "awaited"), "")
 			c.Wait()
@@ -150,7 +153,8 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 	t.Run("ButARepeatOfItThatIsAwaited", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
-			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" }, storagetest.Fault{Kind: storagetest.FailBefore})
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
+				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.post(t.Context(), a, time.Minute, message("a", "first"), "") // in flight, while the next ones gather
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})

@@ -197,7 +197,8 @@ func TestAppender_Append(t *testing.T) {
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := lane.NewAppender(b.store, quiet).Append(ctx, message("a", "x"), ""); weir.KindOf(err) != weir.Unavailable {
+			if _, err := lane.NewAppender(b.store, quiet).Append(ctx, message("a", "x"),
+				""); weir.KindOf(err) != weir.Unavailable {
 				t.Errorf("%v", err)
 			}
 			time.Sleep(time.Minute)

@@ -17,7 +17,8 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 // transactions and their refusal, bodies, and the listing of forgotten ones.
 func TestRetention_OnAzurite(t *testing.T) {
 	t.Parallel()
-	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t), Prefix: fmt.Sprintf("keep%d", time.Now().UnixNano())})
+	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
+		Prefix: fmt.Sprintf("keep%d", time.Now().UnixNano())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +41,21 @@ func TestRetention_OnAzurite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: row.Values["Idem"].(string)}}); err != nil {
+	if _, err := account.Table().Transact(t.Context(), "1.0",
+		[]storage.Op{{Kind: storage.Delete, Key: row.Values["Idem"].(string)}}); err != nil {
 		t.Fatal(err)
 	}
 	table, removed := &distantTable{Table: account.Table()}, 0
 	later := *store
 	later.Table, later.Now = table, func() time.Time { return time.Now().Add(8 * oneDay) }
-	r := &lane.Retention{Store: &later, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute, OnRemoved: func(n, _ int) { removed += n }}
+	r := &lane.Retention{Store: &later, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
+		OnRemoved: func(n, _ int) { removed += n }}
 	began := time.Now()
 	if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
 		t.Errorf("%d of %d messages removed, next %s, %v", removed, messages, next, err)
 	}
-	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed, time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
+	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed,
+		time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
 	for _, prefix := range []string{"m_", "i_", "d_"} {
 		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
 		if err != nil || len(page.Rows) != 0 {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Change is what one decision of the holder does to the lane's rows and to tail. Changes
-// are committed in the order in which they were decided.
+// Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
+// in the order of the decisions.
 type Change struct {
 	Key           string // hash of the ordering key that is closed until this is committed; "" = none
 	ops           []storage.Op
@@ -28,13 +28,14 @@ func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 // keepAttempts is how many of the first and of the last attempts a message's row keeps.
 const keepAttempts = 10
 
-// Record adds an attempt to the entry: counted unless the outcome says that it counts for
-// nobody. The row keeps the first and the last ten.
+// Record adds an attempt to the entry. counted is false if the outcome does not count as an attempt. The
+// row keeps the first and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
 		e.AttemptCount++
 	}
-	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome, Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Steps: r.Steps}
+	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome,
+		Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Steps: r.Steps}
 	e.Attempts = append(e.Attempts, a)
 	if len(e.Attempts) > 2*keepAttempts {
 		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts], e.Attempts[len(e.Attempts)-keepAttempts:]...)
@@ -77,7 +78,7 @@ func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	return c.mergeMessage(e)
 }
 
-// mergeMessage writes what changes in a message's row.
+// mergeMessage writes the columns of a message's row that an attempt changes.
 func (c *Change) mergeMessage(e *Entry) error {
 	op, err := mergeOp(e)
 	c.ops = append(c.ops, op)
@@ -105,12 +106,14 @@ func mergeOp(e *Entry) (storage.Op, error) {
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.putHeld(block, e)
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.IsHeld.Is(true))})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
+		Values: rows.Values(rows.IsHeld.Is(true))})
 }
 
 // putHeld writes the message's row in a block's line.
 func (c *Change) putHeld(block string, e *Entry) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()), Values: heldFrom(e).heldValues()})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()),
+		Values: heldFrom(e).heldValues()})
 }
 
 // Unhold takes it away; it must stand there in storage.

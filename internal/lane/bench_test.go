@@ -25,8 +25,9 @@ func BenchmarkAppend(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		s := open(b)
 		for i := 0; b.Loop(); i++ {
-			_, err := s.Table.Transact(b.Context(), "bare", []storage.Op{{Kind: storage.Upsert, Key: "!head", Values: map[string]any{"Next": int64(i)}},
-				{Kind: storage.Insert, Key: fmt.Sprint("m_", i), Values: map[string]any{"Body": []byte("<a/>")}}})
+			_, err := s.Table.Transact(b.Context(), "bare",
+				[]storage.Op{{Kind: storage.Upsert, Key: "!head", Values: map[string]any{"Next": int64(i)}},
+					{Kind: storage.Insert, Key: fmt.Sprint("m_", i), Values: map[string]any{"Body": []byte("<a/>")}}})
 			if err != nil {
 				b.Fatal(err)
 			}

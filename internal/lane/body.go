@@ -18,7 +18,7 @@ import (
 // property holds 64 KiB; the rest is kept free.
 const inlineLimit = 60 << 10
 
-// bodyStore is what the store asks of blob storage.
+// bodyStore is the part of blob storage that the store needs.
 type bodyStore interface {
 	storage.Blobs
 	storage.BlobMarks
@@ -85,19 +85,19 @@ func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
 }
 
-// editedName is the last part of an edited body's name. It holds the place of the message,
+// editedName returns the last part of an edited body's name. It has the sequence number of the message,
 // which may have been filed long before.
 func editedName(nonce string, seq int64) string { return nonce + "-" + rows.SeqPos(seq) }
 
-// seqOfEdited returns the place of the message that a body is an edit of, if it is one.
+// seqOfEdited returns the sequence number of the message that a body is an edit of, if it is one.
 func seqOfEdited(blob string) (int64, bool) {
 	_, place, edited := strings.Cut(blob[strings.LastIndex(blob, "/")+1:], "-")
 	seq, err := rows.ParseSeq(place)
 	return seq, edited && err == nil
 }
 
-// storeBody gives the values of the columns that keep a body. A large one is put into a
-// blob first, because a row must never name a blob that is not there.
+// storeBody returns the columns that have the body. It puts a large body into a blob first, because a row
+// must never name a blob that does not exist.
 func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in bodyColumns) (map[string]any, error) {
 	packed, err := compressBytes(body)
 	if err != nil {
@@ -131,7 +131,7 @@ func (e *Entry) bodyIn() bodyColumns {
 	return acceptedBody
 }
 
-// loadBody reads a body from where its row says it is.
+// loadBody reads a body from its row, or from the blob that the row names.
 func (s *Store) loadBody(ctx context.Context, v map[string]any, in bodyColumns) ([]byte, error) {
 	packed := in.inline.Of(v)
 	if blob := in.blob.Of(v); blob != "" {

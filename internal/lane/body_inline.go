@@ -7,15 +7,16 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// bodyGap is how far apart numbers may be whose bodies are read in one query: what lies
-// between is read for nothing, and bodies are large.
+// bodyGap is the largest distance of two sequence numbers whose bodies are read in one query. The rows in
+// between are read in vain, and bodies are large.
 const bodyGap = 4
 
-// IsBodyInBlob says of an entry of Past or ReadMany whether its body is too large for its row.
+// IsBodyInBlob reports whether the body is too large for its row. The entry comes from a BackwardScan or
+// from ReadMany.
 func (e *Entry) IsBodyInBlob() bool { return e.bodyIn().blob.Of(e.row) != "" }
 
-// WaitingSince is from when on a message that waits could have been delivered: it was accepted
-// then, or fell due, or was asked to be replayed.
+// WaitingSince returns when a waiting message became deliverable: when it was accepted, fell due, or was
+// asked to be replayed.
 func (e *Entry) WaitingSince() time.Time {
 	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.replayAskedAt)
 }
@@ -39,7 +40,8 @@ func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error 
 	for _, e := range group {
 		wanted[rows.MessageKey(e.Seq())] = e
 	}
-	q := rows.Messages(s.partitionOf(lane), group[len(group)-1].Seq(), group[0].Seq()+1, rows.Names(acceptedBody.inline, editedBody.inline))
+	q := rows.Messages(s.partitionOf(lane), group[len(group)-1].Seq(), group[0].Seq()+1,
+		rows.Names(acceptedBody.inline, editedBody.inline))
 	found, _, err := rows.ReadPages(ctx, s.Table, q, maxChunk)
 	if err != nil {
 		return err

@@ -57,9 +57,10 @@ type WaitingPosition struct {
 	After string      `json:"a"` // the last row read of that part; "" = none
 }
 
-// IsValid reports whether a place can have come from a walk.
+// IsValid reports whether a position can have come from a walk.
 func (p WaitingPosition) IsValid() bool {
-	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix, partHeld: rows.HeldPrefix}[p.Part]
+	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
+		partHeld: rows.HeldPrefix}[p.Part]
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
@@ -116,7 +117,7 @@ func (s *Store) CancelWaiting(ctx context.Context, f WaitingFilter, from Waiting
 	return counts, at, true, nil
 }
 
-// readWaitingPage reads one page of messages at a place, and returns the place behind it.
+// readWaitingPage reads one page of messages at a position, and returns the position behind it.
 func (s *Store) readWaitingPage(ctx context.Context, lane int, at WaitingPosition) ([]*Entry, WaitingPosition, error) {
 	if at.Part == partLog {
 		return s.readWaitingLog(ctx, lane, at)
@@ -170,14 +171,15 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 }
 
 func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
-	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage, Columns: columns}
+	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage,
+		Columns: columns}
 	if behind != "" {
 		q.From, q.After = "", behind
 	}
 	return q
 }
 
-// positionAfter returns the place behind a page.
+// positionAfter returns the position behind a page.
 func (p WaitingPosition) positionAfter(page storage.Page) WaitingPosition {
 	if page.More || len(page.Rows) == waitingPage {
 		p.After = page.Rows[len(page.Rows)-1].Key

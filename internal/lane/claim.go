@@ -21,7 +21,7 @@ type Claim struct {
 // process that wrote it is wrong, and the lane would stand.
 const longestClaim = time.Minute
 
-// PutClaim writes a claim in the place of any other. Neither head nor tail changes.
+// PutClaim replaces the claim to the lane, whoever wrote it. Neither head nor tail changes.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
 		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})

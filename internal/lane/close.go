@@ -10,19 +10,20 @@ import (
 	"weir/internal/weir"
 )
 
-// ErrClosed says that the lane's epoch is over, or about to be: nobody may hold it.
+// ErrClosed means that the lane's epoch is over, or about to be: no process may hold the lane.
 var ErrClosed = errors.New("closed: the number of lanes is being changed")
 
-// sealedRetry is what an upstream is told to wait: a change of the number of lanes takes
-// seconds where the lanes run empty, and it is as well to ask again as to wait longer.
+// sealedRetry is the Retry-After of a refused post. A change of the number of lanes takes seconds if the
+// lanes run empty, and a post may as well be repeated as wait.
 const sealedRetry = 10 * time.Second
 
 func errSealed(op string) error {
-	return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "the number of lanes is being changed; try again", RetryAfter: sealedRetry}
+	return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "the number of lanes is being changed; try again",
+		RetryAfter: sealedRetry}
 }
 
-// SealLane shuts a lane's head. Every append is conditional on head's ETag, so what is not
-// filed when this returns never will be.
+// SealLane seals a lane's head. Every append is conditional on head's ETag, so a message that is not filed
+// when SealLane returns never will be.
 func (s *Store) SealLane(ctx context.Context, lane int) error {
 	_, err := s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		return c.Head.IsSealed, headOp(c.Head, rows.Values(rows.IsSealed.Is(true)))
@@ -30,16 +31,16 @@ func (s *Store) SealLane(ctx context.Context, lane int) error {
 	return err
 }
 
-// UnsealLane opens it again, and has the next holder look for what fell due meanwhile. It writes
-// head even where that is open, so that no seal which is still on its way can arrive any
-// more.
+// UnsealLane opens head again, and makes the next holder look for messages that fell due meanwhile. It
+// writes head even if that is open, so that no seal that is still under way can arrive later.
 func (s *Store) UnsealLane(ctx context.Context, lane int) error {
 	var first storage.ETag
 	_, err := s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		if first == "" {
 			first = c.Head.ETag
 		}
-		return !c.Head.IsSealed && c.Head.ETag != first, headOp(c.Head, rows.Values(rows.IsSealed.Is(false), rows.RequestSeq.Is(c.Head.RequestSeq+1)))
+		return !c.Head.IsSealed && c.Head.ETag != first, headOp(c.Head,
+			rows.Values(rows.IsSealed.Is(false), rows.RequestSeq.Is(c.Head.RequestSeq+1)))
 	})
 	return err
 }
@@ -60,14 +61,16 @@ func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 		return err
 	}
 	_, err = s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
-		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(
-			rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))), rows.Moved.Is(int64(len(dead)+len(scheduled))))}
+		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag,
+			Values: rows.Values(
+				rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))), rows.Moved.Is(int64(len(dead)+len(scheduled))))}
 	})
 	return err
 }
 
 // updateControl makes one conditional write of a control row until it is known to be done.
-func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (c Control, err error) {
+func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (c Control,
+	err error) {
 	err = rows.Update(ctx, func() (bool, error) {
 		if c, err = s.ReadControl(ctx, lane); err != nil {
 			return !isUncertain(err), err
@@ -91,19 +94,19 @@ func pauseUnlessLost(err error) time.Duration {
 	return resendPause
 }
 
-// Remaining is what keeps a sealed lane from being closed.
+// Remaining is the work that keeps a sealed lane from being closed.
 type Remaining struct {
 	Waiting int64     // messages of the log, or, where that is empty, held ones
 	Until   time.Time // nothing is sent before this moment; zero = soon
 	Reason  string    // why, where it is paused
 }
 
-// IsEmpty says that the lane can be closed.
+// IsEmpty reports whether the lane can be closed.
 func (r Remaining) IsEmpty() bool { return r == Remaining{} }
 
-// ReadRemaining looks whether a lane has run empty: nothing in the log, nothing held, no request, and
-// nothing that may still be at work in the CMS. Scheduled messages do not count. An
-// operator's pause that slipped in keeps it, for the next epoch would not know of it.
+// ReadRemaining returns the work that is left in a lane: messages in the log, held messages, requests, and
+// writes that may still be at work in the CMS. Scheduled messages do not count. An operator's pause that
+// was written just before the seal counts, because the next epoch would not know of it.
 func (s *Store) ReadRemaining(ctx context.Context, lane int) (Remaining, error) {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
@@ -172,8 +175,8 @@ func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle ti
 	return err == nil, err
 }
 
-// ReopenLane lets a lane be held again. The caller has its lease. It writes tail even where
-// that is open, so that no closing which is still on its way can arrive any more.
+// ReopenLane lets a closed lane be held again. The caller has its lease. It writes tail even if that is
+// open, so that no closing that is still under way can arrive later.
 func (s *Store) ReopenLane(ctx context.Context, lane int, nonce string) error {
 	_, err := s.raiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.IsClosed = false; return true })
 	return err

@@ -52,7 +52,8 @@ func TestSeal_NothingPasses(t *testing.T) {
 
 func TestUnseal_OutrunsALateSeal(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" }, storagetest.Fault{Kind: storagetest.LateHeld, Err: errors.New("killed")})
+		b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
+			storagetest.Fault{Kind: storagetest.LateHeld, Err: errors.New("killed")})
 		if err := b.store.SealLane(t.Context(), 0); err == nil {
 			t.Fatal("the seal was to be late")
 		}
@@ -140,7 +141,8 @@ func TestClose_Waits(t *testing.T) {
 				if c.until == 0 && b.tail().IsClosed || c.until > 0 && (!b.tail().IsClosed || took < c.until || took > c.until+time.Second) && name != "Empty" {
 					t.Errorf("closed %v after %s", b.tail().IsClosed, took)
 				}
-				if _, err := b.eyes.RaiseFence(t.Context(), 0, "late", lane.Tail{}, keep); b.tail().IsClosed != errors.Is(err, lane.ErrClosed) {
+				if _, err := b.eyes.RaiseFence(t.Context(), 0, "late", lane.Tail{},
+					keep); b.tail().IsClosed != errors.Is(err, lane.ErrClosed) {
 					t.Errorf("take: %v", err)
 				}
 			})
@@ -155,7 +157,8 @@ func t0(after time.Duration) time.Time {
 
 func TestChangeMeta_IsDoneOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.LateHeld} {
+		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+			storagetest.LateHeld} {
 			before, err := b.eyes.ReadEpochRecord(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -176,7 +179,8 @@ func TestChangeMeta_IsDoneOnce(t *testing.T) {
 			}
 		}
 		gone := errors.New("not like this")
-		if _, err := b.store.UpdateEpochRecord(t.Context(), func(*lane.EpochRecord) error { return gone }); !errors.Is(err, gone) {
+		if _, err := b.store.UpdateEpochRecord(t.Context(),
+			func(*lane.EpochRecord) error { return gone }); !errors.Is(err, gone) {
 			t.Errorf("%v", err)
 		}
 		other := b.eyes.ForEpoch(lane.Epoch{Number: 9, Lanes: 1})

@@ -20,7 +20,7 @@ type Head struct {
 	IsSealed   bool  // the number of lanes is being changed: nothing may be filed
 }
 
-// Counts says how many messages have come to each end.
+// Counts has the number of messages that reached each final stage.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded int64
 	Moved                                  int64 // out of a closed lane, into the epoch that followed
@@ -74,18 +74,18 @@ type Control struct {
 	markers []storage.Row
 }
 
-// A note is a row whose key lies between those of the control rows, so that everybody who
-// looks at the lane reads it in the same query, at no cost of its own. There are few of
-// them at any time.
+// A marker is a row whose key lies between those of head and tail. Each reader of the control rows reads
+// the markers in the same query, at no cost of their own. There are only few at any time.
 
 // WaitingCount is the number of messages not final yet.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
 
-// DueLead is how long before a due time a holder takes the lane, to be there at the moment.
+// DueLead is how long before a due time a process takes the lane, so that it holds the lane when the
+// message falls due.
 const DueLead = 2 * time.Second
 
-// crashLead is that time where the last holder may have died: what it may have sent has to
-// settle before anything is sent, and the next one begins to wait for that when it comes.
+// crashLead replaces DueLead if the last holder may have died. A request that it sent has to settle before
+// the next one is sent, and the new holder waits for that.
 const crashLead = 20 * time.Second
 
 func (t Tail) leadTime() time.Duration {
@@ -95,7 +95,7 @@ func (t Tail) leadTime() time.Duration {
 	return DueLead
 }
 
-// HasWork says whether a holder would find something to do at this moment.
+// HasWork reports whether a holder would find work now.
 func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
@@ -103,8 +103,8 @@ func (c Control) HasWork(now time.Time) bool {
 	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
-// DueAt is NextDue for people: what waits below the cursor goes on then by itself. Zero =
-// nothing does, or only once its key is resumed.
+// DueAt returns when the messages below the cursor continue by themselves. It is zero if there are none, or
+// if they wait for an operator to resume their key.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt
@@ -118,12 +118,11 @@ func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 && (c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextDueAt, now))
 }
 
-// HasRequests says whether a request waits, or a scheduled message has another moment.
+// HasRequests reports whether a request waits, or the due time of a scheduled message was changed.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt gives the moment from which there is work that may be sent, and false when
-// there is none in sight. A pause, the operator's or the CMS's, puts it off, and so does a
-// settling CMS.
+// NextWorkAt returns when there is work that may be sent; false = no work is known. A pause of the operator
+// or of the CMS, and a CMS that settles, put the work off.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -155,9 +154,8 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 // longest settle time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture returns a moment in tail that puts work off, or none if it is further ahead than
-// settings allow: then the clock of the holder that wrote it was wrong, and the next holder
-// corrects it.
+// ignoreFarFuture returns a time of tail that puts work off, or zero if it is further ahead than settings
+// allow: then the clock of the holder that wrote it was wrong, and the next holder corrects it.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * clockSkew)) {
 		return time.Time{}
@@ -173,7 +171,8 @@ func (h Head) headValues() map[string]any {
 
 func headFrom(r storage.Row) Head {
 	v := r.Values
-	return Head{ETag: r.ETag, Next: rows.NextSeq.Of(v), RequestSeq: rows.RequestSeq.Of(v), IsSealed: rows.IsSealed.Of(v)}
+	return Head{ETag: r.ETag, Next: rows.NextSeq.Of(v), RequestSeq: rows.RequestSeq.Of(v),
+		IsSealed: rows.IsSealed.Of(v)}
 }
 
 func (t Tail) tailValues() map[string]any {
@@ -194,7 +193,8 @@ func tailFrom(r storage.Row) Tail {
 	v := r.Values
 	return Tail{
 		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v), CommitSeq: rows.CommitSeq.Of(v), Cursor: rows.Cursor.Of(v),
-		Counts:    Counts{rows.Delivered.Of(v), rows.Dead.Of(v), rows.Cancelled.Of(v), rows.Superseded.Of(v), rows.Moved.Of(v)},
+		Counts: Counts{rows.Delivered.Of(v), rows.Dead.Of(v), rows.Cancelled.Of(v), rows.Superseded.Of(v),
+			rows.Moved.Of(v)},
 		NextDueAt: rows.NextDueAt.Of(v), LastReleasedAt: rows.LastReleasedAt.Of(v), RequestsSeen: rows.RequestsSeen.Of(v),
 		PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v), PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v),
 		SettleUntil: rows.SettleUntil.Of(v), NextAllowedAt: rows.NextAllowedAt.Of(v),
@@ -204,7 +204,7 @@ func tailFrom(r storage.Row) Tail {
 	}
 }
 
-// ReadControl reads both control rows of a lane in one snapshot.
+// ReadControl reads a lane's head, tail and markers in one snapshot.
 func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	found, err := s.controlRows(ctx, lane)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Store) readControlRows(ctx context.Context, lane int) (found []storage.
 	return found, pages, nil
 }
 
-// EnsureControlRows makes the lane's control rows where they are missing.
+// EnsureControlRows creates the lane's control rows if they are missing.
 func (s *Store) EnsureControlRows(ctx context.Context, lane int) error {
 	return s.insertControlRows(ctx, lane, 0)
 }
@@ -271,7 +271,8 @@ func (s *Store) insertControlRows(ctx context.Context, lane int, fence int64) er
 	}
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{
 		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.headValues()},
-		{Kind: storage.Insert, Key: rows.TailKey, Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.tailValues()},
+		{Kind: storage.Insert, Key: rows.TailKey,
+			Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.tailValues()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

@@ -56,7 +56,8 @@ func TestStore_ControlCut(t *testing.T) {
 				store.Table = table
 				c, err := store.ReadControl(t.Context(), 0)
 				if err != nil || c.Head.RequestSeq != c.Tail.RequestsSeen || table.queries != test.queries {
-					t.Errorf("head %+v, tail %+v of one moment? %v, %d queries, want %d", c.Head, c.Tail, err, table.queries, test.queries)
+					t.Errorf("head %+v, tail %+v of one moment? %v, %d queries, want %d", c.Head, c.Tail, err,
+						table.queries, test.queries)
 				}
 			})
 		})
@@ -185,7 +186,8 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
 		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
 		next := b.next(b.account.Table())

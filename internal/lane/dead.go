@@ -21,17 +21,20 @@ type DeadRow struct {
 
 // deadValues are those of the line of a message that died.
 func deadValues(e *Entry, at time.Time) map[string]any {
-	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at), rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))
+	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at),
+		rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))
 	if e.releasedPos != "" {
 		rows.Put(v, rows.OrderPos.Is(e.releasedPos))
 	}
 	return v
 }
 
-// ReadDead reads the dead messages of a lane behind a place in the log, in the order of the
-// log, up to limit, and says whether there are more.
-func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (found []DeadRow, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), After: rows.DeadKey(behind), To: rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
+// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports
+// whether there are more.
+func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int) (found []DeadRow, more bool,
+	err error) {
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), After: rows.DeadKey(behind),
+		To: rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -48,8 +51,8 @@ func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int)
 // deadKeysPages is how far DeadKeys reads.
 const deadKeysPages = 10
 
-// ReadDeadKeys reads the hashes of the keys that have dead messages in a lane; all says that
-// there are too many of them to be known.
+// ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many to
+// read, all is true.
 func (s *Store) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
 	q := rows.WithPrefix(s.partitionOf(lane), rows.DeadPrefix, rows.Names(rows.Key))
 	found, more, err := rows.ReadPages(ctx, s.Table, q, deadKeysPages)
@@ -70,5 +73,6 @@ func deadFrom(r storage.Row) (DeadRow, error) {
 	if place == "" {
 		place = rows.SeqPos(seq)
 	}
-	return DeadRow{Seq: seq, OrderPos: place, Key: rows.Key.Of(v), Contract: rows.Contract.Of(v), DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
+	return DeadRow{Seq: seq, OrderPos: place, Key: rows.Key.Of(v), Contract: rows.Contract.Of(v),
+		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
 }

@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// DeleteLane removes what an undone change has left of an epoch that never opened, or retention
-// of one that is over: all rows of the lane. Its control rows go last and together, so that a
-// lane without them has nothing else.
+// DeleteLane removes all rows of a lane: of an epoch that was undone before it opened, or of one whose
+// messages retention has removed. The control rows go last and together, so a lane without them has no
+// other rows.
 func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	for {
 		keys, err := s.deleteNextRows(ctx, lane)
@@ -43,9 +43,13 @@ func (s *Store) deleteNextRows(ctx context.Context, lane int) (n int, err error)
 // nextDeleted returns the keys that Drop removes next: all others first, then the notes, then
 // the control rows.
 func (s *Store) nextDeleted(ctx context.Context, lane int) ([]string, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
+	found, err := rows.ReadFirst(ctx, s.Table,
+		storage.Query{Partition: s.partitionOf(lane), From: rows.ControlEnd,
+			Columns: rows.Names(rows.Seq)}, storage.MaxOps)
 	if err == nil && len(found) == 0 {
-		found, err = rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), To: rows.ControlEnd, Columns: rows.Names(rows.Seq)}, storage.MaxOps)
+		found, err = rows.ReadFirst(ctx, s.Table,
+			storage.Query{Partition: s.partitionOf(lane), To: rows.ControlEnd,
+				Columns: rows.Names(rows.Seq)}, storage.MaxOps)
 	}
 	var control, notes []string
 	for _, row := range found {
@@ -89,14 +93,15 @@ func (s *Store) checkDeleted(ctx context.Context, lane int) error {
 
 // hasRows reports whether there are rows in a range of keys; to empty = up to the last.
 func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
+	found, err := rows.ReadFirst(ctx, s.Table,
+		storage.Query{Partition: s.partitionOf(lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
 	return len(found) > 0, err
 }
 
 // maxConcurrent is how many requests of one kind Each lets be under way.
 const maxConcurrent = 8
 
-// ForEach calls f for 0 to n-1, a few at a time, and gives back the first error by number.
+// ForEach calls f for 0 to n-1, a few at a time, and returns the first error by number.
 func ForEach(n int, f func(int) error) error {
 	errs := make([]error, n)
 	turns := make(chan struct{}, maxConcurrent)

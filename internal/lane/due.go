@@ -63,7 +63,7 @@ func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + 
 // AfterLog is After of the entry's line.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
-// NextLogSeq is the first place in the log behind the entry's own.
+// NextLogSeq returns the first sequence number behind the entry's position in the order of its key.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
 // AfterLog is the place in the log up to which all of the key goes before this held message; 0
@@ -77,10 +77,11 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and says whether there
-// are more.
+// ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and reports whether there are
+// more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.DuePrefix,
+		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -94,8 +95,8 @@ func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []D
 	return dues, page.More || len(dues) == limit, nil
 }
 
-// ReadDueMessages reads the messages of these moments by their numbers, in any stage. Messages near each
-// other take one query: they were filed together.
+// ReadDueMessages reads the messages of these due times, in any stage. Messages with neighbouring numbers
+// were filed together, and take one query.
 func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
@@ -142,17 +143,20 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	*placed = at
 	e.Stage, e.IsHeld, e.releasedPos = weir.Queued, true, orderPosOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
-		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()), Values: heldFrom(e).heldValues()},
-		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true), rows.OrderPos.Is(e.releasedPos))})
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()),
+			Values: heldFrom(e).heldValues()},
+		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
+			Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true),
+				rows.OrderPos.Is(e.releasedPos))})
 }
 
-// Releases reports whether the change takes a message out of the scheduled ones of a moment.
+// Releases reports whether the change releases the scheduled message of a due time.
 func (c *Change) Releases(d DueTime) bool {
 	return slices.ContainsFunc(c.ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key == dueKey(d) })
 }
 
-// NoLongerDue says of the refusal of a commit that one of the messages it was to release is not
-// scheduled for that moment any more: somebody cancelled or moved it.
+// NoLongerDue returns the message for which a release was refused: its row is gone, because it was
+// cancelled or has another due time.
 func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
 	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {

@@ -12,15 +12,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Earlier epochs stay as they were when they were closed, until retention has removed
-// their messages. What was scheduled or dead then has a copy in the epoch that followed,
-// under the key that its old place gives (o_ rows); everything else is final.
+// Earlier epochs stay as they were when they were closed, until retention has removed their messages. A
+// message that was scheduled or dead has a copy in the next epoch, under a key made of its old id (o_
+// rows). All other messages of an earlier epoch are final.
 
-// copyID names a message's place in the row key of its copy: o_<epoch>.<lane>.<seq>.
+// copyID returns a message's position as the key of its copy has it: <epoch>.<lane>.<seq>.
 func copyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
 
-// storesSince gives the stores of an epoch and of those that followed, in order; nil for an
-// epoch that is not known.
+// storesSince returns the stores of an epoch and of those that followed, in order; nil if the epoch is not
+// known.
 func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
 	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], Epoch{s.Epoch, s.Lanes}) {
@@ -31,10 +31,10 @@ func (s *Store) storesSince(epoch int) []*Store {
 	return stores
 }
 
-// isCopied says of a message of a closed lane whether it has a copy in a later epoch.
+// isCopied reports whether a message of a closed lane, in this stage, has a copy in a later epoch.
 func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
 
-// followCopies reads the message an id names, where it stands now. NotFound when there is none.
+// followCopies reads the message of an id, in the epoch in which it is now. NotFound: there is none.
 func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	stores := s.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
@@ -68,8 +68,8 @@ func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
-// findRepeat looks an idempotency key up in earlier epochs: what was filed there is not filed
-// again. Their rows do not change any more, so what is not there will not come.
+// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed
+// again. Rows of earlier epochs do not change any more.
 func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
 	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
@@ -93,19 +93,22 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 
 // readEarlierIdempotency asks all earlier epochs at once for an idempotency row. The zero id: none
 // has it.
-func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any, weir.ID, error) {
+func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any,
+	weir.ID, error) {
 	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))
 	var wg sync.WaitGroup
 	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
-			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)), idempotencyKeyRow(key, idempotencyKey))
+			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)),
+				idempotencyKeyRow(key, idempotencyKey))
 		})
 	}
 	wg.Wait()
 	for i, err := range errs {
 		if err == nil {
 			v, e := found[i].Values, s.EarlierEpochs[i]
-			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}, nil
+			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: rows.Seq.Of(v),
+				Nonce: rows.Nonce.Of(v)}, nil
 		}
 		if !storage.Is(err, storage.NotFound) {
 			return nil, weir.ID{}, err

@@ -22,10 +22,10 @@ const ()
 // was removed, with all messages, and another process has begun anew.
 var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
-// ErrLaneCount says that the setting names another number of lanes than storage.
+// ErrLaneCount means that the setting has another number of lanes than storage.
 var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 
-// Step is how far a change of the number of lanes has come; relane tells the story.
+// Step is the progress of a change of the number of lanes; package relane describes the change.
 type Step string
 
 // The steps of a change. Up to StepRefile it can be undone.
@@ -43,8 +43,8 @@ type Epoch struct {
 	Lanes  int `json:"lanes"`
 }
 
-// EpochRecord is the row that says how many lanes there are. Whoever writes it does so under
-// If-Match, so every step of a change is taken once.
+// EpochRecord is the row with the number of lanes. It is written under If-Match only, so every step of a
+// change is taken once.
 type EpochRecord struct {
 	ETag    storage.ETag
 	Open    Epoch   // the epoch in which messages are filed
@@ -57,8 +57,10 @@ type EpochRecord struct {
 
 func metaFrom(r storage.Row) (EpochRecord, error) {
 	v := r.Values
-	m := EpochRecord{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v))}, Step: Step(rows.Step.Of(v)),
-		Next: Epoch{int(rows.NextEpoch.Of(v)), int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v)}
+	m := EpochRecord{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v))},
+		Step: Step(rows.Step.Of(v)),
+		Next: Epoch{int(rows.NextEpoch.Of(v)),
+			int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v)}
 	m.Used = max(m.Used, m.Open.Number)
 	if text := rows.EarlierEpochs.Of(v); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
@@ -83,7 +85,7 @@ func (m EpochRecord) recordValues() (map[string]any, error) {
 	return v, nil
 }
 
-// ReadEpochRecord reads the row; NotFound where storage was never used.
+// ReadEpochRecord reads the record. NotFound: storage was never used.
 func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
 	row, err := s.Table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if err != nil {
@@ -92,13 +94,14 @@ func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
 	return metaFrom(row)
 }
 
-// ErrNoChange is for a change of Meta that finds nothing to change.
+// ErrNoChange is returned by a change of the record that has nothing to change.
 var ErrNoChange = errors.New("nothing to change")
 
 // UpdateEpochRecord reads the record, calls change, and writes the record under its ETag, until that is
 // known to be done. An attempt whose answer was lost is repeated: then change gets the record that it
 // has changed already, and returns ErrNoChange. Any other error of change ends the update.
-func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (record EpochRecord, err error) {
+func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (record EpochRecord,
+	err error) {
 	err = rows.Update(ctx, func() (bool, error) {
 		if record, err = s.ReadEpochRecord(ctx); err != nil {
 			return !isUncertain(err), err
@@ -123,7 +126,8 @@ func (s *Store) writeEpochRecord(ctx context.Context, meta EpochRecord) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Table.Transact(ctx, rows.MetaPartition, []storage.Op{{Kind: storage.Replace, Key: rows.LanesKey, IfMatch: meta.ETag, Values: v}})
+	_, err = s.Table.Transact(ctx, rows.MetaPartition,
+		[]storage.Op{{Kind: storage.Replace, Key: rows.LanesKey, IfMatch: meta.ETag, Values: v}})
 	return err
 }
 
@@ -142,7 +146,8 @@ func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) 
 	if err != nil {
 		return EpochRecord{}, err
 	}
-	_, err = s.Table.Transact(ctx, rows.MetaPartition, []storage.Op{{Kind: storage.Insert, Key: rows.LanesKey, Values: v}})
+	_, err = s.Table.Transact(ctx, rows.MetaPartition,
+		[]storage.Op{{Kind: storage.Insert, Key: rows.LanesKey, Values: v}})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return EpochRecord{}, err
 	}
@@ -177,7 +182,7 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// UseEpochRecord makes the store one of the epoch that is open.
+// UseEpochRecord makes the store one of the open epoch.
 func (s *Store) UseEpochRecord(m EpochRecord) {
 	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
@@ -185,15 +190,14 @@ func (s *Store) UseEpochRecord(m EpochRecord) {
 // UsesEpochRecord reports whether the record is the one that the store has adopted, in any step.
 func (s *Store) UsesEpochRecord(m EpochRecord) bool { return s.recordOrigin == m.Origin }
 
-// ForEpoch gives a store for the lanes of an epoch, one that knows of no earlier ones.
+// ForEpoch returns a store for the lanes of an epoch. It knows of no earlier epochs.
 func (s *Store) ForEpoch(e Epoch) *Store {
 	other := *s
 	other.Epoch, other.Lanes, other.EarlierEpochs = e.Number, e.Lanes, nil
 	return &other
 }
 
-// ReadLaneCount is the number of lanes as storage has it, 0 where it was never used. It changes
-// nothing there.
+// ReadLaneCount returns the number of lanes in storage, or 0 if storage was never used. It changes nothing.
 func ReadLaneCount(ctx context.Context, table storage.Table) (int, error) {
 	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if storage.Is(err, storage.NotFound) {

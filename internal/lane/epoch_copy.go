@@ -91,8 +91,7 @@ type copiedMessage struct {
 	blockedBy string      // see Entry.late
 }
 
-// listMessages reads the indexes of what is to be copied, in the order in which it stood in the log
-// or was released.
+// listMessages reads the index rows of the messages to copy, in the order of the log and of releases.
 func (r *EpochCopy) listMessages(ctx context.Context, lane int) ([]*copiedMessage, error) {
 	var list []*copiedMessage
 	for _, prefix := range []string{rows.DeadPrefix, rows.DuePrefix} {
@@ -157,7 +156,8 @@ func (r *EpochCopy) copyMessages(ctx context.Context, lane int, list []*copiedMe
 	for len(list) > 0 {
 		n, bytes := 0, 0
 		for n < len(list) && n < copyGroupSize {
-			bytes += estimateSize(&Change{ops: []storage.Op{{Values: list[n].row.Values}, {Values: list[n].index.Values}}})
+			bytes += estimateSize(&Change{ops: []storage.Op{{Values: list[n].row.Values},
+				{Values: list[n].index.Values}}})
 			if n > 0 && bytes > maxGroupBytes {
 				break
 			}
@@ -188,7 +188,7 @@ func (r *EpochCopy) copyGroup(ctx context.Context, lane int, list []*copiedMessa
 	}, r.To.pauseAfterConflict)
 }
 
-// leaveOutCopied leaves out what is filed.
+// leaveOutCopied returns the messages that have no copy yet.
 func (r *EpochCopy) leaveOutCopied(ctx context.Context, lane int, list []*copiedMessage) ([]*copiedMessage, error) {
 	there := make([]bool, len(list))
 	err := ForEach(len(list), func(i int) error {
@@ -224,10 +224,12 @@ func (r *EpochCopy) copyOps(c Control, list []*copiedMessage) []storage.Op {
 		ops = append(ops,
 			storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: m.copyValues()},
 			storage.Op{Kind: storage.Insert, Key: index + rows.SeqPos(seq), Values: m.indexValues(seq)},
-			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + copyID(m.id), Values: rows.Values(rows.Seq.Is(seq))})
+			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + copyID(m.id),
+				Values: rows.Values(rows.Seq.Is(seq))})
 	}
 	ops[0] = headOp(c.Head, rows.Values(rows.NextSeq.Is(c.Head.Next+int64(len(list)))))
-	ops[1] = storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag, Values: rows.Values(rows.Dead.Is(dead))}
+	ops[1] = storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag,
+		Values: rows.Values(rows.Dead.Is(dead))}
 	return ops
 }
 

@@ -7,11 +7,10 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// The order of keys does not go from lane to lane: a copy has its place in the new one. So
-// what a later message's delivery says against the replay of a dead one is written into its
-// copy.
+// The order of keys does not go from lane to lane: a copy has a position of its own in the new lane. So a
+// delivery that forbids the replay of a dead message is recorded in its copy.
 
-// keyOrder is what a closed lane knows of that.
+// keyOrder is the knowledge of a closed lane about deliveries of its keys.
 type keyOrder struct {
 	lastDeliveries map[string]LastDelivery
 	historyFence   int64

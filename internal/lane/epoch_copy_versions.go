@@ -22,7 +22,8 @@ func (r *EpochCopy) copyVersions(ctx context.Context, lane int) error {
 		for _, row := range page.Rows {
 			v := maps.Clone(row.Values)
 			if rows.Origin.Of(v) == "" {
-				rows.Put(v, rows.Origin.Is(weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}.String()))
+				rows.Put(v, rows.Origin.Is(weir.ID{Epoch: r.From.Epoch, Lane: lane, Seq: rows.Seq.Of(v),
+					Nonce: rows.Nonce.Of(v)}.String()))
 			}
 			to := Of(rows.Key.Of(v), r.To.Lanes)
 			byLane[to] = append(byLane[to], storage.Op{Kind: storage.Upsert, Key: row.Key, Values: v})

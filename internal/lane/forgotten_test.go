@@ -25,7 +25,9 @@ func TestRetention_Forgotten(t *testing.T) {
 			}
 		}
 		blobs.Mark(t.Context(), day+"/1.0/marked")
-		_, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Insert, Key: "m_" + lane.OrderPos(1), Values: map[string]any{"Blob": day + "/1.0/used"}}})
+		_, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Insert, Key: "m_" + lane.OrderPos(1),
+				Values: map[string]any{"Blob": day + "/1.0/used"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +187,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 				b.forget(b.retention(b.eyes)) // the first look: from then on names are known
 			}
 		}
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": seq + 1}}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": seq + 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * oneDay)
@@ -216,7 +219,9 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 		b.putBody("1.1", "c")
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Delete" && c.Key == stuck {
-				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1, Err: errors.New("409 SnapshotsPresent")}}
+				return storagetest.Fault{Kind: storagetest.FailBefore,
+					Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1,
+						Err: errors.New("409 SnapshotsPresent")}}
 			}
 			return storagetest.Fault{}
 		})
@@ -259,7 +264,8 @@ func TestForgotten_CutOff(t *testing.T) {
 		left := b.allBlobs()
 		r := b.retention(b.eyes)
 		if next := b.forget(r); left == 0 || b.allBlobs() != left || time.Until(next) > 10*time.Minute {
-			t.Errorf("%d of %d bodies are left while a process that may live has the look to itself; next in %s", b.allBlobs(), left, time.Until(next))
+			t.Errorf("%d of %d bodies are left while a process that may live has the look to itself; next in %s",
+				b.allBlobs(), left, time.Until(next))
 		}
 		time.Sleep(10 * time.Minute)
 		if b.forget(r); b.allBlobs() != 0 {

@@ -35,7 +35,8 @@ func (b *KeyBlock) Rank() int64 {
 // GoesBefore reports whether the block goes before another of its key, where both go ahead of
 // something. When they may go does not matter for that: a holder may put one off, and not the other.
 func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
-	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt), b.NextAt.Compare(other.NextAt)) < 0
+	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt),
+		b.NextAt.Compare(other.NextAt)) < 0
 }
 
 // ReadBlocks reads all blocks of a lane.
@@ -59,7 +60,7 @@ func blockFrom(r storage.Row) KeyBlock {
 	}
 }
 
-// HeldMessage is a message in a block's line.
+// HeldMessage is a message in a block's queue.
 type HeldMessage struct {
 	Seq      int64
 	OrderPos string
@@ -95,10 +96,10 @@ func (h HeldMessage) heldValues() map[string]any {
 	return v
 }
 
-// AsHeld is the entry's line, where it is held.
+// AsHeld returns the row of the entry among the held messages of its key.
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
-// ReadHeld reads the first messages of a block's line, up to limit.
+// ReadHeld reads the first messages of a block's queue, up to limit.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, nil), limit)
@@ -118,5 +119,6 @@ func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int)
 func heldFromRow(r storage.Row) HeldMessage {
 	v := r.Values
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // behind the block
-	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v), Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
+	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
+		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
 }

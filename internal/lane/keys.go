@@ -26,7 +26,7 @@ func hashParts(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// KeyHash names an ordering key in row keys.
+// KeyHash returns the hash by which row keys name an ordering key.
 func KeyHash(key string) string { return hashParts("key", key) }
 
 // blockIDOf names the block a failed message of this key makes: the key's own, or, when the
@@ -38,18 +38,19 @@ func blockIDOf(key string, seq int64, skip bool) string {
 	return KeyHash(key)
 }
 
-// supersedeKeyOf names what supersedes each other: the messages of one key and one contract.
+// supersedeKeyOf returns the hash of a key and a contract. Messages with the same hash supersede each
+// other.
 func supersedeKeyOf(m *weir.Message) string { return hashParts("latest", m.Key, m.Contract) }
 
 func idempotencyKeyRow(key, idempotencyKey string) string {
 	return rows.IdempotencyPrefix + hashParts("idempotency", key, idempotencyKey)
 }
 
-// Of gives the lane of an ordering key. It must never change for a number of lanes.
+// Of returns the lane of an ordering key. It must never change for a number of lanes.
 func Of(key string, lanes int) int {
 	sum := sha256.Sum256([]byte(key))
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(lanes))
 }
 
-// LeaseName is the name of the lane's lease.
+// LeaseName returns the name of the lane's lease.
 func (s *Store) LeaseName(lane int) string { return "lane-" + s.partitionOf(lane) }

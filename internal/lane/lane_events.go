@@ -9,8 +9,8 @@ import (
 	"weir/internal/storage"
 )
 
-// LaneEventState is the note that keeps what was told of the lane's own state, so that neither a
-// restart nor another process tells it again.
+// LaneEventState is the marker row with the events that were sent about the lane's own state, so that
+// neither a restart nor another process sends them again.
 type LaneEventState struct {
 	ETag        storage.ETag // empty = there is no note
 	PausedSince time.Time    // since when the lane has been seen paused; zero = it is not
@@ -18,20 +18,24 @@ type LaneEventState struct {
 	BehindReceivers []string // receivers that know of it
 }
 
-// LaneEventState is what was told of the lane.
+// LaneEventState is the marker row with the events that were sent about the lane's own state, so that
+// neither a restart nor another process sends them again.
 func (c Control) LaneEventState() LaneEventState {
 	r, ok := c.markerRow(rows.LaneEventsKey)
 	if !ok {
 		return LaneEventState{}
 	}
 	v := r.Values
-	return LaneEventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v), PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)), BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
+	return LaneEventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v),
+		PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)), BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
-// SaveLaneEvents writes the note, and puts mail into the outbox in the same transaction. It says
-// whether it was this call that did; if not, somebody else has written the note since.
+// SaveLaneEvents writes the marker row, and puts events into the outbox in the same transaction. It returns
+// false if another process has written the row since it was read.
 func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, mail []Event) (bool, error) {
-	v := rows.Sparse(rows.PausedSince.Is(t.PausedSince), rows.PausedReceivers.Is(strings.Join(t.PausedReceivers, " ")), rows.BehindReceivers.Is(strings.Join(t.BehindReceivers, " ")))
+	v := rows.Sparse(rows.PausedSince.Is(t.PausedSince),
+		rows.PausedReceivers.Is(strings.Join(t.PausedReceivers,
+			" ")), rows.BehindReceivers.Is(strings.Join(t.BehindReceivers, " ")))
 	op := storage.Op{Kind: storage.Insert, Key: rows.LaneEventsKey, Values: v}
 	if t.ETag != "" {
 		op.Kind, op.IfMatch = storage.Replace, t.ETag
@@ -51,15 +55,15 @@ func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, 
 	return err == nil, err
 }
 
-// EnqueueEvents puts mail into a lane's outbox that is about no message and nothing that the lane
-// keeps in mind. The same mail put again while it is there changes nothing.
+// EnqueueEvents puts events into the outbox that belong to no message and to no state of the lane. To put
+// the same event again while it is there changes nothing.
 func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error {
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane), eventOps(mail...))
 	return err
 }
 
-// NewEvent is mail about something else than a message's end. event tells it apart from all
-// others of its type in this lane; what is the same has the same.
+// NewEvent returns an event that is not about the end of a message. key tells it apart from all others of
+// its type in this lane.
 func NewEvent(kind, event string, at time.Time, to string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	id := hashParts(kind, event)

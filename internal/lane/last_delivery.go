@@ -9,21 +9,21 @@ import (
 	"weir/internal/weir"
 )
 
-// A replayed message goes in front of what waits of its key, but it cannot go in front of
-// what was delivered. To know that, the holder writes the place of the last delivery of
-// each key that has dead messages (l_ rows), in the commit of that delivery. These rows are
-// never removed; keys whose messages do not die have none.
+// A replayed message goes in front of the waiting messages of its key, but it must not follow a later
+// message that was delivered. So the holder writes the position of the last delivery of each key that has
+// dead messages (l_ rows), in the commit of that delivery. These rows are never removed; keys whose
+// messages do not die have none.
 //
-// A holder of an earlier version of this program did not write them, and writes a tail
-// without Watched: then it is not known what was delivered after those that had died.
+// A holder of an earlier version did not write them, and writes a tail without HistoryFence. Then
+// deliveries after a death are unknown.
 
-// LastDelivery is the delivery of a key that stands last in its order.
+// LastDelivery is the delivered message of a key that is last in the key's order.
 type LastDelivery struct {
 	OrderPos string // "" = none is known
 	ID       weir.ID
 }
 
-// ReadLastDelivery reads the row of a key.
+// ReadLastDelivery reads the last delivery of a key.
 func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
 	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
@@ -33,18 +33,21 @@ func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) 
 }
 
 func (s *Store) lastDeliveryFrom(lane int, v map[string]any) LastDelivery {
-	l := LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
+	l := LastDelivery{OrderPos: rows.OrderPos.Of(v),
+		ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		l.ID = id
 	}
 	return l
 }
 
-// SaveLastDelivery writes that this message, which is being delivered, stands last of its key.
+// SaveLastDelivery writes that this message, which is being delivered, is the last one in its key's order
+// that was.
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
-	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash, Values: rows.Sparse(
-		rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash,
+		Values: rows.Sparse(
+			rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
 }
 
 // unknownHistory stands in place of an id.
@@ -66,7 +69,8 @@ func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 	return ""
 }
 
-// isHistoryUnknown says whether nobody kept record of deliveries when it died, or since.
+// isHistoryUnknown reports whether deliveries of this key went unrecorded at any time since the message
+// died: its holder, or a later one, ran a version that kept no record.
 func (e *Entry) isHistoryUnknown(watched int64) bool { return watched == 0 || e.lastFence() < watched }
 
 // lastFence is the fence of the last attempt.
@@ -77,8 +81,7 @@ func (e *Entry) lastFence() int64 {
 	return e.Attempts[len(e.Attempts)-1].Fence
 }
 
-// ReplayObstacle says why a dead message is not to be replayed; "" = nothing stands against it.
-// watched is tail's.
+// ReplayObstacle returns why a dead message must not be replayed; "" = it may be. historyFence is tail's.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (string, error) {
 	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
@@ -94,7 +97,7 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (st
 	}
 }
 
-// readLastDeliveries reads the rows of all keys.
+// readLastDeliveries reads the last deliveries of all keys.
 func (s *Store) readLastDeliveries(ctx context.Context, lane int) (map[string]LastDelivery, error) {
 	all := map[string]LastDelivery{}
 	q := rows.WithPrefix(s.partitionOf(lane), rows.LastDeliveryPrefix, nil)

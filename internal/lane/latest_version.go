@@ -17,17 +17,19 @@ type LatestVersion struct {
 	ID      weir.ID
 }
 
-// SupersedeKey names the messages that supersede each other: of one key and one contract.
+// SupersedeKey returns the hash of the key and the contract. Messages with the same hash supersede each
+// other.
 func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }
 
-// ReadLatestVersion reads what was last delivered under a LatestKey.
+// ReadLatestVersion reads the newest delivered version of a SupersedeKey.
 func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
 	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
 		return LatestVersion{}, nil
 	}
 	v := r.Values
-	l := LatestVersion{Version: rows.Version.Of(v), ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
+	l := LatestVersion{Version: rows.Version.Of(v),
+		ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		l.ID = id
 	}
@@ -52,10 +54,11 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion writes that a message is the latest of its LatestKey.
+// SaveLatestVersion writes that a message is the newest delivered version of its SupersedeKey.
 func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 	id := e.Message.ID
-	v := rows.Sparse(rows.Version.Is(e.Message.Version), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract),
+	v := rows.Sparse(rows.Version.Is(e.Message.Version), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce),
+		rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract),
 		rows.Origin.Is(originText(&e.Message)))
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.VersionPrefix + e.SupersedeKey(), Values: v})
 	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public()}

@@ -9,12 +9,12 @@ import (
 	"weir/internal/weir"
 )
 
-// oldestPage bounds what Oldest reads of the log and of the held messages.
+// oldestPage bounds the rows of the log and of held messages that OldestWaitingSince reads.
 const oldestPage = 100
 
-// OldestWaitingSince is the moment since which the oldest of what waits could have been delivered: it
-// was accepted then, or fell due. The zero time: nothing waits but what is scheduled. It
-// looks at the first of the log and at the first held messages, which is at most three reads.
+// OldestWaitingSince returns when the oldest waiting message became deliverable: when it was accepted, or
+// fell due. It returns zero if only scheduled messages wait. It reads the first messages of the log and the
+// first held ones, in three queries at most.
 func (s *Store) OldestWaitingSince(ctx context.Context, lane int, c Control) (time.Time, error) {
 	oldest, err := s.oldestOfLog(ctx, lane, c)
 	if err != nil || c.Tail.NextDueAt.IsZero() {
@@ -46,7 +46,8 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 // oldestHeld looks at those that were filed first among the first rows of held messages: one
 // that was replayed may wait for less time than a later one that was not.
 func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix,
+		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -14,7 +14,8 @@ func TestStore_Oldest(t *testing.T) {
 	t.Parallel()
 	t.Run("NothingWaitsAndNothingIsRead", func(t *testing.T) {
 		t.Parallel()
-		at, err := (&lane.Store{}).OldestWaitingSince(t.Context(), 0, lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
+		at, err := (&lane.Store{}).OldestWaitingSince(t.Context(), 0,
+			lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
 		if err != nil || !at.IsZero() {
 			t.Errorf("%s %v", at, err)
 		}

@@ -12,16 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// The outbox holds events that receivers outside are to be told of. What is to be told of a
-// message is written in the very transaction that makes it final, so that no crash can come
-// between. A row is one event for one receiver, and its key begins with the moment at which
-// it is to be sent: what is due stands in front, and to put off means to move the row.
+// The outbox has the events for receivers outside. The event about the end of a message is written in the
+// transaction that makes it final, so that no crash can come in between. A row is one event for one
+// receiver. Its key begins with the time at which it is to be sent, so due events come first, and to
+// postpone one means to move its row.
 //
-// With each row goes the note !mail, which everybody who looks at the lane reads anyway. So
-// it costs nothing to know that an outbox is empty. Whoever finds it empty removes the note
-// under the ETag that it had before the look: a row that came meanwhile wrote it anew.
+// The row !mail marks an outbox as perhaps not empty. Each reader of the control rows reads it anyway, so
+// it costs nothing to know that an outbox is empty. A sender that finds the outbox empty removes the marker
+// under the ETag that it had before the look: an event that came meanwhile has written the marker anew.
 
-// Notifier is what the lanes need of whoever empties the outboxes.
+// Notifier is the sender of the events in the outboxes.
 type Notifier interface {
 	// Dead names the receivers that are to be told of a dead message of this contract.
 	DeadReceivers(contract string) []string
@@ -54,7 +54,8 @@ func eventKey(m Event) string {
 }
 
 func (m Event) eventValues() map[string]any {
-	v := rows.Sparse(rows.EventType.Is(m.Type), rows.EventAt.Is(m.At), rows.Seq.Is(m.Seq), rows.Stage.Is(string(m.Stage)), rows.URL.Is(m.URL), rows.EventID.Is(m.ID),
+	v := rows.Sparse(rows.EventType.Is(m.Type), rows.EventAt.Is(m.At), rows.Seq.Is(m.Seq),
+		rows.Stage.Is(string(m.Stage)), rows.URL.Is(m.URL), rows.EventID.Is(m.ID),
 		rows.EventAttempts.Is(int64(m.Attempts)), rows.FirstTriedAt.Is(m.FirstTriedAt))
 	if m.Body != nil {
 		rows.Put(v, rows.Body.Is(m.Body))
@@ -72,16 +73,18 @@ func eventFrom(r storage.Row) (Event, error) {
 		return Event{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
 	v := r.Values
-	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: rows.EventType.Of(v), At: rows.EventAt.Of(v), Seq: rows.Seq.Of(v),
+	return Event{Key: parts[1], Receiver: parts[2], NextAt: time.UnixMicro(micros).UTC(), Type: rows.EventType.Of(v),
+		At: rows.EventAt.Of(v), Seq: rows.Seq.Of(v),
 		Stage: weir.Stage(rows.Stage.Of(v)), URL: rows.URL.Of(v), ID: rows.EventID.Of(v), Body: rows.Body.Of(v),
 		Attempts: int(rows.EventAttempts.Of(v)), FirstTriedAt: rows.FirstTriedAt.Of(v), rowKey: r.Key}, nil
 }
 
-// finalEvent is the mail that tells of a message's end.
+// finalEvent returns the event that a message has become final.
 func finalEvent(seq int64, stage weir.Stage, at time.Time, to, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
-	return Event{Key: hashParts("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)), Type: "message." + string(stage),
-		At: at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
+	return Event{Key: hashParts("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)),
+		Type: "message." + string(stage),
+		At:   at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
 }
 
 // eventOps put mail into the outbox.
@@ -90,17 +93,18 @@ func eventOps(mail ...Event) []storage.Op {
 	for _, m := range mail {
 		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: eventKey(m), Values: m.eventValues()})
 	}
-	return append(ops, storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey, Values: rows.Values(rows.EventAt.Is(mail[0].NextAt))})
+	return append(ops, storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey,
+		Values: rows.Values(rows.EventAt.Is(mail[0].NextAt))})
 }
 
-// addCallback tells the message's own receiver that it is final, where it has one.
+// addCallback adds the event for the callback of a message that has become final, if it has one.
 func (c *Change) addCallback(seq int64, url string, stage weir.Stage, at time.Time) {
 	if url != "" {
 		c.addEvents(finalEvent(seq, stage, at, CallbackTo, url))
 	}
 }
 
-// NotifyFinal tells receivers that the message is final.
+// NotifyFinal adds an event for each receiver: the message has become final.
 func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
 	for _, to := range receivers {
 		c.addEvents(finalEvent(e.Seq(), stage, at, to, ""))
@@ -116,11 +120,10 @@ func (c *Change) addEvents(m Event) {
 	c.ops = append(c.ops, eventOps(m)...)
 }
 
-// HasEvents says whether the change puts something into the outbox.
+// HasEvents reports whether the change puts an event into the outbox.
 func (c *Change) HasEvents() bool { return c.hasEvents }
 
-// OutboxMarker gives the version of the note that says the outbox may hold something; empty = it is
-// empty.
+// OutboxMarker returns the version of the row that marks the outbox as perhaps not empty; "" = it is empty.
 func (c Control) OutboxMarker() storage.ETag {
 	r, _ := c.markerRow(rows.OutboxKey)
 	return r.ETag
@@ -135,11 +138,11 @@ func (c Control) markerRow(key string) (storage.Row, bool) {
 	return storage.Row{}, false
 }
 
-// OutboxLeaseName is the name of the lease under which one process at a time empties the lane's
+// OutboxLeaseName returns the name of the lease under which one process at a time empties the lane's
 // outbox.
 func (s *Store) OutboxLeaseName(lane int) string { return "mail-" + s.partitionOf(lane) }
 
-// Outbox is what a look into an outbox saw.
+// Outbox is the result of reading the first rows of an outbox.
 type Outbox struct {
 	Due      []Event
 	NextAt   time.Time // when the first of the rest falls due; zero = not seen
@@ -149,7 +152,8 @@ type Outbox struct {
 
 // ReadOutbox reads the first rows of a lane's outbox, up to limit.
 func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.EventPrefix, To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.EventPrefix,
+		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
 	if err != nil {
 		return Outbox{}, err
 	}
@@ -189,7 +193,8 @@ type Postponement struct{ Was, Is Event }
 // not there any more is passed over, and the note stays: another sender may have put it off.
 // It can be repeated after any error. quiet says that the note was removed, whole that
 // everything stood as it was seen.
-func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []Postponement, note storage.ETag) (quiet, whole bool, err error) {
+func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []Postponement,
+	note storage.ETag) (quiet, whole bool, err error) {
 	whole = true
 	for len(gone) > 0 || len(later) > 0 {
 		g := min(len(gone), storage.MaxOps-1) // one is for the note
@@ -216,14 +221,16 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: m.rowKey})
 	}
 	for _, p := range later {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.rowKey}, storage.Op{Kind: storage.Upsert, Key: eventKey(p.Is), Values: p.Is.eventValues()})
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.rowKey},
+			storage.Op{Kind: storage.Upsert, Key: eventKey(p.Is), Values: p.Is.eventValues()})
 	}
 	return ops
 }
 
-// transactAcks sends one transaction. Where that is refused for one of its rows, or for the note,
-// which somebody has written anew, each mail goes alone, and whole is false.
-func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later []Postponement, ops []storage.Op) (whole bool, err error) {
+// transactAcks sends one transaction. If storage refuses it for one of its rows, or for the marker, it
+// sends one transaction for each event, and returns false.
+func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later []Postponement,
+	ops []storage.Op) (whole bool, err error) {
 	_, err = s.Table.Transact(ctx, s.partitionOf(lane), ops)
 	if !storage.Is(err, storage.NotFound) && !storage.Is(err, storage.Precondition) {
 		return err == nil, err
@@ -248,10 +255,11 @@ func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later 
 	return false, nil
 }
 
-// ClearOutboxMarker removes the note of an outbox that was found empty, if it still has this version.
-// It is false where somebody has written it anew, or an earlier try of ours was successful.
+// ClearOutboxMarker removes the marker of an outbox that was found empty, if it still has this version. It
+// returns false if the marker was written anew, or if an earlier attempt has removed it.
 func (s *Store) ClearOutboxMarker(ctx context.Context, lane int, note storage.ETag) (bool, error) {
-	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})
+	_, err := s.Table.Transact(ctx, s.partitionOf(lane),
+		[]storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 		return false, nil
 	}

@@ -18,7 +18,8 @@ func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 		note := b.readControl().OutboxMarker()
 		later := seen[0]
 		later.NextAt = later.NextAt.Add(time.Minute)
-		if _, whole, err := b.eyes.AckEvents(t.Context(), 0, nil, []lane.Postponement{{Was: seen[0], Is: later}}, ""); !whole || err != nil {
+		if _, whole, err := b.eyes.AckEvents(t.Context(), 0, nil, []lane.Postponement{{Was: seen[0], Is: later}},
+			""); !whole || err != nil {
 			t.Fatalf("the other sender put mail off: whole %t, %v; want true", whole, err)
 		}
 		quiet, whole, err := b.eyes.AckEvents(t.Context(), 0, seen, nil, note)

@@ -15,10 +15,9 @@ import (
 // holds many of those. To write each one's row would cost storage more than everything
 // else together, so they go into one row for all of a commit, named by the last of them.
 //
-// Only what lies below the cursor of the same commit goes there, so no holder ever reads
-// it again, and the rows cover the log in pieces that do not overlap: the first d_ row at
-// or behind a message's place is the only one that can name it. A message whose own row
-// says queued, and not held, has to be looked up there.
+// Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed
+// rows cover the log in ranges that do not overlap: only the first d_ row at or behind a sequence number
+// can have its delivery. It has to be looked up if the row of a message is queued and not held.
 
 // minPacked is the number of messages from which one row for all pays: below it their own
 // rows cost about the same and are quicker to read.
@@ -31,8 +30,8 @@ type packedDelivery struct {
 	Attempt    weir.Attempt `json:"a"`
 }
 
-// packDeliveries gives the operation for what can be packed in a commit that moves the cursor
-// to cursor, and the entries that need their own row's.
+// packDeliveries returns the operation for the deliveries that can be packed in a commit that moves the
+// cursor, and the entries that need rows of their own.
 func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
 	var packed []packedDelivery
 	low, high := int64(0), int64(0)
@@ -58,7 +57,8 @@ func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []
 	if err != nil || len(data) > inlineLimit {
 		return nil, entries, err
 	}
-	return []storage.Op{{Kind: storage.Upsert, Key: rows.PackedKey(high), Values: rows.Values(rows.FirstSeq.Is(low), rows.PackedMessages.Is(data))}}, single, nil
+	return []storage.Op{{Kind: storage.Upsert, Key: rows.PackedKey(high),
+		Values: rows.Values(rows.FirstSeq.Is(low), rows.PackedMessages.Is(data))}}, single, nil
 }
 
 // packedRow is one d_ row.
@@ -82,7 +82,8 @@ func packedRowFrom(r storage.Row) (packedRow, error) {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
 	}
-	f := packedRow{etag: r.ETag, lowSeq: rows.FirstSeq.Of(v), highSeq: high, bySeq: make(map[int64]packedDelivery, len(list))}
+	f := packedRow{etag: r.ETag, lowSeq: rows.FirstSeq.Of(v), highSeq: high,
+		bySeq: make(map[int64]packedDelivery, len(list))}
 	for _, one := range list {
 		f.bySeq[one.Seq] = one
 	}
@@ -114,8 +115,8 @@ func (s *Store) readPackedRows(ctx context.Context, lane int, low, high int64) (
 	return found, nil
 }
 
-// fillFromPacked fills in what is known of an entry that was delivered at its first attempt
-// and has no more than its place in a d_ row to show for it.
+// fillFromPacked completes an entry that was delivered at its first attempt, and whose delivery only a
+// packed row has.
 func (s *Store) fillFromPacked(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil

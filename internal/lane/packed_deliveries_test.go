@@ -19,7 +19,8 @@ func (b *bench) deliver(w *lane.Writer, cursor int64, seqs ...int64) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		e.Record(weir.Result{Outcome: weir.OutcomeDelivered, Status: 200 + int(seq), StartedAt: time.Now(), Duration: time.Millisecond, Body: "done"}, 7, true)
+		e.Record(weir.Result{Outcome: weir.OutcomeDelivered, Status: 200 + int(seq), StartedAt: time.Now(),
+			Duration: time.Millisecond, Body: "done"}, 7, true)
 		ch := &lane.Change{}
 		if err := ch.Finish(e, weir.Delivered, time.Now().UTC()); err != nil {
 			b.t.Fatal(err)
@@ -139,7 +140,8 @@ func TestFirsts(t *testing.T) {
 			if err := w.Commit(t.Context(), batch); err != nil {
 				t.Fatal(err)
 			}
-			if st, err := b.store.Status(t.Context(), ids[59]); err != nil || st.Stage != weir.Delivered || st.Attempts[0].Body != noise(2000, 59) {
+			if st, err := b.store.Status(t.Context(),
+				ids[59]); err != nil || st.Stage != weir.Delivered || st.Attempts[0].Body != noise(2000, 59) {
 				t.Errorf("%+v, %v", st, err)
 			}
 		})

@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// An operator's pauses are notes of the lane: the holder reads them with the control rows,
-// each second, and everybody who looks whether there is work does so, too. They are written
-// under head's ETag, with head.touched raised: so none is written in a sealed lane, no two
-// writers overlook each other, and whoever sleeps until the end of a pause is woken when it
-// ends earlier. A pause that is over counts as absent; the next who writes removes it.
+// The pauses of an operator are markers of the lane: the holder reads them with the control rows each
+// second, and so does each process that looks for work. They are written under the ETag of head, with a
+// higher request number. So none is written in a sealed lane, no two writers overlook each other, and a
+// process that sleeps until the end of a pause is woken when it ends earlier. A pause that is over counts
+// as absent; the next writer removes it.
 
 // maxKeyPauses bounds the keys that are paused in a lane: every look reads them all.
 const maxKeyPauses = 200
@@ -38,7 +38,8 @@ func isPauseKey(row string) bool {
 
 func pauseFrom(lane int, r storage.Row) weir.Pause {
 	v := r.Values
-	return weir.Pause{Lane: lane, Key: rows.Key.Of(v), Reason: rows.Reason.Of(v), Since: rows.Since.Of(v), Until: rows.Until.Of(v)}
+	return weir.Pause{Lane: lane, Key: rows.Key.Of(v), Reason: rows.Reason.Of(v), Since: rows.Since.Of(v),
+		Until: rows.Until.Of(v)}
 }
 
 func pauseValues(p weir.Pause) map[string]any {
@@ -59,7 +60,7 @@ func (c Control) Pauses(now time.Time) []weir.Pause {
 	return pauses
 }
 
-// LanePause gives the operator's pause of the whole lane, if one is in force.
+// LanePause returns the operator's pause of the whole lane, if one is in force.
 func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	if all := c.Pauses(now); len(all) > 0 && all[0].Key == "" {
 		return all[0], true
@@ -103,7 +104,8 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 		case p.Key != "" && len(others) >= maxKeyPauses:
 			return nil, errConflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
 		}
-		return append(s.expiredPauseOps(c, row), storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
+		return append(s.expiredPauseOps(c, row),
+			storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
 	})
 }
 
@@ -163,7 +165,7 @@ func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]s
 	return explainUndone(err)
 }
 
-// ReadPauses are the operator's pauses in force in all lanes.
+// ReadPauses returns the operator's pauses in force in all lanes.
 func (s *Store) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
 	byLane := make([][]weir.Pause, s.Lanes)
 	err := ForEach(s.Lanes, func(lane int) error {

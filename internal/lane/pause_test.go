@@ -81,7 +81,8 @@ func TestPause_WhatIsOverIsRemoved(t *testing.T) {
 		b.pause(weir.Pause{Key: "old", Reason: "r", Until: time.Now().Add(time.Second)})
 		time.Sleep(time.Minute)
 		b.pause(weir.Pause{Key: "new", Reason: "r"})
-		page, err := b.account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: "!pause", To: "!pause~"})
+		page, err := b.account.Table().Range(t.Context(),
+			storage.Query{Partition: "1.0", From: "!pause", To: "!pause~"})
 		if err != nil || len(page.Rows) != 1 {
 			t.Errorf("%d found, %v", len(page.Rows), err)
 		}
@@ -94,7 +95,8 @@ func TestPause_TooManyKeys(t *testing.T) {
 			b.pause(weir.Pause{Key: fmt.Sprint(i), Reason: "r"})
 		}
 		b.pause(weir.Pause{Key: "7", Reason: "the same key again"})
-		if err := b.store.Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r", Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
+		if err := b.store.Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r",
+			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("one more: %v", err)
 		}
 		b.pause(weir.Pause{Reason: "the lane can still be paused"})
@@ -107,7 +109,8 @@ func TestPause_SealedLane(t *testing.T) {
 		if err := b.eyes.SealLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "r", Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
+		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "r",
+			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v", err)
 		}
 		b.resume("a") // else the lane would never run empty
@@ -118,7 +121,8 @@ func TestPause_SealedLane(t *testing.T) {
 func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		lose := func() {
-			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" }, storagetest.Fault{Kind: storagetest.FailAfter})
+			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
+				storagetest.Fault{Kind: storagetest.FailAfter})
 		}
 		lose()
 		b.pause(weir.Pause{Reason: "r"})

@@ -27,7 +27,8 @@ func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.
 	at := s.ForEpoch(Epoch{e.Message.ID.Epoch, 0})
 	err = at.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
-		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was removed after its retention", Err: err}
+		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load",
+			Message: "the message was removed after its retention", Err: err}
 	}
 	if err != nil {
 		return weir.Message{}, errUnavailable("load", err)

@@ -20,7 +20,8 @@ func TestStore_Load(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := b.store.LoadMessage(t.Context(), filed.Message.ID)
-			if err != nil || !bytes.Equal(got.Body, []byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
+			if err != nil || !bytes.Equal(got.Body,
+				[]byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
 				t.Errorf("%d bytes of %d, %v", len(got.Body), len(body), err)
 			}
 			other := filed.Message.ID

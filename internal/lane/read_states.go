@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// MessageState is where a message stands that was asked for by its place alone.
+// MessageState is the stage of a message that was read by its sequence number alone.
 type MessageState struct {
 	Stage      weir.Stage // "" = it is gone, by its retention
 	FinishedAt time.Time
@@ -22,12 +22,13 @@ const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
 
-// ReadStates tells how the messages of a lane stand that were dead once; seqs is sorted. What
-// was delivered at its first attempt without ever having been dead may be told as queued.
+// ReadStates returns the states of messages of a lane that were dead once. The numbers must be sorted. A
+// message that was never dead may be returned as queued although it was delivered.
 func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]MessageState, error) {
 	fates := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seqs[i]), To: rows.MessageKey(seqs[len(seqs)-1] + 1),
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seqs[i]),
+			To:    rows.MessageKey(seqs[len(seqs)-1] + 1),
 			Limit: statesPage, Columns: stateColumns})
 		if err != nil {
 			return nil, err
@@ -42,7 +43,8 @@ func (s *Store) ReadStates(ctx context.Context, lane int, seqs []int64) ([]Messa
 			}
 			if i < len(seqs) && seqs[i] == seq {
 				v := r.Values
-				fates[i] = MessageState{weir.Stage(rows.Stage.Of(v)), rows.FinishedAt.Of(v), rows.ReplayRefused.Of(v) != ""}
+				fates[i] = MessageState{weir.Stage(rows.Stage.Of(v)), rows.FinishedAt.Of(v),
+					rows.ReplayRefused.Of(v) != ""}
 				i++
 			}
 		}

@@ -10,9 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A dead message is replayed by a request: its holder takes it back among those that wait, at
-// its old place in its key's order, and counts it so. What it has been through stays with
-// it; its attempts are counted anew.
+// A dead message is replayed by a request: the holder puts it back among the waiting messages, at its old
+// position in the order of its key. It keeps its history; its attempts are counted anew.
 
 // ReplayOptions say how a dead message is replayed.
 type ReplayOptions struct {
@@ -20,7 +19,7 @@ type ReplayOptions struct {
 	Edit  *Edit // another body; nil = the one that was sent last
 }
 
-// Edit is a body to be sent in place of the one that was accepted, which is kept.
+// Edit is a body to send in place of the accepted one, which is kept.
 type Edit struct {
 	Body        []byte
 	ContentType string
@@ -58,7 +57,8 @@ func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, er
 		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
 	}
 	if rows.IsBeingRemoved.Of(e.row) {
-		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay", Message: "the message is being removed after its retention"}
+		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay",
+			Message: "the message is being removed after its retention"}
 	}
 	waits, err := a.isPending(ctx, e)
 	switch {
@@ -91,19 +91,19 @@ func (a *replayCall) requestRowKey(e *Entry) string {
 	return requestKey(RequestReplay, e.Seq())
 }
 
-// isPending says whether the same waits for the holder already, or what has to be over before
-// an edit: any replay of the message. One that is not forced does as a forced one does, not
-// the other way round.
+// isPending reports whether an equivalent replay request is already queued. A forced request covers an
+// unforced one. An edit conflicts with any queued replay of the message.
 func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	first := requestKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
 		first = forcedReplayKey(e.Seq())
 	}
-	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partitionOf(e.Message.ID.Lane), From: first, To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
+	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partitionOf(e.Message.ID.Lane), From: first,
+		To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed looks whether a later message of the key was delivered. The holder looks again.
+// checkAllowed returns an error if a later message of the key was delivered. The holder checks it again.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
@@ -128,20 +128,23 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
 	}
-	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partitionOf(e.Message.ID.Lane), editedName(a.nonce, e.Seq())), editedBody)
+	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partitionOf(e.Message.ID.Lane),
+		editedName(a.nonce, e.Seq())), editedBody)
 	if err != nil {
 		return errUnavailable("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
 		rows.Put(v, editedBody.blob.Is("")) // of an earlier edit
 	}
-	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version), rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note))
+	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version),
+		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note))
 	a.edit = v
 	return nil
 }
 
-// editColumns are what a request hands over to its message.
-var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize, rows.EditNote)
+// editColumns are the columns that a request hands over to its message.
+var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize,
+	rows.EditNote)
 
 func editFrom(v map[string]any) map[string]any {
 	edit := map[string]any{}
@@ -153,13 +156,13 @@ func editFrom(v map[string]any) map[string]any {
 	return edit
 }
 
-// HasEdit says whether the request brings another body.
+// HasEdit reports whether the request has another body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
 // EditedBlob is the large body that an edit gave to the message; "" = none.
 func (e *Entry) EditedBlob() string { return editedBody.blob.Of(e.row) }
 
-// IsReplayed says whether the message was ever taken back from the dead.
+// IsReplayed reports whether the message was ever replayed.
 func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
 
 // AttemptsSinceReplay is the number of attempts that count since it was filed, or replayed last.
@@ -170,7 +173,8 @@ func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBe
 func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.status.Replays++
-	v := rows.Values(rows.Stage.Is(string(e.Stage)), rows.IsHeld.Is(true), rows.AttemptsBeforeReplay.Is(int64(e.AttemptCount)), rows.Replays.Is(int64(e.status.Replays)),
+	v := rows.Values(rows.Stage.Is(string(e.Stage)), rows.IsHeld.Is(true),
+		rows.AttemptsBeforeReplay.Is(int64(e.AttemptCount)), rows.Replays.Is(int64(e.status.Replays)),
 		rows.FinishedAt.Is(time.Time{}), rows.NextAttemptAt.Is(time.Time{}), rows.ReplayRefused.Is(""))
 	if w.HasEdit() {
 		maps.Copy(v, w.edit)
@@ -183,13 +187,15 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
-		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()), Values: heldFrom(e).heldValues()},
+		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()),
+			Values: heldFrom(e).heldValues()},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
 // RefuseReplay writes why a message stays dead.
 func (c *Change) RefuseReplay(e *Entry, reason string) {
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Values(rows.ReplayRefused.Is(reason))})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
+		Values: rows.Values(rows.ReplayRefused.Is(reason))})
 }
 
 // LoadEditedMessage reads an edited message with its edited body. NotFound: as with Status, or it

@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// ReplayJob is a bulk replay under way. Its row is a note of lane 0, so whoever looks at that
-// lane sees what a process that is gone has left. What it says is package replay's.
+// ReplayJob is a bulk replay under way. Its row is a marker of lane 0, so each process that reads that lane
+// sees the jobs that a dead process has left. Package replay owns the contents.
 type ReplayJob struct {
 	ID         string
 	ETag       storage.ETag
@@ -36,7 +36,8 @@ func (j ReplayJob) jobValues() map[string]any {
 
 func jobFrom(r storage.Row) ReplayJob {
 	v := r.Values
-	return ReplayJob{ID: strings.TrimPrefix(r.Key, rows.ReplayJobPrefix), ETag: r.ETag, Text: rows.JobText.Of(v), Checkpoint: rows.JobCheckpoint.Of(v)}
+	return ReplayJob{ID: strings.TrimPrefix(r.Key, rows.ReplayJobPrefix), ETag: r.ETag, Text: rows.JobText.Of(v),
+		Checkpoint: rows.JobCheckpoint.Of(v)}
 }
 
 // ReplayJobs are the bulk replays under way, where this is lane 0.
@@ -65,9 +66,9 @@ func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error)
 	return jobFrom(r), nil
 }
 
-// CreateReplayJob writes the note of a new job, and gives it back as it stands in storage.
-// Conflict: too many are under way. Head's ETag goes with it: of two at once one comes
-// second, and once head is sealed none comes any more.
+// CreateReplayJob writes the row of a new job, and returns it as it is stored. Conflict: too many jobs are
+// under way. Head's ETag goes with it: of two at once one comes second, and none is created once head is
+// sealed.
 func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (created ReplayJob, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -118,17 +119,18 @@ func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, er
 	return j, nil
 }
 
-// SaveReplayJob writes a job over the row it was read from or written to, and gives its new
-// ETag. Precondition or NotFound: somebody else has changed it, or ended it.
+// SaveReplayJob writes a job over the row that it was read from, and returns its new ETag. Precondition or
+// NotFound: another process has changed it, or ended it.
 func (s *Store) SaveReplayJob(ctx context.Context, j ReplayJob) (storage.ETag, error) {
-	etags, err := s.Table.Transact(ctx, s.partitionOf(jobLane), []storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.jobValues()}})
+	etags, err := s.Table.Transact(ctx, s.partitionOf(jobLane),
+		[]storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.jobValues()}})
 	if err != nil {
 		return "", err
 	}
 	return etags[0], nil
 }
 
-// RemoveReplayJob takes a job's note away, if it is there.
+// RemoveReplayJob removes a job's row, if it exists.
 func (s *Store) RemoveReplayJob(ctx context.Context, id string) error {
 	_, err := s.Table.Transact(ctx, s.partitionOf(jobLane), []storage.Op{{Kind: storage.Delete, Key: jobKey(id)}})
 	if storage.Is(err, storage.NotFound) {

@@ -84,7 +84,8 @@ func edit(body string) lane.ReplayOptions {
 }
 
 func TestReplay_LostAnswers(t *testing.T) {
-	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore, "After": storagetest.FailAfter} {
+	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore,
+		"After": storagetest.FailAfter} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				w := b.holder()
@@ -105,7 +106,8 @@ func TestReplay_LostAnswers(t *testing.T) {
 				if err != nil || st.Stage != weir.Queued || st.Replays != 1 || !st.FinishedAt.IsZero() {
 					t.Errorf("%+v, %v", st, err)
 				}
-				if c, err := b.eyes.ReadControl(t.Context(), 0); err != nil || c.Tail.Counts.Dead != 0 || c.WaitingCount() != 1 {
+				if c, err := b.eyes.ReadControl(t.Context(),
+					0); err != nil || c.Tail.Counts.Dead != 0 || c.WaitingCount() != 1 {
 					t.Errorf("%+v, %v", c, err)
 				}
 			})
@@ -204,7 +206,8 @@ func TestForgotten_EditedBodies(t *testing.T) {
 		if _, err := b.store.Replay(t.Context(), waiting, edit(noise(100<<10, 2))); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan", nil); err != nil {
+		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan",
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
@@ -228,7 +231,8 @@ func TestDeadKeys_TooMany(t *testing.T) {
 		for seq := int64(1); seq <= 10_001; seq += 100 {
 			var ops []storage.Op
 			for i := range int64(100) {
-				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.OrderPos(seq+i), Values: map[string]any{"Key": lane.OrderPos((seq + i) / 2)}})
+				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "x_" + lane.OrderPos(seq+i),
+					Values: map[string]any{"Key": lane.OrderPos((seq + i) / 2)}})
 			}
 			if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
 				t.Fatal(err)
@@ -282,7 +286,8 @@ func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := b.eyes.PendingRequests(t.Context(), 0, 1); err != nil || len(got) != 1 || !got[0].Force || !got[0].HasEdit() {
+		if got, err := b.eyes.PendingRequests(t.Context(), 0,
+			1); err != nil || len(got) != 1 || !got[0].Force || !got[0].HasEdit() {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -13,10 +13,10 @@ import (
 	"weir/internal/weir"
 )
 
-// A request is how anyone but the holder asks for a change: a row, and head.touched raised in
-// the same transaction, so that the next holder cannot overlook it. What is scheduled is
-// not in the holder's hands yet: it is cancelled or moved at once, by its own row, and
-// that row's absence is what tells a holder who was about to release it.
+// A request is a row by which a process that is not the holder asks the holder for a change. The
+// transaction that inserts it raises the request number in head, so that the next holder cannot overlook
+// it. A scheduled message is not the business of the holder yet: it is cancelled or gets another due time
+// at once, by its s_ row, and a holder that is about to release it finds that row gone.
 
 // RequestKind is what a request asks for. It stands in the key of the request's row: w_<kind>, and
 // where it is about a message _<seq> behind that.
@@ -57,7 +57,8 @@ func cancelKey(seq int64) string { return requestKey(RequestCancel, seq) }
 func requestFrom(r storage.Row) Request {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.RequestPrefix), "_")
 	v := r.Values
-	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key, Force: rows.Force.Of(v), edit: editFrom(v)}
+	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key,
+		Force: rows.Force.Of(v), edit: editFrom(v)}
 }
 
 // PendingRequests reads the requests of a lane, up to limit: fewer mean that there are no more. It
@@ -78,7 +79,7 @@ func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Req
 	return wishes[:min(len(wishes), limit)], nil
 }
 
-// ResolveRequest takes a request away: it was granted, or refused.
+// ResolveRequest removes a request that was granted or refused.
 func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
@@ -114,7 +115,8 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 			return nil, err
 		}
 		wished = true
-		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()))}}, nil
+		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()),
+			Values: rows.Values(rows.Seq.Is(e.Seq()))}}, nil
 	})
 	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Notifier != nil {
 		s.Notifier.WakeOutbox(st.Message.ID.Lane)
@@ -128,7 +130,8 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 		{Kind: storage.Delete, Key: dueKey(e.DueTime())},
 		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(
 			rows.Stage.Is(string(weir.Cancelled)), rows.FinishedAt.Is(at), rows.CancelNonce.Is(nonce))},
-		{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()), rows.IsDone.Is(true))},
+		{Kind: storage.Insert, Key: cancelKey(e.Seq()),
+			Values: rows.Values(rows.Seq.Is(e.Seq()), rows.IsDone.Is(true))},
 	}
 	if url := e.Message.Callback; url != "" {
 		ops = append(ops, eventOps(finalEvent(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
@@ -136,7 +139,7 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	return ops
 }
 
-// isCancelPending says whether a message's cancellation waits for the holder already.
+// isCancelPending reports whether a message's cancellation already waits for the holder.
 func (s *Store) isCancelPending(ctx context.Context, id weir.ID) (bool, error) {
 	_, err := s.Table.Get(ctx, s.partitionOf(id.Lane), cancelKey(id.Seq))
 	if storage.Is(err, storage.NotFound) {
@@ -158,9 +161,11 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 		case e.Stage != weir.Scheduled:
 			return nil, errConflict("move", "the message is not scheduled any more, it is "+string(e.Stage))
 		case version != "" && version != weir.Tag(e.status.Version):
-			return nil, &weir.Error{Kind: weir.Stale, Op: "move", Message: "the message has changed since: read it again"}
+			return nil, &weir.Error{Kind: weir.Stale, Op: "move",
+				Message: "the message has changed since: read it again"}
 		}
-		ops := []storage.Op{{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(rows.DueAt.Is(due), rows.MoveNonce.Is(nonce))}}
+		ops := []storage.Op{{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(),
+			Values: rows.Values(rows.DueAt.Is(due), rows.MoveNonce.Is(nonce))}}
 		if !due.Equal(e.Message.DueAt) {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())},
 				storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: due, Seq: e.Seq()}), Values: map[string]any{}})
@@ -173,7 +178,7 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 	return s.Status(ctx, id)
 }
 
-// RoundDueTime gives the moment as rows keep it: never earlier.
+// RoundDueTime rounds a due time up to the precision of rows.
 func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
@@ -233,7 +238,8 @@ func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op)
 	if c.Head.IsSealed {
 		return errSealed("request")
 	}
-	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag, Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
+	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag,
+		Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
 	_, err = s.Table.Transact(ctx, s.partitionOf(lane), all)
 	return err
 }

@@ -47,7 +47,7 @@ const (
 	movingPause = time.Minute
 )
 
-// errOtherProcess says that another process removes messages of the same lane.
+// errOtherProcess means that another process removes messages of the same lane.
 var errOtherProcess = errors.New("another process removes messages of the lane")
 
 // RunLane removes a lane's share. It returns the moment before which there is nothing more to do;
@@ -101,10 +101,11 @@ func (c Control) retentionWalk(now time.Time) retentionWalk {
 	return retentionWalk{startedAt: now}
 }
 
-// saveWalk writes the place. Two processes at once do no harm: the place of either is right.
+// saveWalk writes the position of the walk. Two processes at once do no harm: either position is right.
 func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) error {
-	_, err := r.Store.Table.Transact(ctx, r.Store.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
-		Values: rows.Sparse(rows.Seq.Is(w.seq), rows.WalkStartedAt.Is(w.startedAt), rows.WalkNextAt.Is(w.nextAt))}})
+	_, err := r.Store.Table.Transact(ctx, r.Store.partitionOf(lane),
+		[]storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
+			Values: rows.Sparse(rows.Seq.Is(w.seq), rows.WalkStartedAt.Is(w.startedAt), rows.WalkNextAt.Is(w.nextAt))}})
 	return err
 }
 

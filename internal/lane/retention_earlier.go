@@ -71,7 +71,8 @@ func (r *Retention) removeFromLane(ctx context.Context, removeFromLane int) (tim
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	if any, err := r.Store.hasRows(ctx, removeFromLane, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
+	if any, err := r.Store.hasRows(ctx, removeFromLane, rows.MessagePrefix,
+		rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
 		return at, false, err
 	}
 	return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)

@@ -46,12 +46,15 @@ type bodySearchRecord struct {
 
 func bodySearchFrom(r storage.Row) bodySearchRecord {
 	v := r.Values
-	return bodySearchRecord{etag: r.ETag, lastDay: rows.LastDay.Of(v), marker: rows.DayMarker.Of(v), repeatDays: strings.Fields(rows.DaysToRepeat.Of(v)),
+	return bodySearchRecord{etag: r.ETag, lastDay: rows.LastDay.Of(v), marker: rows.DayMarker.Of(v),
+		repeatDays: strings.Fields(rows.DaysToRepeat.Of(v)),
 		namesSince: rows.SinceDay.Of(v), claimedUntil: rows.ClaimedUntil.Of(v)}
 }
 
 func (f *bodySearchRecord) searchValues() map[string]any {
-	return rows.Sparse(rows.LastDay.Is(f.lastDay), rows.DayMarker.Is(f.marker), rows.DaysToRepeat.Is(strings.Join(f.repeatDays, " ")), rows.SinceDay.Is(f.namesSince), rows.ClaimedUntil.Is(f.claimedUntil))
+	return rows.Sparse(rows.LastDay.Is(f.lastDay), rows.DayMarker.Is(f.marker),
+		rows.DaysToRepeat.Is(strings.Join(f.repeatDays,
+			" ")), rows.SinceDay.Is(f.namesSince), rows.ClaimedUntil.Is(f.claimedUntil))
 }
 
 // bodySearch is one look, by the process that has claimed it.
@@ -240,7 +243,8 @@ func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused 
 
 // removeForgotten removes the unmarked bodies of a lane that no row refers to, and marks the
 // others: an append can have succeeded without a mark.
-func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool, err error) {
+func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool,
+	err error) {
 	if len(names) == 0 {
 		return false, nil
 	}
@@ -321,7 +325,8 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 // findFirst returns about the first message of a lane that was accepted after a moment.
 func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
-	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch, id.Lane) != name {
+	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch,
+		id.Lane) != name {
 		return 1, nil // not one of ours
 	}
 	store := l.Store.ForEpoch(Epoch{Number: id.Epoch})

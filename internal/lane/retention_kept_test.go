@@ -25,7 +25,8 @@ func seqsTo(from, to int64) (seqs []int64) {
 // These tests hold which rows retention must keep, and that no refusal holds it up.
 
 func (b *bench) retention(store *lane.Store) *lane.Retention {
-	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute, Log: quiet}
+	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
+		Log: quiet}
 }
 
 // runEach runs retention at intervals.
@@ -65,7 +66,8 @@ func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 
 // A delivered message stays delivered until it is gone, whenever retention looks.
 func TestRetention_DeliveredStaysDelivered(t *testing.T) {
-	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond, time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
+	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond,
+		time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
 		t.Run(offset.String(), func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				began := time.Now()
@@ -102,8 +104,10 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(5) }))
 		r := b.retention(b.store)
 		b.runEach(r, 8*oneDay, 1)
-		if st, err := b.eyes.Status(t.Context(), ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
-			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ found are left", st.Stage, err, b.count("m_"), b.count("d_"))
+		if st, err := b.eyes.Status(t.Context(),
+			ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
+			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ found are left", st.Stage, err,
+				b.count("m_"), b.count("d_"))
 		}
 		b.faults.Set(nil)
 		b.runEach(r, 25*time.Hour, 1)
@@ -119,7 +123,9 @@ func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fau
 	return func(c storagetest.Call) storagetest.Fault {
 		for i, op := range c.Ops {
 			if match(op) && op.Kind == storage.Delete {
-				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "table transact", Kind: storage.Other, Index: i, Err: errors.New("refused for good")}}
+				return storagetest.Fault{Kind: storagetest.FailBefore,
+					Err: &storage.Error{Op: "table transact", Kind: storage.Other, Index: i,
+						Err: errors.New("refused for good")}}
 			}
 		}
 		return storagetest.Fault{}
@@ -132,7 +138,8 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 		b.fileApart(20, 0)
 		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
 		for seq := int64(1); seq <= 20; seq++ {
-			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "m_" + lane.OrderPos(seq)}}); err != nil {
+			if _, err := b.account.Table().Transact(t.Context(), "1.0",
+				[]storage.Op{{Kind: storage.Delete, Key: "m_" + lane.OrderPos(seq)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,7 +157,8 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 		w := b.holder()
 		b.deliver(w, 21, seqsTo(1, 20)...)
 		b.hold(w, 21) // and 22 is at the cursor: neither is a case for it
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
 		r := b.retention(b.eyes)
@@ -160,7 +168,8 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 		}
 		b.runEach(r, 25*time.Hour, 60)
 		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.OrderPos(21)] || !keys["m_"+lane.OrderPos(22)] {
-			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor", b.count("m_"), b.count("i_"))
+			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor",
+				b.count("m_"), b.count("i_"))
 		}
 	})
 }
@@ -184,7 +193,9 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 		stuck := b.blobNames()[0]
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Port == "blobs" && c.Op == "Delete" && c.Key == stuck {
-				return storagetest.Fault{Kind: storagetest.FailBefore, Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1, Err: errors.New("409 SnapshotsPresent")}}
+				return storagetest.Fault{Kind: storagetest.FailBefore,
+					Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1,
+						Err: errors.New("409 SnapshotsPresent")}}
 			}
 			return storagetest.Fault{}
 		})
@@ -214,7 +225,8 @@ func TestRetention_ARowThatStays(t *testing.T) {
 		b.deliver(b.holder(), 151, seqsTo(61, 120)...)
 		b.deliver(b.holder(), 151, seqsTo(121, 150)...)
 		missing := values(t, b, "m_"+lane.OrderPos(70))["Idem"].(string)
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Delete, Key: missing}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Delete, Key: missing}}); err != nil {
 			t.Fatal(err)
 		}
 		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(33) }))
@@ -263,7 +275,9 @@ func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
 		b.deliver(b.holder(), 31, seqsTo(1, 30)...)
-		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "m_" + lane.OrderPos(1), Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
+		if _, err := b.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "m_" + lane.OrderPos(1),
+				Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
 			t.Fatal(err)
 		}
 		b.runEach(b.retention(b.eyes), 8*oneDay, 1)

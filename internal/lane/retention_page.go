@@ -34,7 +34,8 @@ type expiringPacked struct {
 	left int // of its messages are in storage
 }
 
-var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt, rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key)
+var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
+	rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key)
 
 // removePage looks at one page behind the walk's place. It returns a moment if it has come to a message
 // that is too young until then.
@@ -182,7 +183,8 @@ func (t *retentionRun) classifyCopied(ctx context.Context, messages []*expiringM
 	}
 	return ForEach(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
-		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.partitionOf(Of(rows.Key.Of(moved[i].rowValues()), t.nextEpoch.Lanes)),
+		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.partitionOf(Of(rows.Key.Of(moved[i].rowValues()),
+			t.nextEpoch.Lanes)),
 			rows.CopyPrefix+copyID(id))
 		moved[i].hasCopy = !storage.Is(err, storage.NotFound)
 		if !moved[i].hasCopy {

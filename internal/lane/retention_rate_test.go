@@ -109,11 +109,12 @@ func TestRetention_KeepsUp(t *testing.T) {
 		slow.Table = table
 		var removed atomic.Int64
 		var doneAt time.Time
-		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour, TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) {
-			if removed.Add(int64(n)) == lanes*perLane {
-				doneAt = time.Now()
-			}
-		}}
+		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour,
+			TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) {
+				if removed.Add(int64(n)) == lanes*perLane {
+					doneAt = time.Now()
+				}
+			}}
 		c := &sweep.Cleaner{Retention: r, Lanes: lanes, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 		began := time.Now()
 		c.BeginRound()
@@ -125,7 +126,8 @@ func TestRetention_KeepsUp(t *testing.T) {
 			t.Fatalf("%d of %d messages were removed in a minute", n, lanes*perLane)
 		}
 		took, each := doneAt.Sub(began), float64(table.operations.Load())/(lanes*perLane)
-		t.Logf("%d messages in %s: %.0f a second, %.4f transactions a message", lanes*perLane, took, float64(lanes*perLane)/took.Seconds(), each)
+		t.Logf("%d messages in %s: %.0f a second, %.4f transactions a message", lanes*perLane, took,
+			float64(lanes*perLane)/took.Seconds(), each)
 		if took > 2500*time.Millisecond {
 			t.Errorf("the traffic of 5 s took %s to remove, want at most 2.5s", took)
 		}
@@ -143,8 +145,9 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 		for low := int64(1); low <= dead; low += 100 {
 			var ops []storage.Op
 			for seq := low; seq < low+100; seq++ {
-				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(seq), Values: map[string]any{
-					"Stage": "dead", "AcceptedAt": at, "FinishedAt": at, "Key": "k"}})
+				ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(seq),
+					Values: map[string]any{
+						"Stage": "dead", "AcceptedAt": at, "FinishedAt": at, "Key": "k"}})
 			}
 			if _, err := b.account.Table().Transact(t.Context(), "1.0", ops); err != nil {
 				t.Fatal(err)
@@ -167,7 +170,8 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 		slow, removed := *b.eyes, 0
 		slow.Table = table
 		time.Sleep(8 * 24 * time.Hour)
-		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour, TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) { removed += n }}
+		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour,
+			TimeShare: 5 * time.Second, OnRemoved: func(n, _ int) { removed += n }}
 		began := time.Now()
 		for removed < 100 && time.Since(began) < time.Minute {
 			if _, err := r.RunLane(t.Context(), 0); err != nil {

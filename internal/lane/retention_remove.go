@@ -81,7 +81,8 @@ var errChanged = errors.New("the message was changed")
 func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error {
 	if m.stage == weir.Dead {
 		etags, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), []storage.Op{
-			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag, Values: rows.Values(rows.IsBeingRemoved.Is(true))}})
+			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag,
+				Values: rows.Values(rows.IsBeingRemoved.Is(true))}})
 		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
 			return errChanged
 		}
@@ -109,7 +110,8 @@ func (m *expiringMessage) deleteOps() []storage.Op {
 		ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.CopyPrefix + old})
 	}
 	if m.stage == weir.Dead {
-		ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.DeadPrefix + strings.TrimPrefix(m.row.Key, rows.MessagePrefix)})
+		ops = append(ops, storage.Op{Kind: storage.Delete,
+			Key: rows.DeadPrefix + strings.TrimPrefix(m.row.Key, rows.MessagePrefix)})
 	}
 	return ops
 }

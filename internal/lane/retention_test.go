@@ -94,7 +94,8 @@ func TestRetention_Run(t *testing.T) {
 		b.finish(w, 2, weir.Dead)
 		b.hold(w, 3) // it waits for a retry, below the cursor
 		b.finish(w, 4, weir.Delivered)
-		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour, TimeShare: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour,
+			TimeShare: time.Minute}
 		has := func(when string, want map[int]bool) {
 			t.Helper()
 			if _, err := r.RunLane(t.Context(), 0); err != nil {
@@ -136,7 +137,8 @@ func TestStore_Status(t *testing.T) {
 		if st, err := b.store.Status(t.Context(), id); err != nil || st.Stage != weir.Queued || st.Message.Key != "a" {
 			t.Errorf("%+v %v", st, err)
 		}
-		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce}, {Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
+		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce},
+			{Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Seq: 2, Nonce: id.Nonce}, {Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
 			if _, err := b.store.Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("%+v: %v", wrong, err)

@@ -11,9 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// BackwardScan reads a lane from its newest messages back. Storage gives rows in the order of the
-// log only, so the log is read in pieces of so many numbers, each of them forwards, and
-// handed out backwards. Where retention has left few, the pieces grow.
+// BackwardScan reads a lane from its newest messages back. Storage returns rows in ascending order only, so
+// the scan reads the log in chunks, each of them forwards, and returns each chunk backwards. If retention
+// has left few messages, the chunks grow.
 type BackwardScan struct {
 	Before   int64 // only numbers below this are still to be read; 1 = none
 	Queries  int   // queries so far
@@ -55,7 +55,8 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 	return entries, err
 }
 
-// ReadDead is Read for the list of dead messages.
+// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports
+// whether there are more.
 func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	found, err := p.readChunk(ctx, rows.DeadPrefix, nil)
 	if err != nil {
@@ -78,7 +79,8 @@ func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []s
 	}
 	for {
 		low := max(p.Before-p.chunkSize, 1)
-		q := storage.Query{Partition: p.store.partitionOf(p.lane), From: prefix + rows.SeqPos(low), To: prefix + rows.SeqPos(p.Before), Columns: columns}
+		q := storage.Query{Partition: p.store.partitionOf(p.lane), From: prefix + rows.SeqPos(low),
+			To: prefix + rows.SeqPos(p.Before), Columns: columns}
 		found, dense, err := p.readWhole(ctx, q)
 		if err != nil {
 			return nil, err
@@ -93,8 +95,8 @@ func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []s
 	}
 }
 
-// readWhole reads a piece whole; dense says that it was given up, because a piece that was meant
-// to bridge a gap in the log holds more than one answer does.
+// readWhole reads a whole chunk. It gives up, and returns tooDense, if a chunk that was to bridge a gap in
+// the log has more rows than one page.
 func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
 	for page, err := range rows.Pages(ctx, p.store.Table, q) {
 		if err != nil {
@@ -162,8 +164,8 @@ func (e *Entry) findInPacked(found []packedRow) {
 // manyGap is how far apart numbers may be that ReadMany reads in one query.
 const manyGap = 32
 
-// ReadMany reads messages by their numbers, which fall, without bodies, and gives those that
-// are there still. looks is how many queries it took.
+// ReadMany reads messages by their numbers, which must fall, without bodies. It returns those that still
+// exist, and the number of queries.
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
@@ -183,7 +185,8 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 
 // readGroup reads messages that stand near each other.
 func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
-	found, _, err := rows.ReadPages(ctx, s.Table, rows.Messages(s.partitionOf(lane), seqs[len(seqs)-1], seqs[0]+1, scanColumns), maxChunk)
+	found, _, err := rows.ReadPages(ctx, s.Table,
+		rows.Messages(s.partitionOf(lane), seqs[len(seqs)-1], seqs[0]+1, scanColumns), maxChunk)
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +209,13 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 // before next were accepted after a moment: none before it was, and some hundreds behind it
 // may not have been. Copies from an earlier epoch come first in a log, and count as accepted
 // before. looks is how many queries it took.
-func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int, err error) {
+func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
+	err error) {
 	low, high := int64(1), next
 	for high-low > maxChunk/2 {
 		mid := low + (high-low)/2
-		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(mid), To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(mid),
+			To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
 		if err != nil {
 			return 0, looks, err
 		}

@@ -29,7 +29,7 @@ type Store struct {
 	recordOrigin  string  // of the record of lanes that was adopted
 }
 
-// drawPause draws from 0 to span.
+// drawPause draws a duration from 0 to span.
 func (s *Store) drawPause(span time.Duration) time.Duration {
 	draw := s.Rand
 	if draw == nil {
@@ -75,19 +75,19 @@ func stageOf(m *weir.Message) weir.Stage {
 // Status is what the entry says of its message. One of ScanLog knows no attempts.
 func (e *Entry) Status() weir.Status { return e.status }
 
-// KeyHash names the message's ordering key in row keys.
+// KeyHash returns the hash by which row keys name an ordering key.
 func (e *Entry) KeyHash() string { return e.keyHash }
 
-// Seq is the message's place in the log.
+// Seq returns the message's sequence number.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
-// BlockID names the block that this message makes when it has to wait for a retry.
+// BlockID returns the block that holds this message if it has to wait for a retry.
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
 // BlockIDOf is Block of a message that was filed.
 func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
 
-// IsBodyRemote says whether LoadBody has to ask storage.
+// IsBodyRemote reports whether LoadBody has to read from storage.
 func (e *Entry) IsBodyRemote() bool {
 	return e.Message.Body == nil && (e.isHeaderOnly || e.bodyIn().blob.Of(e.row) != "")
 }
@@ -147,7 +147,8 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
 		Replays: int(rows.Replays.Of(v)), ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v), ReplayRefused: rows.ReplayRefused.Of(v), EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
 	}
-	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount, IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount,
+		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
 		replayAskedAt: rows.ReplayAskedAt.Of(v), attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), isEdited: edited}, nil
 }
 
@@ -162,12 +163,13 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return e.status, nil
 }
 
-// findMessage reads a message by its id, where it stands now; its errors are for the caller of the
+// findMessage reads a message by its id in the epoch in which it is now. Its errors are for callers of the
 // API.
 func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
 	e, err := s.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
-		return nil, &weir.Error{Kind: weir.NotFound, Op: "status", Message: "there is no message with this id, or it was removed after its retention"}
+		return nil, &weir.Error{Kind: weir.NotFound, Op: "status",
+			Message: "there is no message with this id, or it was removed after its retention"}
 	}
 	if err != nil {
 		return nil, errUnavailable("status", err)
@@ -182,7 +184,8 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 // headerColumns are a message's columns without its body and its attempts.
-var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede, rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
+var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede,
+	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
 
 // ScanLog is ReadLog without bodies, for looking far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
@@ -194,7 +197,9 @@ func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, columns []string) ([]*Entry, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seq), To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
+	found, err := rows.ReadFirst(ctx, s.Table,
+		storage.Query{Partition: s.partitionOf(lane), From: rows.MessageKey(seq),
+			To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +230,7 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 // have one, and to compress that costs more than it saves.
 const plainAttempts = 1 << 10
 
-// packAttempts gives the column: a string, or, when that is long, compressed bytes.
+// packAttempts returns the value of the column: a string, or compressed bytes if that is long.
 func packAttempts(a []weir.Attempt) (any, error) {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) <= plainAttempts {
@@ -250,11 +255,12 @@ func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
 	return attempts, json.Unmarshal(data, &attempts)
 }
 
-// errUnavailable is what a caller of the API sees of a storage error.
+// errUnavailable returns the error that the API answers after a storage error.
 func errUnavailable(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
-		return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+		return &weir.Error{Kind: weir.Unavailable, Op: op,
+			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }

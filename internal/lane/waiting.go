@@ -10,18 +10,19 @@ import (
 	"weir/internal/storage"
 )
 
-// WaitingMessages is what waits in a lane and has left its log: the messages in the lines of their
-// keys, and the scheduled ones.
+// WaitingMessages are the messages that wait and have left the log: held ones and scheduled ones.
 type WaitingMessages struct {
 	Held       []HeldMessage // line by line
 	DueTimes   []DueTime     // by time
 	IsComplete bool          // these are all
 }
 
-// ReadWaiting reads what has left a lane's log and waits, in one page where that is enough, and
-// else up to so many pages of each kind.
+// ReadWaiting reads the held and the scheduled messages of a lane: one page if that is enough, else up to
+// so many pages of each kind.
 func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessages, error) {
-	found, more, err := rows.ReadPages(ctx, s.Table, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix), Columns: waitingColumns}, 1)
+	found, more, err := rows.ReadPages(ctx, s.Table,
+		storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix),
+			Columns: waitingColumns}, 1)
 	if err == nil && more {
 		found, more, err = s.readWaitingPages(ctx, lane, pages)
 	}
@@ -42,10 +43,13 @@ func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessag
 
 var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
-// ReadKeyQueue reads up to so many pages of a block's line, in order, and says whether that is all.
-func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages int) (line []HeldMessage, whole bool, err error) {
+// ReadKeyQueue reads up to so many pages of a block's held messages, in order, and reports whether these
+// are all.
+func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages int) (line []HeldMessage, whole bool,
+	err error) {
 	prefix := rows.HeldKey(block, "")
-	found, more, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
+	found, more, err := rows.ReadPages(ctx, s.Table,
+		rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
 	for _, r := range found {
 		line = append(line, heldFromRow(r))
 	}
@@ -54,7 +58,8 @@ func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages 
 
 func (s *Store) readWaitingPages(ctx context.Context, lane, pages int) (all []storage.Row, more bool, err error) {
 	for _, prefix := range []string{rows.HeldPrefix, rows.DuePrefix} {
-		found, cut, err := rows.ReadPages(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
+		found, cut, err := rows.ReadPages(ctx, s.Table,
+			rows.WithPrefix(s.partitionOf(lane), prefix, waitingColumns), pages)
 		if err != nil {
 			return nil, false, err
 		}
@@ -63,8 +68,7 @@ func (s *Store) readWaitingPages(ctx context.Context, lane, pages int) (all []st
 	return all, more, nil
 }
 
-// ReleasedAt is the moment at which a message that was scheduled joined its line; zero = it
-// came through the log.
+// ReleasedAt returns when a scheduled message was released into its queue; zero = it came through the log.
 func (h HeldMessage) ReleasedAt() time.Time {
 	_, due, released := strings.Cut(h.OrderPos, "_")
 	at, _, _ := strings.Cut(due, "_")

@@ -10,8 +10,7 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrFenced says that another holder has taken the lane: nothing of ours can be
-// committed any more.
+// ErrFenced means that another holder has taken the lane: this process cannot commit any more.
 var ErrFenced = errors.New("fenced: another holder has the lane")
 
 // resendPause is the pause before an unanswered commit is asked about again.
@@ -31,7 +30,8 @@ type Writer struct {
 // not read. change adapts the tail that
 // is there (count a crash, say). It tries until ctx, which is the lease's, ends. ErrClosed:
 // nobody can have the lane any more.
-func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail)) (*Writer, error) {
+func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
+	change func(*Tail)) (*Writer, error) {
 	closed := false
 	w, err := s.raiseFence(ctx, lane, nonce, seen, func(t *Tail) bool {
 		change(t)
@@ -45,7 +45,8 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 }
 
 // raiseFence is Take of closed lanes too; change may refuse.
-func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tail, change func(*Tail) bool) (*Writer, error) {
+func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tail,
+	change func(*Tail) bool) (*Writer, error) {
 	for {
 		if seen.ETag == "" { // as a condition it would match any tail
 			c, err := s.ReadControl(ctx, lane)
@@ -96,7 +97,8 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 // in tail mean done; the tail it was built on means send it again unchanged; anything
 // else means fenced.
 func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) error {
-	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag, Values: next.tailValues()}}, ops...)
+	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag,
+		Values: next.tailValues()}}, ops...)
 	for {
 		etags, err := w.store.Table.Transact(ctx, w.store.partitionOf(w.lane), all)
 		if err == nil {
@@ -125,7 +127,7 @@ type rowRefusal struct {
 func (r *rowRefusal) Error() string { return r.err.Error() }
 func (r *rowRefusal) Unwrap() error { return r.err }
 
-// refusalOf names the row that a transaction was refused for, where storage says so.
+// refusalOf adds the key of the row that a transaction was refused for, if storage names it.
 func refusalOf(err error, ops []storage.Op) error {
 	switch i := storage.FailedAt(err); {
 	case i <= 0 || i >= len(ops):
@@ -135,7 +137,7 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow gives the row for which a commit was refused, and nothing of it written.
+// refusedRow returns the row for which a commit was refused. Nothing of such a commit was written.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {
@@ -144,7 +146,7 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// isUncertain reports whether the rows have to be read to know if a transaction was done.
+// isUncertain reports whether only reading the rows can tell if a transaction was done.
 func isUncertain(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:

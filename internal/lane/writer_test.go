@@ -51,7 +51,8 @@ func TestWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = former.Commit(t.Context(), oneMore(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
-			if tail := b.tail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
+			if tail := b.tail(); !errors.Is(err,
+				lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
 				t.Errorf("%v, tail %+v", err, tail)
 			}
 			if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err, storage.NotFound) {
@@ -79,7 +80,8 @@ func TestWriter(t *testing.T) {
 			}
 			b.faults.Release()
 			b.faults.Wait()
-			if err := w.Commit(t.Context(), oneMore()); !errors.Is(err, lane.ErrFenced) || b.tail().Counts.Delivered != 0 {
+			if err := w.Commit(t.Context(), oneMore()); !errors.Is(err,
+				lane.ErrFenced) || b.tail().Counts.Delivered != 0 {
 				t.Errorf("the next commit was taken for done: %v, tail %+v", err, b.tail())
 			}
 		})
@@ -104,7 +106,8 @@ func TestWriter(t *testing.T) {
 			}
 		})
 	})
-	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter, "NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
+	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter,
+		"NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
 		t.Run("ACommit"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)

@@ -75,7 +75,7 @@ var mutants = []mutant{
 	{"old news of pauses believed", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
 	{"what was shelved is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},
 	{"shelved ones in no order", "drain/selector.go", "(k.LogWaitsFrom == 0 || ahead[k.KeyHash]", "(k.LogWaitsFrom >= 0 || ahead[k.KeyHash]", "order", ""},
-	{"what was put off is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt), ", "", "order", ""},
+	{"what was put off is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt),", "", "order", ""},
 	{"nobody hears of a resumption", "lane/pause.go", "c.Head.RequestSeq+1", "c.Head.RequestSeq+0", "rows|stuck", ""},
 	{"bulk replays of killed processes left alone", "replay/runner.go", "r.startJob(row.ID)", "_ = row", "stuck", ""},
 	{"what had its turn in a bulk replay forgotten at a takeover", "replay/job_run.go", "w.lanes, w.isResumed =", "w.checkpoint.Next = nil\n\tw.lanes, w.isResumed =", "bulk", ""},

@@ -38,7 +38,8 @@ func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[s
 }
 
 // ReadPages reads up to so many pages, and reports whether there are more.
-func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool, err error) {
+func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool,
+	err error) {
 	read := 0
 	for page, err := range Pages(ctx, table, q) {
 		if err != nil {

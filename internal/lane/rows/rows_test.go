@@ -54,7 +54,8 @@ func TestScan_ReadsAllPages(t *testing.T) {
 	table := cutTable{memory.New(time.Now).Table()}
 	var ops []storage.Op
 	for seq := range int64(5) {
-		ops = append(ops, storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq + 1), Values: rows.Values(rows.Seq.Is(seq + 1))})
+		ops = append(ops, storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq + 1),
+			Values: rows.Values(rows.Seq.Is(seq + 1))})
 	}
 	if _, err := table.Transact(t.Context(), "1.0", ops); err != nil {
 		t.Fatal(err)
