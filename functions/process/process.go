@@ -125,7 +125,8 @@ func (f *Function) answerAll(ctx context.Context) error {
 			next[r.State] = r
 		}
 	}
-	err := errors.Join(f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Waiting]), f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Busy]))
+	err := errors.Join(f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Waiting]),
+		f.enqueueTicket(ctx, ticket.AllLanes, next[drain.Busy]))
 	if err != nil {
 		return err
 	}

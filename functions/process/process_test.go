@@ -81,10 +81,11 @@ func TestFunction_Process(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		"Idle":               {one, map[int]drain.Report{0: idle}, idle, "seen 0", false},
-		"Drained":            {one, map[int]drain.Report{0: working}, idle, "seen 0, join 0", false},
-		"StillDrained":       {one, map[int]drain.Report{0: working}, working, "seen 0, join 0, ring 0", false},
-		"DrainedUntilDue":    {one, map[int]drain.Report{0: working}, waiting(time.Minute), "seen 0, join 0, ring 0 at 1m0s", false},
+		"Idle":         {one, map[int]drain.Report{0: idle}, idle, "seen 0", false},
+		"Drained":      {one, map[int]drain.Report{0: working}, idle, "seen 0, join 0", false},
+		"StillDrained": {one, map[int]drain.Report{0: working}, working, "seen 0, join 0, ring 0", false},
+		"DrainedUntilDue": {one, map[int]drain.Report{0: working}, waiting(time.Minute),
+			"seen 0, join 0, ring 0 at 1m0s", false},
 		"LostWhileDrained":   {one, map[int]drain.Report{0: working}, busy, "seen 0, join 0, put back 0 30s", false},
 		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away, "seen 0, join 0", true},
 		"Busy":               {one, map[int]drain.Report{0: busy}, idle, "seen 0, put back 0 30s", false},
@@ -97,11 +98,12 @@ func TestFunction_Process(t *testing.T) {
 		"AllBusy":            {all, map[int]drain.Report{0: busy, 1: busy}, idle, "seen -1, put back -1 30s", false},
 		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)}, idle,
 			"seen -1, ring -1 at 1s", false},
-		"AllWaitingOneLong": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle, "seen -1, put back -1 30s", false},
-		"AllStorageAway":    {all, map[int]drain.Report{1: away}, idle, "seen -1", true},
-		"Garbage":           {"{}", nil, idle, "", false},
-		"NoSuchLane":        {"weir lane 1.7", nil, idle, "", false},
-		"NegativeLane":      {"weir lane 1.-1", nil, idle, "", false},
+		"AllWaitingOneLong": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle,
+			"seen -1, put back -1 30s", false},
+		"AllStorageAway": {all, map[int]drain.Report{1: away}, idle, "seen -1", true},
+		"Garbage":        {"{}", nil, idle, "", false},
+		"NoSuchLane":     {"weir lane 1.7", nil, idle, "", false},
+		"NegativeLane":   {"weir lane 1.-1", nil, idle, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

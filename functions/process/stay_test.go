@@ -248,7 +248,8 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			ended(t, "the second", second, false)
 			time.Sleep(6 * time.Second)
 			ended(t, "the second", second, true)
-			o.rung.did(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield", "45s ring 0", "50s attend",
+			o.rung.did(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
+				"45s ring 0", "50s attend",
 				fmt.Sprintf("1m5s put back %d after 30s", elsewhere), "1m5s yield")
 		},
 		"ClaimedLaneKeepsItsInvocation": func(t *testing.T, o *instance) {
