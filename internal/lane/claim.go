@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage"
 )
 
-// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder
-// does so if none of its invocations is in flight, because then the platform may end it at any moment.
+// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder does so
+// if none of its invocations is in flight, because then the platform may end it at any time.
 type Claim struct {
 	By    string    // a random name of the process
 	Until time.Time // when it ends by itself
@@ -28,7 +28,8 @@ func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 	return err
 }
 
-// Claim returns the claim in force, if there is one.
+// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder does so
+// if none of its invocations is in flight, because then the platform may end it at any time.
 func (c Control) Claim(now time.Time) (Claim, bool) {
 	r, found := c.markerRow(rows.ClaimKey)
 	if !found {

@@ -49,8 +49,8 @@ func headOp(h Head, v map[string]any) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: v}
 }
 
-// RecordMoved writes into a closed lane's tail how many of its messages have moved on: the dead
-// among them, and those that were scheduled. They are counted in the next epoch then.
+// RecordMoved writes into a closed lane's tail how many of its messages have moved: the dead ones, and
+// those that were scheduled. From then on the next epoch counts them.
 func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	dead, err := s.readKeys(ctx, lane, rows.DeadPrefix)
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Store) remainingOf(ctx context.Context, lane int, c Control) (Remaining
 // clockSkew is how far the clocks of two processes may differ.
 const clockSkew = 2 * time.Second
 
-// CloseLane ends a sealed lane for good, if it has run empty: nobody can hold it any more. The
-// caller has its lease, whose context ctx is. settle is what a holder that crashed may
-// have left at work in the CMS.
+// CloseLane ends a sealed lane for good if no work is left in it: no process can hold it any more. The
+// caller has its lease, whose context ctx is. settle is the time for which a request of a crashed holder
+// may still be at work in the CMS.
 func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle time.Duration) (closed bool, err error) {
 	w, err := s.RaiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) {
 		if t.IsOpen {

@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// DueTime is a scheduled message and its moment. Its row sorts by time.
+// DueTime is the due time of a scheduled message, and its number. The row sorts by time.
 type DueTime struct {
 	At  time.Time // in whole microseconds
 	Seq int64
@@ -44,7 +44,7 @@ func parseDue(key string) (DueTime, error) {
 	return DueTime{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
 }
 
-// DueTime gives the entry's moment, where it is scheduled.
+// DueTime is the due time of a scheduled message, and its number. The row sorts by time.
 func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
 
 // orderPos is the message's position among the held ones of its key.
@@ -60,14 +60,15 @@ func (e *Entry) orderPos() string {
 // log by d's time, then by acceptance.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
-// AfterLog is After of the entry's line.
+// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = only
+// the queue decides.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
 // NextLogSeq returns the first sequence number behind the entry's position in the order of its key.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// AfterLog is the place in the log up to which all of the key goes before this held message; 0
-// where its line alone tells.
+// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = only
+// the queue decides.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := rows.ParseSeq(log)
@@ -130,10 +131,9 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 	return found, group.Wait()
 }
 
-// Release takes a message that falls due out of the scheduled ones and puts it among the
-// held ones of its block, behind everything filed before next, and behind everything that
-// was released earlier: that may have been tried already. placed is the time in the place
-// that was given last, and gives way to this one's.
+// Release moves a message that falls due from the scheduled to the held messages of its block: behind all
+// messages that were filed before next, and behind all that were released earlier, because those may have
+// been tried already. placed is the time in the position that was given last; Release updates it.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt

@@ -22,9 +22,9 @@ type KeyBlock struct {
 	ReleasedAt   time.Time // if LogWaitsFrom is set, and IsParked is not: the time in the message's position, which orders those before one number
 }
 
-// Rank orders a key's blocks that go ahead, and the log, where a message has twice its number:
-// what was released goes before the message that Ahead names, and that one, where it was put
-// aside itself, before those behind it.
+// Rank orders the blocks of a key that go ahead, and its log, in which a message has twice its number. A
+// released message goes before the message that LogWaitsFrom names. That message, if it was parked itself,
+// goes before those behind it.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1

@@ -173,7 +173,7 @@ func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit i
 	return o, nil
 }
 
-// ReadEventMessage reads the message that a mail is about, as it stands now.
+// ReadEventMessage reads the message that an event is about, as it is now.
 func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, m.Seq)
 	if err == nil {
@@ -185,14 +185,13 @@ func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.S
 	return e.status, nil
 }
 
-// Postponement is mail as it is to stand in the outbox from now on; Next must be later than it was.
+// Postponement is an event with its new time, which must be later than the old one.
 type Postponement struct{ Was, Is Event }
 
-// AckEvents takes mail out of the outbox and puts other mail off. Where all is gone with that,
-// note is the version of the note to be removed with it; empty = it stays. Mail that is
-// not there any more is passed over, and the note stays: another sender may have put it off.
-// It can be repeated after any error. quiet says that the note was removed, whole that
-// everything stood as it was seen.
+// AckEvents removes events from the outbox and postpones others. If that leaves the outbox empty, note is
+// the version of the marker to remove; "" = it stays. An event that is not there any more is passed over,
+// and the marker stays: another sender may have postponed it. AckEvents can be repeated after any error. It
+// returns whether the marker was removed, and whether all rows were as the caller had read them.
 func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []Postponement,
 	note storage.ETag) (quiet, whole bool, err error) {
 	whole = true

@@ -73,8 +73,8 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
-// pausedFor says until when nothing is sent, or not all, and why. An operator's pause that
-// came in just before the lane was sealed can still be resumed.
+// pausedFor returns until when no message, or not every message, is sent, and the reason. An operator's
+// pause that was written just before the lane was sealed can still be resumed.
 func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
 	if c.Tail.PausedUntil.After(now) {
 		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"

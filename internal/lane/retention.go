@@ -50,8 +50,8 @@ const (
 // errOtherProcess means that another process removes messages of the same lane.
 var errOtherProcess = errors.New("another process removes messages of the lane")
 
-// RunLane removes a lane's share. It returns the moment before which there is nothing more to do;
-// zero = call again soon.
+// RunLane removes a lane's share of old messages. It returns when there is more to do; zero = call again
+// soon.
 func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.ReadControl(ctx, lane)
 	if err != nil {

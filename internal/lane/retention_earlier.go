@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// RunEarlierEpochs does a share of the lanes of epochs that are over. A lane without messages goes
-// as a whole, and an epoch without lanes is forgotten. It returns the moment before which
-// there is nothing more to do; zero = call again soon.
+// RunEarlierEpochs does a share of the lanes of earlier epochs. It deletes a lane without messages as a
+// whole, and an epoch without lanes from the record. It returns when there is more to do; zero = call again
+// soon.
 func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	meta, err := r.Store.ReadEpochRecord(ctx)
 	if err != nil {

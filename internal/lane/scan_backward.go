@@ -205,10 +205,10 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FindAcceptedAfter finds about the lowest number from which on the messages of a log that ends
-// before next were accepted after a moment: none before it was, and some hundreds behind it
-// may not have been. Copies from an earlier epoch come first in a log, and count as accepted
-// before. looks is how many queries it took.
+// FindAcceptedAfter returns about the lowest number from which on the messages of a log were accepted after
+// at: no earlier message was, and some hundreds behind it may not have been. Copies from an earlier epoch
+// come first in a log, and count as accepted before. The log ends before next. looks is the number of
+// queries.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
 	err error) {
 	low, high := int64(1), next
