@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func (a *App) newCMS() error {
 	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport}
 	if a.keeper != nil {
-		cfg.Secrets = a.keeper.Secrets
+		cfg.Secrets = a.signInSecrets
 	}
 	if a.contracts != nil {
 		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
@@ -102,13 +103,28 @@ func (a *App) newStepsSender() (drain.Sender, error) {
 		}
 		return a.cms, nil
 	}
+	for _, c := range a.settings.Contracts {
+		if c.Steps.IsSet() && c.Success != "" {
+			return a.cms, fmt.Errorf("contracts: success of %q is for a single request; with steps write success, an "+
+				"expression, in a step", c.Name)
+		}
+	}
 	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
 		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now}
 	if a.keeper != nil {
-		cfg.Secrets = a.keeper.Secrets
+		cfg.Secrets = a.signInSecrets
 	}
-	return steps.New(cfg)
+	sender, err := steps.New(cfg)
+	if err != nil {
+		return a.cms, err
+	}
+	return sender, nil
+}
+
+// signInSecrets returns the secrets of the sign-in: of its settings, and those that it has got.
+func (a *App) signInSecrets() []string {
+	return slices.Concat(a.keeper.Secrets(), a.settings.Delivery.SignIn.Secrets(), a.settings.file.Secrets())
 }
 
 // definitions returns the contracts as package contract has them.

@@ -39,7 +39,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
 	if err != nil {
-		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)))
+		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtBraces(text))
 	}
 	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env}
@@ -53,6 +53,17 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		}
 	}
 	return expander.missing, nil
+}
+
+// bareExpression matches an expression as a value without quotes, which YAML takes for a mapping.
+var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
+
+// hintAtBraces returns the probable cause of an error of YAML, if the text has an expression without quotes.
+func hintAtBraces(text string) string {
+	if !bareExpression.MatchString(text) {
+		return ""
+	}
+	return "\nweir.yaml has an expression without quotes; write \"{{ … }}\""
 }
 
 // envExpander replaces marks by variables.

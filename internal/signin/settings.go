@@ -101,6 +101,24 @@ func (s *Settings) ways() []string {
 	return ways
 }
 
+// Secrets returns the secrets of the settings, for masks.
+func (s *Settings) Secrets() []string {
+	secrets := []string{string(s.Bearer)}
+	if s.Basic != nil {
+		secrets = append(secrets, string(s.Basic.Password))
+	}
+	if s.Header != nil {
+		secrets = append(secrets, string(s.Header.Value))
+	}
+	if s.OAuth2 != nil {
+		secrets = append(secrets, string(s.OAuth2.ClientSecret))
+	}
+	if s.JWT != nil {
+		secrets = append(secrets, string(s.JWT.Key))
+	}
+	return secrets
+}
+
 // Tools are what sources need.
 type Tools struct {
 	Transport http.RoundTripper // of requests to token endpoints
@@ -112,8 +130,8 @@ type Tools struct {
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.ways()
 	if len(ways) != 1 {
-		return nil, fmt.Errorf("delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, azure "+
-			"or steps", len(ways), strings.Join(ways, ", "))
+		return nil, fmt.Errorf("delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
+			"azure or steps", len(ways), strings.Join(ways, ", "))
 	}
 	switch {
 	case s.Basic != nil:
@@ -162,7 +180,8 @@ func (o *OAuth2) newSource(tools Tools) (Source, error) {
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("delivery.signIn.oauth2: tokenUrl is not an absolute address, such as https://login.example/token")
+		return nil, errors.New("delivery.signIn.oauth2: tokenUrl is not an absolute address, such as " +
+			"https://login.example/token")
 	case o.ClientID == "" || o.ClientSecret == "":
 		return nil, errors.New("delivery.signIn.oauth2: clientId and clientSecret are both needed")
 	case !known:

@@ -22,31 +22,31 @@ var completeAddress = regexp.MustCompile(`^https?://[^/?#{}]+(/|\?|$)`)
 func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	text, ok := readText(p.value)
 	if !ok {
-		f.refuse(placeOf(p.value, p.at.path), "the address must be a text such as /items/{{ key }}, in quotes if it has {{ }}")
+		f.refuse(p.place(), "the address must be a text such as /items/{{ key }}, in quotes if it has {{ }}")
 		return nil
 	}
 	a := &address{base: base, text: f.compileText(p.value, p.at.path, text, s, f.fillVariables)}
-	f.requireText(a.text, placeOf(p.value, p.at.path))
+	f.requireText(a.text, p.place())
 	begin := ""
 	if len(a.text.parts) > 0 {
 		begin = a.text.parts[0].literal
 	}
 	switch isComplete := completeAddress.MatchString(begin); {
 	case isComplete && s.chain != nil:
-		f.refuse(placeOf(p.value, p.at.path), "the address of a step must begin with / or ?, because it is put behind delivery.url; "+
+		f.refuse(p.place(), "the address of a step must begin with / or ?, because it is put behind delivery.url; "+
 			"write the host there")
 	case isComplete:
 		a.base = nil
 	case strings.HasPrefix(text, "http://"), strings.HasPrefix(text, "https://"):
-		f.refuse(placeOf(p.value, p.at.path), "the host of an address cannot come from an expression")
+		f.refuse(p.place(), "the host of an address cannot come from an expression")
 	case !strings.HasPrefix(begin, "/") && !strings.HasPrefix(begin, "?") && len(a.text.parts) > 0:
-		f.refuse(placeOf(p.value, p.at.path), "the address must begin with / or ?; write /%s", strings.TrimSpace(f.hideVariables(text)))
+		f.refuse(p.place(), "the address must begin with / or ?; write /%s", strings.TrimSpace(f.hideVariables(text)))
 	case strings.Contains(a.text.literal(), "#"):
-		f.refuse(placeOf(p.value, p.at.path), "an address has no #; write %%23 if the character itself is meant")
+		f.refuse(p.place(), "an address has no #; write %%23 if the character itself is meant")
 	case strings.ContainsAny(a.text.literal(), " \n\t"):
-		f.refuse(placeOf(p.value, p.at.path), "an address has no spaces; write %%20")
+		f.refuse(p.place(), "an address has no spaces; write %%20")
 	case strings.ContainsAny(a.text.literal(), "{}"):
-		f.refuse(placeOf(p.value, p.at.path), "{…} is not filled in within steps; write {{ key }}")
+		f.refuse(p.place(), "{…} is not filled in within steps; write {{ key }}")
 	}
 	return a
 }

@@ -234,7 +234,7 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 		return f.compileGraphQL(settings, p, s)
 	}
 	if text, _ := readText(p.value); text != "message" {
-		f.refuse(placeOf(p.value, p.at.path), "it must be message (the message's own bytes); for a body of your own write json, form "+
+		f.refuse(p.place(), "it must be message (the message's own bytes); for a body of your own write json, form "+
 			"or xml")
 	} else if s.chain == nil {
 		f.refuse(p.at, "signing in has no message; write json or form")
@@ -247,13 +247,13 @@ func placeOrKey(p pair) place {
 	if p.value == nil {
 		return p.at
 	}
-	return placeOf(p.value, p.at.path)
+	return p.place()
 }
 
 func (f *File) compileForm(p pair, s *scope) body {
 	t := f.compileTree(p.value, p.at.path, s)
 	if t.isLeaf || t.isList {
-		f.refuse(placeOf(p.value, p.at.path), "form must be a mapping of fields, such as { name: \"{{ key }}\" }")
+		f.refuse(p.place(), "form must be a mapping of fields, such as { name: \"{{ key }}\" }")
 		return nil
 	}
 	for i, field := range t.values {
@@ -268,7 +268,7 @@ func (f *File) compileForm(p pair, s *scope) body {
 func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	query, ok := readText(p.value)
 	if !ok || strings.TrimSpace(query) == "" {
-		f.refuse(placeOf(p.value, p.at.path), "graphql must be the text of a query or a mutation")
+		f.refuse(p.place(), "graphql must be the text of a query or a mutation")
 		return nil
 	}
 	if strings.Contains(query, "{{") {
@@ -279,7 +279,7 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	if v, ok := settings["variables"]; ok {
 		b.variables = f.compileTree(v.value, v.at.path, s)
 		if b.variables.isLeaf || b.variables.isList {
-			f.refuse(placeOf(v.value, v.at.path), "variables must be a mapping of names to values")
+			f.refuse(v.place(), "variables must be a mapping of names to values")
 		}
 		f.checkVariables(query, v, b.variables)
 	}
@@ -290,7 +290,7 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {
-			f.refuse(placeOf(p.value, p.at.path), "the query has no variable $%s", name)
+			f.refuse(p.place(), "the query has no variable $%s", name)
 		}
 	}
 }

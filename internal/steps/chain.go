@@ -113,7 +113,7 @@ func (c *compiler) readNames(items []ast.Node, path string) []string {
 				continue
 			}
 			name, _ := readText(p.value)
-			at := placeOf(p.value, p.at.path)
+			at := p.place()
 			at.path = fmt.Sprintf("%s[%d].name", path, i)
 			switch {
 			case !stepName.MatchString(name):
@@ -243,7 +243,8 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 	f := c.file
 	pairs, ok := f.readMapping(p.value, p.at.path)
 	if !ok {
-		f.refuse(placeOf(p.value, p.at.path), "headers must be a mapping of names to values, such as { If-Match: \"{{ find.headers.etag }}\" }")
+		f.refuse(p.place(), "headers must be a mapping of names to values, such as "+
+			"{ If-Match: \"{{ find.headers.etag }}\" }")
 	}
 	var headers []header
 	for _, h := range pairs {
@@ -255,7 +256,7 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 			f.refuse(h.at, "%s is set by Weir; leave it out", h.key)
 		}
 		t := f.compileTemplate(h.value, h.at.path, s)
-		f.requireText(t, placeOf(h.value, h.at.path))
+		f.requireText(t, h.place())
 		headers = append(headers, header{canonical, t})
 	}
 	return headers
@@ -283,7 +284,7 @@ func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	if p, ok := settings["retryAfter"]; ok {
 		name, ok := readText(p.value)
 		if !ok || !headerName.MatchString(name) {
-			f.refuse(placeOf(p.value, p.at.path), "it must be the name of a header, such as X-RateLimit-Reset")
+			f.refuse(p.place(), "it must be the name of a header, such as X-RateLimit-Reset")
 		}
 		st.retryAfter = name
 	}
@@ -333,10 +334,10 @@ func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) 
 		case !polls:
 			f.refuse(p.at, "%s belongs to until; write until: with the condition that ends the step", name)
 		case err != nil || d <= 0:
-			f.refuse(placeOf(p.value, p.at.path), "%q is not a duration such as 2s or 1m", text)
+			f.refuse(p.place(), "%q is not a duration such as 2s or 1m", text)
 		case name == "for" && d > c.timeout:
-			f.refuse(placeOf(p.value, p.at.path), "%s is longer than delivery.timeout (%s), which holds for all steps together", text,
-				c.timeout)
+			f.refuse(p.place(), "%s is longer than delivery.timeout (%s), which holds for all steps together",
+				text, c.timeout)
 		default:
 			*target = d
 		}

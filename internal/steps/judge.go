@@ -59,7 +59,8 @@ func (r *run) judge(st *step, a *answer) verdict {
 // classify returns the result that the status means by default.
 func (r *run) classify(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
-	result := cms.Classify(shown, cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}, r.sender.cfg.Now())
+	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
+	result := cms.Classify(shown, rules, r.sender.cfg.Now())
 	result.Reason = st.name + ": " + result.Reason
 	if words := errorWords(a.JSON); words != "" {
 		result.Reason = fmt.Sprintf("%s: %d %s: %s", st.name, a.Status, http.StatusText(a.Status), words)

@@ -62,12 +62,12 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 			text, _ := readText(p.value)
 			r.do = action(text)
 			if !slices.Contains(actions, r.do) {
-				f.refuse(placeOf(p.value, p.at.path), "%q is not something to do; write ok, again, done, retry, reject or unavailable%s",
-					text, suggest(text, actionNames()))
+				f.refuse(p.place(), "%q is not something to do; write ok, again, done, retry, reject or "+
+					"unavailable%s", text, suggest(text, actionNames()))
 			}
 		case "say":
 			r.say = f.compileTemplate(p.value, p.at.path, s)
-			f.requireText(r.say, placeOf(p.value, p.at.path))
+			f.requireText(r.say, p.place())
 		default:
 			f.refuse(p.at, "%s is not a setting of a rule; it has when, do and say", p.key)
 		}

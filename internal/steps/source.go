@@ -157,6 +157,9 @@ type pair struct {
 	at    place // of the key
 }
 
+// place returns the place of the value.
+func (p pair) place() place { return placeOf(p.value, p.at.path) }
+
 // readMapping returns the entries of a mapping, with those of merged ones (<<).
 func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	var values []*ast.MappingValueNode

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"weir/internal/cms"
@@ -71,8 +72,11 @@ type Sender struct {
 func New(cfg Config) (*Sender, error) {
 	s := &Sender{cfg: cfg, chains: map[string]*chain{}, answers: map[string]map[int]weir.Outcome{}}
 	base, err := url.Parse(cfg.URL)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, errors.New("steps: delivery.url cannot be read")
+	case strings.ContainsAny(cfg.URL, "{}"):
+		return nil, errors.New("steps: delivery.url has a placeholder; with steps write {{ key }} in their addresses")
 	}
 	if cfg.MaxAnswer == 0 {
 		s.cfg.MaxAnswer = defaultMaxAnswer
@@ -114,7 +118,8 @@ func secretsOf(base *url.URL, headers map[string]string) []string {
 		secrets = append(secrets, values...)
 	}
 	for _, value := range headers {
-		secrets = append(secrets, value)
+		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
+		secrets = append(secrets, value, credential)
 	}
 	return secrets
 }

@@ -33,7 +33,7 @@ var xmlMark = regexp.MustCompile(xmlMarkBegin + `(\d+)` + xmlMarkEnd)
 func (f *File) compileXML(p pair, st *step, s *scope) body {
 	text, ok := readText(p.value)
 	if !ok || strings.TrimSpace(text) == "" {
-		f.refuse(placeOf(p.value, p.at.path), "xml must be the text of a document, such as <a>{{ key }}</a>")
+		f.refuse(p.place(), "xml must be the text of a document, such as <a>{{ key }}</a>")
 		return nil
 	}
 	b := &xmlBody{}
@@ -44,7 +44,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 		})
 	}
 	whole := f.compileText(p.value, p.at.path, text, s, markVariables)
-	f.requireText(whole, placeOf(p.value, p.at.path))
+	f.requireText(whole, p.place())
 	var marked strings.Builder
 	for _, t := range whole.parts {
 		if t.expression == nil {
@@ -55,16 +55,16 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 	}
 	// The stream of tokens finds what etree lets pass.
 	if _, err := contract.ParseTree([]byte(strings.TrimSpace(marked.String())), contract.Limits{}); err != nil {
-		f.refuse(placeOf(p.value, p.at.path), "xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
+		f.refuse(p.place(), "xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
 			"value only", describeXML(err))
 		return nil
 	}
 	b.doc = etree.NewDocument()
 	if err := b.doc.ReadFromString(strings.TrimSpace(marked.String())); err != nil {
-		f.refuse(placeOf(p.value, p.at.path), "xml is not well-formed (%s)", describeXML(err))
+		f.refuse(p.place(), "xml is not well-formed (%s)", describeXML(err))
 		return nil
 	}
-	f.checkMarks(b.doc.Root(), placeOf(p.value, p.at.path))
+	f.checkMarks(b.doc.Root(), p.place())
 	b.isCall = b.doc.Root().Tag == "methodCall"
 	if b.isCall {
 		st.needs.add(partXML, needStrict)

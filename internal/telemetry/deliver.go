@@ -67,11 +67,24 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	belongTo(ctx, &m)
 	d.Message = &m
 	r := s.next.Send(ctx, d)
+	s.recordSteps(ctx, r.Steps)
 	s.rememberEnd(d, r)
 	if span.IsRecording() {
 		endSpan(span, d, r)
 	}
 	return r
+}
+
+// recordSteps makes a span of each request of a chain.
+func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
+	for _, step := range steps {
+		_, span := s.tracer.Start(ctx, "step "+step.Name, trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithTimestamp(step.At), trace.WithAttributes(s.fixed[1:]...))
+		if step.Status != 0 {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(step.Status))
+		}
+		span.End(trace.WithTimestamp(step.At.Add(step.Duration)))
+	}
 }
 
 // The headers that propagators read.

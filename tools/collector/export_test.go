@@ -161,7 +161,8 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 
 	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeUnavailable, Reason: "connection refused"},
 		{Outcome: weir.OutcomeRetry, Status: 500, Reason: "500: <secret/>"},
-		{Outcome: weir.OutcomeDelivered, Status: 201}}}
+		{Outcome: weir.OutcomeDelivered, Status: 201, Steps: []weir.Step{
+			{Name: "find", At: time.Now(), Duration: time.Second, Status: 404}, {Name: "create", At: time.Now()}}}}}
 	accepted := time.Now().Add(-72 * time.Hour)
 	second, end := openExport(t, slog.DiscardHandler)
 	sender := second.Sender(server, "POST", "https://cms.example:8443/api?code=hidden")
@@ -179,6 +180,11 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	waits, delivers := findSpans(t, c.Spans(), "wait"), findSpans(t, c.Spans(), "deliver")
 	if len(receive) != 1 || len(waits) != 3 || len(delivers) != 3 {
 		t.Fatalf("got %+v, want 1 receive, 3 waits, 3 deliveries", c.Spans())
+	}
+	finds, creates := find(t, c.Spans(), "step find"), find(t, c.Spans(), "step create")
+	if len(finds) != 1 || len(creates) != 1 || finds[0].Parent != delivers[2].ID || creates[0].Parent != delivers[2].ID ||
+		finds[0].End.Sub(finds[0].Start) != time.Second || finds[0].Attributes["http.response.status_code"] != "404" {
+		t.Errorf("got the steps %+v %+v, want one span of each within the third delivery", finds, creates)
 	}
 	root := receive[0]
 	if root.Trace != upstream[3:35] || root.Parent != upstream[36:52] || root.Kind != "SPAN_KIND_SERVER" ||
