@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type App struct {
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string // the platform's id of this instance; "" = not on a platform
+	hasSignIn   bool   // the platform checks who signs in
 
 	running atomic.Pointer[running] // set once, when storage is open
 }
@@ -48,7 +50,8 @@ type problems struct{ settings, contracts, storage, cms error }
 // prepareApp makes an App as far as the settings allow, so that `handler check` can report all problems.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	settings, err := loadSettings(env)
-	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID")}
+	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
+		hasSignIn: strings.EqualFold(env("WEBSITE_AUTH_ENABLED"), "true")}
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has reported the error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)

@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"time"
 	_ "time/tzdata" // the platform's time zones may be missing
 
 	"weir/functions/sweep"
+	"weir/internal/audit"
 	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/notify"
@@ -117,19 +119,25 @@ func (r *running) newCleaner() *sweep.Cleaner {
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
 		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
 		OnRemoved: r.instruments.metrics.Removed}
-	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log, Retention: retentionJob{retention, r.history}}
+	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log,
+		Retention: retentionJob{retention, r.history, r.audit, r.log}}
 }
 
-// retentionJob is the retention of messages, and once an hour of the history.
+// retentionJob is the retention of messages, and once an hour of the history and the audit log.
 type retentionJob struct {
 	*lane.Retention
 	history *history.Keeper // nil = this process keeps no history
+	audit   *audit.Log
+	logger  *slog.Logger
 }
 
 // Forgotten implements sweep.Retention.
 func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	if j.history != nil {
 		j.history.RequestCleanup()
+	}
+	if err := j.audit.RemoveExpired(ctx); err != nil {
+		j.logger.Warn("audit: old entries not removed", "err", err)
 	}
 	return j.Retention.RemoveForgottenBodies(ctx)
 }

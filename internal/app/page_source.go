@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/functions/view"
+	"weir/internal/audit"
 	"weir/internal/contract"
 	"weir/internal/dashboard"
 	"weir/internal/history"
@@ -19,7 +20,7 @@ import (
 func (r *running) newPages() http.Handler {
 	source := &pageSource{r}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
-		Replays: source, Schedules: source, Contracts: r.settings.contractNames(), Now: time.Now, Log: r.log})
+		Replays: source, Schedules: source, Changes: source, Contracts: r.settings.contractNames(), Now: time.Now, Log: r.log})
 }
 
 // pageSource reads the data of the pages.
@@ -147,4 +148,18 @@ func (s *pageSource) Schedules(ctx context.Context) ([]dashboard.Schedule, error
 			LastDueAt: d.Last.DueAt, LastID: d.Last.MessageID, Refusal: d.Refusal})
 	}
 	return out, nil
+}
+
+// pageChanges is the number of entries on a page of the audit log.
+const pageChanges = 100
+
+// Changes implements dashboard.Changes.
+func (s *pageSource) Changes(ctx context.Context, token string) (dashboard.ChangeList, error) {
+	page, err := s.audit.Read(ctx, audit.Query{Limit: pageChanges, Continue: token})
+	out := dashboard.ChangeList{Continue: page.Continue}
+	for _, e := range page.Entries {
+		out.Changes = append(out.Changes, dashboard.Change{At: e.At, Action: e.Action, Subject: e.Subject, Detail: e.Detail,
+			Function: e.Function, Principal: e.Principal, KeyID: e.KeyID, From: e.From, Call: e.Invocation, Status: e.Status})
+	}
+	return out, err
 }

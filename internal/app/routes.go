@@ -72,6 +72,7 @@ func (r *running) routes() []route {
 		{get, "/api/lanes/{lane}", "view", readOnly(&view.Lane{Source: r.overview, Logger: log})},
 		{get, "/api/history", "view", readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
 		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Logger: log})},
+		{get, "/api/audit", "view", readOnly(&view.Audit{Reader: r.audit, Logger: log})},
 		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: store, Calendar: r.calendar,
 			Now: now, Logger: log})},
 		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: store, Lanes: lanes, Now: now, Logger: log})},
@@ -97,7 +98,7 @@ func (r *running) routes() []route {
 	for path, h := range function.Routes() {
 		table = append(table, route{nil, "/api/schedules" + path, "schedules", limitReads(h)})
 	}
-	return table
+	return r.auditChanges(table)
 }
 
 // newReceiver returns the handler of posted messages.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/functions/sweep"
+	"weir/internal/audit"
 	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/overview"
@@ -22,6 +23,7 @@ type running struct {
 	*pipeline
 	cleaner  *sweep.Cleaner
 	sweeper  *sweep.Function
+	audit    *audit.Log
 	history  *history.Keeper    // these four are nil under handler poll
 	overview *overview.Overview //
 	replays  *replay.Runner     //
@@ -32,7 +34,8 @@ type running struct {
 
 // newPollRunning makes the parts of handler poll: it answers no requests.
 func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
-	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {}}
+	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {},
+		audit: a.newAuditLog(store.Table)}
 	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.drainer)
 	return r
@@ -46,6 +49,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	r.history = r.startHistory()
 	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now}
 	r.replays = r.newReplays()
+	r.audit = a.newAuditLog(store.Table)
 	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.waker)
 	r.handler = newRouter(r.log, r.routes())

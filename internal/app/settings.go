@@ -27,19 +27,20 @@ type Settings struct {
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
 
-	Lanes         int                `yaml:"lanes"`
-	Lease         duration           `yaml:"lease"`
-	TicketDelay   delayRange         `yaml:"ticketDelay"`
-	MaxBody       byteSize           `yaml:"maxBody"`
-	Retention     duration           `yaml:"retention"`
-	DeadRetention duration           `yaml:"deadRetention"`
-	Delivery      deliverySettings   `yaml:"delivery"`
-	Poll          pollSettings       `yaml:"poll"`
-	Calendar      calendar.Settings  `yaml:"calendar"`
-	Notify        []receiverSettings `yaml:"notify"`
-	Callbacks     callbackSettings   `yaml:"callbacks"`
-	Log           logSettings        `yaml:"log"`
-	Contracts     []contractSettings `yaml:"contracts"`
+	Lanes          int                `yaml:"lanes"`
+	Lease          duration           `yaml:"lease"`
+	TicketDelay    delayRange         `yaml:"ticketDelay"`
+	MaxBody        byteSize           `yaml:"maxBody"`
+	Retention      duration           `yaml:"retention"`
+	DeadRetention  duration           `yaml:"deadRetention"`
+	AuditRetention duration           `yaml:"auditRetention"`
+	Delivery       deliverySettings   `yaml:"delivery"`
+	Poll           pollSettings       `yaml:"poll"`
+	Calendar       calendar.Settings  `yaml:"calendar"`
+	Notify         []receiverSettings `yaml:"notify"`
+	Callbacks      callbackSettings   `yaml:"callbacks"`
+	Log            logSettings        `yaml:"log"`
+	Contracts      []contractSettings `yaml:"contracts"`
 
 	file *steps.File // weir.yaml, for the parts that package steps reads
 }
@@ -100,7 +101,7 @@ func defaultSettings() Settings {
 	day := duration(24 * time.Hour)
 	return Settings{
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
-		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day,
+		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
 			Attempts: 5, Patience: day,
 			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
@@ -170,6 +171,7 @@ func (s *Settings) checkValues() []error {
 	must(s.Retention >= duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
 	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)",
 		s.DeadRetention, s.Retention)
+	must(s.AuditRetention >= duration(24*time.Hour), "auditRetention is %s and must be at least 1d", s.AuditRetention)
 	s.Delivery.checkValues(must)
 	if _, err := calendar.New(s.Calendar); err != nil {
 		problems = append(problems, prefixLines("calendar: ", err)...)

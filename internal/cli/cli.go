@@ -31,7 +31,7 @@ const rootHelp = `Weir's handler levels writes to a CMS. Without a command it se
 which passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
 check, drain, lanes and poll work on storage. They read the same settings as the server: the
-environment and weir.yaml (WEIR_CONFIG). cancel, dead, pause, pauses, resume, send, status and
+environment and weir.yaml (WEIR_CONFIG). audit, cancel, dead, pause, pauses, resume, send, status and
 tail call the HTTP API of a Weir. They need only its address (WEIR_URL, --url) and a function
 key (WEIR_CODE, --code).
 
@@ -132,7 +132,7 @@ func newRootCommand(s *console) *cobra.Command {
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
 	root.AddCommand(newPollCommand(s), newDrainCommand(s), newLanesCommand(s), newCheckCommand(s), newVerifyCommand(s),
-		newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
+		newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s), newAuditCommand(s),
 		newCancelCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s))
 	return root
 }

@@ -82,12 +82,14 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 	var err error
 	switch {
 	case o.undo:
+		a.RecordCommand(ctx, "lanes.undo", nil)
 		err = change.Undo(ctx)
 	case o.n > 0:
 		if closed, reason, until := a.ClosedUntil(); closed {
 			fmt.Fprintf(progress, "The calendar is closed (%s) until %s: what waits is not sent before, "+
 				"and the change waits for it.\n", reason, until.Format(time.RFC3339))
 		}
+		a.RecordCommand(ctx, "lanes.change", map[string]any{"lanes": o.n})
 		err = change.Run(ctx, o.n)
 	case !o.asJSON:
 		return s.printLanes(ctx, change, a.Lanes())

@@ -33,6 +33,7 @@ type Config struct {
 	Errors    Errors
 	Replays   Replays
 	Schedules Schedules
+	Changes   Changes
 	Contracts []string // names, for the search
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -66,6 +67,7 @@ func New(cfg Config) *Dashboard {
 	d.mux.HandleFunc(Base+"/replays", d.servePage("replays", d.jobsPage))
 	d.mux.HandleFunc(Base+"/replays/{id}", d.servePage("job", d.jobPage))
 	d.mux.HandleFunc(Base+"/pauses", d.servePage("pauses", d.pausesPage))
+	d.mux.HandleFunc(Base+"/audit", d.servePage("audit", d.auditPage))
 	d.mux.HandleFunc(Base+"/assets/{file}", serveAsset)
 	d.mux.HandleFunc("/", d.servePage("missing", d.notFoundView))
 	return d
@@ -132,7 +134,7 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 // templates are parsed when the first page is requested: that takes 5 ms, which no cold start
 // should wait for.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "failed")
+	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "audit", "failed")
 })
 
 // parseTemplates makes each page's template: the layout, the parts that pages share, and its own.

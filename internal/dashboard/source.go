@@ -45,6 +45,31 @@ type Schedules interface {
 	Schedules(ctx context.Context) ([]Schedule, error)
 }
 
+// Changes reads the audit log, newest first. The token is that of the page before, or "".
+type Changes interface {
+	Changes(ctx context.Context, token string) (ChangeList, error)
+}
+
+// ChangeList is a page of the audit log.
+type ChangeList struct {
+	Changes  []Change
+	Continue string
+}
+
+// Change is an entry of the audit log.
+type Change struct {
+	At                                     time.Time
+	Action, Subject, Detail                string
+	Function, Principal, KeyID, From, Call string
+	Status                                 int
+}
+
+// IsMessage reports whether the subject is a message's id.
+func (c Change) IsMessage() bool {
+	_, err := weir.ParseID(c.Subject)
+	return err == nil
+}
+
 // History has the counters of each step, oldest first, and their sums.
 type History struct {
 	Steps []Step

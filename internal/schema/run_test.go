@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/audit"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/recur"
@@ -28,6 +29,7 @@ func (w *world) run() {
 	w.loseCMS()
 	w.runSchedules()
 	w.replayInBulk()
+	w.recordChange()
 	w.claimLane()
 	w.crash()
 	w.changeLanes()
@@ -253,6 +255,13 @@ func (w *world) runSchedules() {
 		w.must(w.schedules.Delete(w.Context(), name, recur.Condition{}))
 	}
 	w.awaitRest()
+}
+
+// recordChange writes an entry of the audit log.
+func (w *world) recordChange() {
+	log := &audit.Log{Table: w.store.Table, Keep: time.Hour, Now: time.Now, Logger: quietLog}
+	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
+		Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
 }
 
 // replayInBulk replays all dead messages of one key.

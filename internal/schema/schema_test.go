@@ -52,6 +52,7 @@ var kinds = map[string]string{
 	"row   meta | lanes":                      "number of lanes, and a change of it",
 	"row   meta | forgotten":                  "how far the search for lost bodies has come",
 	"row   history | <10 digits>_<10 base32>": "counters of an instance for one hour",
+	"row   audit | <19 digits>_<12 hex>":      "entry of the audit log",
 	"row   replays | <13 digits><8 hex>":      "bulk replay that is over",
 	"row   schedules | <name>":                "schedule",
 	"blob  <date>/<number>.<number>/<20 hex>": "large body",

@@ -13,7 +13,7 @@ import (
 )
 
 // writers are the packages that write rows, or name their keys and columns.
-var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history"}
+var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit"}
 
 var (
 	rowPrefix  = regexp.MustCompile(`^(![a-z_]+|[a-z]_)$`)

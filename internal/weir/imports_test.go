@@ -41,6 +41,7 @@ var may = map[string][]string{
 	"weir/internal/overview":  {"weir/internal/weir", "weir/internal/lane", "weir/internal/storage"},
 	"weir/internal/notify": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/lease", "weir/internal/storage"},
+	"weir/internal/audit":               {"weir/internal/weir", "weir/internal/storage", "weir/internal/httpio"},
 	"weir/internal/invoke":              {},
 	"weir/internal/openapi":             {"weir/internal/httpio"},
 	"weir/internal/remote":              {"weir/internal/clock", "weir/internal/weir", "weir/internal/wire"},

@@ -16,7 +16,8 @@ import (
 // logKeys is the closed list of keys in the log: whoever searches it needs to know them.
 var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
 	"dequeue_count",
-	"stage", "outcome", "reason", "delay", "duration", "status", "depth", "err", "trace_id"}
+	"stage", "outcome", "reason", "delay", "duration", "status", "depth", "err", "trace_id",
+	"action", "subject", "detail", "principal", "key_id", "from"}
 
 // logText is a constant, lower-case, and begins with the component.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)

@@ -174,6 +174,31 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Clean()
 }
 
+// A tab that was left open must not stay a way to change things.
+func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
+	t.Parallel()
+	b, a, _ := openDesk(t)
+	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
+	pause := func() {
+		visitWithKey(b, "/pauses")
+		b.Type("[data-action*='/api/pause'] [name=reason]", "r")
+		b.Click("[data-action*='/api/pause'] .primary")
+	}
+	pause()
+	enterKey(b, writeKey)
+	b.Until("it is paused", innerText("#toasts")+".includes('Paused.')")
+	browser.Eval[float64](b, `Object.keys(sessionStorage).map((name) => {
+		const kept = JSON.parse(sessionStorage.getItem(name));
+		sessionStorage.setItem(name, JSON.stringify({ ...kept, usedAt: kept.usedAt - 15 * 60 * 1000 }));
+	}).length`)
+	pause()
+	b.Until("the key is asked for", "document.getElementById('key').open")
+	if kept := browser.Eval[float64](b, "sessionStorage.length"); kept != 0 {
+		t.Errorf("got %v stored keys, want none", kept)
+	}
+	b.Clean()
+}
+
 func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)

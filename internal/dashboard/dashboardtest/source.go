@@ -36,6 +36,7 @@ type Data struct {
 	Jobs      []wire.Job
 	Schedules []dashboard.Schedule
 	Messages  []wire.MessageLine
+	Changes   []dashboard.Change
 	Bodies    map[string]string // by message id
 	Edits     map[string]string // differences, by message id
 }
@@ -52,7 +53,7 @@ type Source struct {
 // Dashboard returns the pages of the source.
 func (f *Source) Dashboard() *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
-		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Contracts: []string{"article", "delete"},
+		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Changes: f, Contracts: []string{"article", "delete"},
 		Now: f.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -119,6 +120,12 @@ func (f *Source) Replays(context.Context) ([]wire.Job, error) { return readData(
 // Schedules implements dashboard.Schedules.
 func (f *Source) Schedules(context.Context) ([]dashboard.Schedule, error) {
 	return readData(f, &f.Data.Schedules)
+}
+
+// Changes implements dashboard.Changes.
+func (f *Source) Changes(context.Context, string) (dashboard.ChangeList, error) {
+	changes, err := readData(f, &f.Data.Changes)
+	return dashboard.ChangeList{Changes: changes, Continue: strings.Repeat("more", min(1, len(changes)))}, err
 }
 
 // Replay implements dashboard.Replays.
@@ -196,6 +203,7 @@ func NewBusy() *Source {
 	f.Data.Report = wire.LaneList{Lanes: busyLanes(),
 		Calendar: wire.Calendar{NextChange: Noon.Add(10 * time.Hour)}}
 	f.Data.History = busyHistory()
+	f.Data.Changes = busyChanges()
 	f.Data.Clusters = wire.ErrorList{Looked: 431, Complete: true, Errors: []wire.ErrorCause{
 		{Fingerprint: TitleError, Contract: "article", CMSStatus: 422,
 			Message: "Field title: at most N characters, N were sent", Count: 387, Keys: 301,
@@ -368,6 +376,23 @@ func Pages() map[string]string {
 		"overview": "", "search": "/messages", "story": "/messages/" + MessageID(1),
 		"waiting": "/messages/" + MessageID(3), "edited": "/messages/" + MessageID(40),
 		"errors": "/errors", "cluster": "/errors/" + TitleError, "replays": "/replays", "job": "/replays/r1",
-		"pauses": "/pauses", "missing": "/nowhere",
+		"pauses": "/pauses", "audit": "/audit", "missing": "/nowhere",
+	}
+}
+
+// busyChanges returns the audit log of a bad day.
+func busyChanges() []dashboard.Change {
+	return []dashboard.Change{
+		{At: Noon.Add(-2 * time.Minute), Action: "pause", Detail: `{"all":true,"for":"2h","reason":"the CMS is being upgraded"}`,
+			Function: "write", Principal: "ada@example.org", KeyID: "3fa9c2d1", From: "198.51.100.7:51234", Status: 200},
+		{At: Noon.Add(-9 * time.Minute), Action: "edit", Subject: MessageID(40), Detail: `{"bodyBytes":312,"note":"title shortened"}`,
+			Function: "write", KeyID: "3fa9c2d1", From: "198.51.100.7:51234", Status: 202},
+		{At: Noon.Add(-time.Hour), Action: "schedule.put", Subject: "nightly",
+			Detail:   `{"cron":"30 2 * * *","messageBytes":97,"timeZone":"Europe/Berlin"}`,
+			Function: "schedules", KeyID: "77e0aa15", From: "203.0.113.4, 198.51.100.200:443", Status: 201},
+		{At: Noon.Add(-3 * time.Hour), Action: "cancel", Subject: MessageID(7), Function: "cancel", KeyID: "c01df00d",
+			From: "203.0.113.9:40112", Status: 503},
+		{At: Noon.Add(-49 * time.Hour), Action: "lanes.change", Detail: `{"lanes":4}`, Function: "command", Principal: "root",
+			From: "ops-1"},
 	}
 }

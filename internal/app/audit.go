@@ -1,0 +1,46 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/user"
+	"slices"
+	"time"
+
+	"weir/internal/audit"
+	"weir/internal/storage"
+)
+
+// newAuditLog returns the log of changes in a table.
+func (a *App) newAuditLog(table storage.Table) *audit.Log {
+	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
+}
+
+// changing are the functions whose requests change something. Posted messages are no entries of the audit
+// log: each has its own history.
+var changing = []string{"cancel", "move", "write", "schedules"}
+
+// auditChanges lets the routes of functions that change something record each change.
+func (r *running) auditChanges(table []route) []route {
+	wrapper := audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
+	for i := range table {
+		if slices.Contains(changing, table[i].function) {
+			table[i].handler = wrapper.Wrap(table[i].function, table[i].handler)
+		}
+	}
+	return table
+}
+
+// RecordCommand records a change that a command makes in storage.
+func (a *App) RecordCommand(ctx context.Context, action string, detail map[string]any) {
+	e := audit.Entry{Action: action, Function: "command"}
+	if text, err := json.Marshal(detail); err == nil {
+		e.Detail = string(text)
+	}
+	if u, err := user.Current(); err == nil {
+		e.Principal = u.Username
+	}
+	e.From, _ = os.Hostname() // "" if the machine has no name
+	a.newAuditLog(a.account.Table()).Record(ctx, e)
+}

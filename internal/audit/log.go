@@ -1,0 +1,191 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Entry is one change.
+type Entry struct {
+	At         time.Time
+	Action     string // such as pause, or schedule.put
+	Subject    string // id of the message or job, name of the schedule; "" = the action has none
+	Detail     string // parameters as JSON
+	Function   string // the function whose key was checked; "command" = a command on storage
+	Status     int    // of the answer; 0 = none
+	Principal  string // the person who signed in; "" = none did
+	KeyID      string // Fingerprint of the function key; "" = none was sent
+	From       string // addresses of client and proxies
+	Invocation string // the host's id of the invocation
+}
+
+// Log writes and reads entries. Safe for concurrent use.
+type Log struct {
+	Table  storage.Table
+	Keep   time.Duration // how long entries are kept
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+const (
+	partition = "audit"
+	// maxText limits the bytes of one column.
+	maxText = 2 << 10
+	// writeTimeout limits the time that a caller waits for the entry of its change.
+	writeTimeout = 5 * time.Second
+)
+
+// Fingerprint returns the beginning of a key's SHA-256. It tells keys apart and discloses none, because a
+// function key has far more random bits.
+func Fingerprint(key string) string {
+	if key == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:4])
+}
+
+// Record writes an entry, with the present time. It does not fail the change: if storage refuses the entry,
+// the log has it.
+func (l *Log) Record(ctx context.Context, e Entry) {
+	e.At = l.Now().UTC()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	_, err := l.Table.Transact(limited, partition,
+		[]storage.Op{{Kind: storage.Insert, Key: rowKey(e.At) + "_" + randomSuffix(), Values: toColumns(e)}})
+	log := l.Logger.With("function", e.Function, "invocation_id", e.Invocation, "action", e.Action,
+		"subject", e.Subject, "detail", e.Detail, "status", e.Status, "principal", e.Principal, "key_id", e.KeyID,
+		"from", e.From)
+	if err != nil {
+		log.ErrorContext(limited, "audit: changed, and not recorded in storage", "err", err)
+		return
+	}
+	log.InfoContext(limited, "audit: changed")
+}
+
+// rowKey returns the beginning of the keys of a time: later times have smaller keys.
+func rowKey(at time.Time) string { return fmt.Sprintf("%019d", math.MaxInt64-at.UnixNano()) }
+
+func randomSuffix() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails
+	b[0] |= 0xa0        // begins with a letter, so that no suffix reads as a number
+	return hex.EncodeToString(b)
+}
+
+func toColumns(e Entry) map[string]any {
+	return map[string]any{"At": e.At, "Action": truncate(e.Action), "Subject": truncate(e.Subject),
+		"Detail": truncate(e.Detail), "Function": e.Function, "Status": int64(e.Status),
+		"Principal": truncate(e.Principal), "KeyID": e.KeyID, "From": truncate(e.From),
+		"Invocation": truncate(e.Invocation)}
+}
+
+func truncate(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
+	}
+	return text
+}
+
+func fromRow(row storage.Row) Entry {
+	text := func(column string) string { s, _ := row.Values[column].(string); return s }
+	at, _ := row.Values["At"].(time.Time)
+	status, _ := row.Values["Status"].(int64)
+	return Entry{At: at, Action: text("Action"), Subject: text("Subject"), Detail: text("Detail"),
+		Function: text("Function"), Status: int(status), Principal: text("Principal"), KeyID: text("KeyID"),
+		From: text("From"), Invocation: text("Invocation")}
+}
+
+// Query selects entries. Empty fields match every entry.
+type Query struct {
+	Action, Subject string
+	Limit           int    // entries at most
+	Continue        string // Page.Continue of the page before
+}
+
+// Page is one page of entries, newest first. Continue is empty at the end.
+type Page struct {
+	Entries  []Entry
+	Continue string
+}
+
+// maxScanned limits the rows that one page reads.
+const maxScanned = 5000
+
+// Read returns one page. It may have fewer entries than the limit, or none, although others follow.
+func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
+	var page Page
+	read := storage.Query{Partition: partition, After: q.Continue}
+	for scanned := 0; ; {
+		rows, err := l.Table.Range(ctx, read)
+		if err != nil {
+			return Page{}, readError(err)
+		}
+		for _, row := range rows.Rows {
+			read.After = row.Key
+			e := fromRow(row)
+			if q.Action != "" && q.Action != e.Action || q.Subject != "" && q.Subject != e.Subject {
+				continue
+			}
+			if page.Entries = append(page.Entries, e); len(page.Entries) == q.Limit {
+				page.Continue = row.Key
+				return page, nil
+			}
+		}
+		scanned += len(rows.Rows)
+		if !rows.More {
+			return page, nil
+		}
+		if scanned >= maxScanned {
+			page.Continue = read.After
+			return page, nil
+		}
+	}
+}
+
+func readError(err error) error {
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return &weir.Error{Kind: weir.Unavailable, Op: "audit", RetryAfter: 5 * time.Second, Err: err,
+			Message: "storage cannot be reached at the moment; try again"}
+	}
+	return fmt.Errorf("audit: read: %w", err)
+}
+
+// maxRemovals limits the transactions of one RemoveExpired.
+const maxRemovals = 50
+
+// RemoveExpired removes entries that are older than Keep.
+func (l *Log) RemoveExpired(ctx context.Context) error {
+	q := storage.Query{Partition: partition, From: rowKey(l.Now().Add(-cmp.Or(l.Keep, math.MaxInt64))),
+		Limit: storage.MaxOps, Columns: []string{"None"}}
+	for range maxRemovals {
+		page, err := l.Table.Range(ctx, q)
+		if err != nil || len(page.Rows) == 0 {
+			return err
+		}
+		var ops []storage.Op
+		for _, row := range page.Rows {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
+		}
+		if _, err := l.Table.Transact(ctx, partition, ops); err != nil && !storage.Is(err, storage.NotFound) {
+			return err // NotFound: another process removes them, too
+		}
+		if !page.More {
+			return nil
+		}
+	}
+	return nil
+}

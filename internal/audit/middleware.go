@@ -1,0 +1,165 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"weir/internal/httpio"
+)
+
+// actions names the changes by method and pattern of the address.
+var actions = map[string]string{
+	"DELETE /api/messages/{id}":          "cancel",
+	"PATCH /api/messages/{id}":           "move",
+	"POST /api/messages/{id}/cancel":     "cancel",
+	"POST /api/messages/{id}/replay":     "replay",
+	"POST /api/messages/{id}/edit":       "edit",
+	"POST /api/cancellations":            "cancel.many",
+	"POST /api/replays":                  "replay.many",
+	"DELETE /api/replays/{id}":           "replay.stop",
+	"POST /api/pause":                    "pause",
+	"POST /api/resume":                   "resume",
+	"PUT /api/schedules/{name}":          "schedule.put",
+	"DELETE /api/schedules/{name}":       "schedule.delete",
+	"POST /api/schedules/{name}/run":     "schedule.run",
+	"POST /api/schedules/{name}/preview": "", // changes nothing
+}
+
+// Wrapper records the changes that requests make.
+type Wrapper struct {
+	Log *Log
+	// HasSignIn reports that the platform checks who signs in, and so sets the header of the principal;
+	// otherwise any client could write it.
+	HasSignIn bool
+}
+
+// Wrap returns a handler that passes requests to next, and records those that changed something, or may
+// have: those answered with 2xx or 5xx. The entry is written before the answer.
+func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		action := actionOf(r)
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || action == "" {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		body := &capturedBody{ReadCloser: r.Body}
+		r.Body = body
+		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
+			if status < http.StatusMultipleChoices || status >= http.StatusInternalServerError {
+				w.Log.Record(r.Context(), w.entryOf(r, function, action, status, body))
+			}
+		}}
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// actionOf returns the name of a request's change; "" = it changes nothing.
+func actionOf(r *http.Request) string {
+	name := r.Method + " " + r.Pattern
+	action, known := actions[name]
+	if !known {
+		return name
+	}
+	return action
+}
+
+func (w Wrapper) entryOf(r *http.Request, function, action string, status int, body *capturedBody) Entry {
+	query := r.URL.Query()
+	key := r.Header.Get("X-Functions-Key")
+	if key == "" {
+		key = query.Get("code")
+	}
+	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
+	if from == "" {
+		from = r.RemoteAddr
+	}
+	e := Entry{Action: action, Subject: r.PathValue("id") + r.PathValue("name"), Function: function, Status: status,
+		KeyID: Fingerprint(key), From: from, Invocation: httpio.InvocationID(r), Detail: body.describe(r)}
+	if w.HasSignIn {
+		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
+	}
+	return e
+}
+
+// maxCaptured limits the bytes of a request that are kept for the entry.
+const maxCaptured = 64 << 10
+
+// capturedBody keeps the beginning of what a handler reads.
+type capturedBody struct {
+	io.ReadCloser
+	kept bytes.Buffer
+	size int
+}
+
+func (b *capturedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.size += n
+	b.kept.Write(p[:min(n, max(0, maxCaptured-b.kept.Len()))])
+	return n, err
+}
+
+// describe returns the parameters of a request as JSON: those of the query, and the fields of a JSON body.
+// The key and the body of a message are left out.
+func (b *capturedBody) describe(r *http.Request) string {
+	detail := map[string]any{}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	isJSON := kind == "application/json" || r.Method == http.MethodPatch
+	if !isJSON || json.Unmarshal(b.kept.Bytes(), &detail) != nil {
+		detail = map[string]any{}
+		if b.size > 0 {
+			detail["bodyBytes"] = b.size
+		}
+	}
+	if message, has := detail["message"].(string); has {
+		delete(detail, "message")
+		detail["messageBytes"] = len(message)
+	}
+	for name, values := range r.URL.Query() {
+		if name != "code" {
+			detail[name] = strings.Join(values, ",")
+		}
+	}
+	if version := r.Header.Get("If-Match"); version != "" {
+		detail["ifMatch"] = version
+	}
+	if len(detail) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return ""
+	}
+	if len(text) > maxText {
+		text, _ = json.Marshal(map[string]any{"bodyBytes": b.size, "truncated": true})
+	}
+	return string(text)
+}
+
+// recordingWriter calls record before the answer begins.
+type recordingWriter struct {
+	http.ResponseWriter
+	record func(status int)
+	begun  bool
+}
+
+// Unwrap lets http.ResponseController find the interfaces that the writer does not implement.
+func (w *recordingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recordingWriter) WriteHeader(status int) {
+	if !w.begun && status >= http.StatusOK {
+		w.begun = true
+		w.record(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recordingWriter) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
