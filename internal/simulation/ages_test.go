@@ -267,7 +267,8 @@ func (c *checker) checkEmptied(ctx context.Context) {
 				continue
 			}
 			kept++
-			if stuck := c.stuck != "" && f.body == c.stuck; !stuck && (n != 0 || f.id.Seq != int64(c.w.refusedRow)) {
+			if stuck := c.stuck != "" && (f.body == c.stuck || f.editedBlob == c.stuck); !stuck &&
+				(n != 0 || f.id.Seq != int64(c.w.refusedRow)) {
 				c.addViolation("left", "seq %d of lane %d, %s, is left after its retention", f.id.Seq, n, c.stageOf(f))
 			}
 		}

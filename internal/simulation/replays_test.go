@@ -20,13 +20,15 @@ import (
 
 // replaying is a message's replays as the checker knows them.
 type replaying struct {
-	wishes   map[string]bool // rows of those that wait in storage: is it to be done in any case?
-	replays  int
-	revived  time.Time // when it was taken back last
-	base     int       // attempts before the last one
-	edited   string    // the body after an edit; "" = as submitted
-	editions int       // how often that was changed
-	died     time.Time // when storage was told last
+	wishes  map[string]bool // rows of those that wait in storage: is it to be done in any case?
+	replays int
+	revived time.Time // when it was taken back last
+	base    int       // attempts before the last one
+	edited  string    // the body after an edit; "" = as submitted
+	// editedBlob names the blob of that body; "" = it is in the row.
+	editedBlob string
+	editions   int       // how often the body was edited
+	died       time.Time // when storage was told last
 }
 
 // drawReplays draws how much of that a seed has.
@@ -198,7 +200,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 	c.counts.Edited++
 	packed, _ := v["Edited"].([]byte)
-	if blob, _ := v["EditedBlob"].(string); blob != "" {
+	f.editedBlob, _ = v["EditedBlob"].(string)
+	if blob := f.editedBlob; blob != "" {
 		var err error
 		if packed, err = c.w.account.Blobs().Get(context.Background(), blob); err != nil {
 			c.addViolation("content", "seq %d of lane %d was edited, and %s is not there: %v", f.id.Seq, f.id.Lane,
