@@ -23,7 +23,10 @@ import (
 // Secret is a string that does not print itself.
 type Secret string
 
-func (Secret) String() string   { return "(secret)" }
+// String implements fmt.Stringer.
+func (Secret) String() string { return "(secret)" }
+
+// GoString implements fmt.GoStringer.
 func (Secret) GoString() string { return "(secret)" }
 
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
