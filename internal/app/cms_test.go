@@ -38,7 +38,10 @@ func TestApp_Steps(t *testing.T) {
 	var got []string
 	cms := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got = append(got, strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("Authorization"), string(body)}, " "))
+		got = append(
+			got,
+			strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("Authorization"), string(body)}, " "),
+		)
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = io.WriteString(w, "refused: "+r.Header.Get("Authorization")+string(body))
 	}))
@@ -57,7 +60,10 @@ func TestApp_Steps(t *testing.T) {
 			t.Errorf("%s: got %+v, want rejected without the token", body, r)
 		}
 	}
-	want := []string{`POST /items Bearer secret{{1}} {"key":"a\"{{ key }}","path":"/1"}`, `POST / Bearer secret{{1}} <plain path="/1"/>`}
+	want := []string{
+		`POST /items Bearer secret{{1}} {"key":"a\"{{ key }}","path":"/1"}`,
+		`POST / Bearer secret{{1}} <plain path="/1"/>`,
+	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -66,17 +72,32 @@ func TestApp_Steps(t *testing.T) {
 func TestApp_StepsMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, says string }{
-		"Position":         {"{{ key }}", "${KEY} {{ kye }}", "[11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?"},
-		"Unquoted":         {"\"{{ key }}\"", "{{ key }}", "an expression without quotes; write \"{{ … }}\""},
-		"MissingVariable":  {"${KEY}", "${NO_KEY}", "names ${NO_KEY}, which is not set"},
-		"SecretExpression": {"{{ key }}", "{{ '${KEY}' }}", "a variable of the environment cannot stand in an expression"},
-		"Placeholder":      {"url: ${CMS}", "url: http://a/{key}", "with steps write {{ key }} in their addresses"},
-		"Success":          {"    steps:", "    success: ok\n    steps:", "with steps write success, an expression, in a step"},
-		"TwoWays":          {"bearer: \"${TOKEN}\"", "bearer: a, basic: { user: a, password: b }", "has 2 ways (basic, bearer)"},
-		"TwoCredentials":   {"  signIn:", "  headers: { authorization: a }\n  signIn:", "exclude each other"},
-		"NoSteps":          {"    steps:\n      - post: /items\n        json: { key: \"${KEY}\", path: \"{{ key }}\" }\n", "", ""},
-		"SendWithoutSteps": {"bearer: \"${TOKEN}\"", "bearer: a, send: { A: b }", "send, cookies and for belong to steps"},
-		"BadCertificate":   {"  signIn:", "  tls: { ca: /no/such/file }\n  signIn:", "neither PEM nor the name of a file"},
+		"Position": {
+			"{{ key }}", "${KEY} {{ kye }}",
+			"[11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?",
+		},
+		"Unquoted":        {"\"{{ key }}\"", "{{ key }}", "an expression without quotes; write \"{{ … }}\""},
+		"MissingVariable": {"${KEY}", "${NO_KEY}", "names ${NO_KEY}, which is not set"},
+		"SecretExpression": {
+			"{{ key }}", "{{ '${KEY}' }}", "a variable of the environment cannot stand in an expression",
+		},
+		"Placeholder": {"url: ${CMS}", "url: http://a/{key}", "with steps write {{ key }} in their addresses"},
+		"Success": {
+			"    steps:", "    success: ok\n    steps:", "with steps write success, an expression, in a step",
+		},
+		"TwoWays": {
+			"bearer: \"${TOKEN}\"", "bearer: a, basic: { user: a, password: b }", "has 2 ways (basic, bearer)",
+		},
+		"TwoCredentials": {"  signIn:", "  headers: { authorization: a }\n  signIn:", "exclude each other"},
+		"NoSteps": {
+			"    steps:\n      - post: /items\n        json: { key: \"${KEY}\", path: \"{{ key }}\" }\n", "", "",
+		},
+		"SendWithoutSteps": {
+			"bearer: \"${TOKEN}\"", "bearer: a, send: { A: b }", "send, cookies and for belong to steps",
+		},
+		"BadCertificate": {
+			"  signIn:", "  tls: { ca: /no/such/file }\n  signIn:", "neither PEM nor the name of a file",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,12 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	fail := func(status int, code, message string) {
-		reply(status, map[string]any{"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}}})
+		reply(
+			status,
+			map[string]any{
+				"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}},
+			},
+		)
 	}
 	if r.Header.Get("Authorization") != "Bearer token-of-directus" {
 		fail(401, "INVALID_CREDENTIALS", "Invalid user credentials.")
@@ -101,11 +106,20 @@ func TestRecipe_Directus(t *testing.T) {
 		want  weir.Outcome
 		steps string
 	}{
-		"New":              {&directus{}, "token-of-directus", weir.OutcomeDelivered, "find create"},
-		"There":            {&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}}, "token-of-directus", weir.OutcomeDelivered, "find update"},
-		"CreatedMeanwhile": {&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, blind: 1}, "token-of-directus", weir.OutcomeDelivered, "find create find update"},
-		"RemovedMeanwhile": {&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, lost: 1}, "token-of-directus", weir.OutcomeDelivered, "find update find create"},
-		"WrongToken":       {&directus{}, "another-token", weir.OutcomeUnavailable, "find"},
+		"New": {&directus{}, "token-of-directus", weir.OutcomeDelivered, "find create"},
+		"There": {
+			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}}, "token-of-directus",
+			weir.OutcomeDelivered, "find update",
+		},
+		"CreatedMeanwhile": {
+			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, blind: 1},
+			"token-of-directus", weir.OutcomeDelivered, "find create find update",
+		},
+		"RemovedMeanwhile": {
+			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, lost: 1},
+			"token-of-directus", weir.OutcomeDelivered, "find update find create",
+		},
+		"WrongToken": {&directus{}, "another-token", weir.OutcomeUnavailable, "find"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,8 +135,14 @@ func TestRecipe_Directus(t *testing.T) {
 			if c.want != weir.OutcomeDelivered {
 				return
 			}
-			want := map[string]any{"slug": "harbour-opens", "version": 3.0, "title": "The harbour opens", "body": "<p>From Monday on.</p>",
-				"tags": []any{"harbour", "news"}, "status": "published"}
+			want := map[string]any{
+				"slug":    "harbour-opens",
+				"version": 3.0,
+				"title":   "The harbour opens",
+				"body":    "<p>From Monday on.</p>",
+				"tags":    []any{"harbour", "news"},
+				"status":  "published",
+			}
 			if len(c.cms.items) != 1 || fmt.Sprint(c.cms.items[c.cms.next]) != fmt.Sprint(want) {
 				t.Errorf("got %v, want %v", c.cms.items, want)
 			}

@@ -37,7 +37,8 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.URL.Path == "/oauth/token":
-		if user, password, _ := r.BasicAuth(); user != "client" || password != "secret-of-client" || r.FormValue("audience") != "https://api.sitecorecloud.io" {
+		if user, password, _ := r.BasicAuth(); user != "client" || password != "secret-of-client" ||
+			r.FormValue("audience") != "https://api.sitecorecloud.io" {
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprint(w, `{"error":"access_denied"}`)
 			return
@@ -75,7 +76,13 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(request.Query, "createItem("):
 		path := fmt.Sprint(v["parent"], "/", v["name"])
 		if item(path) != nil {
-			reply(nil, map[string]any{"message": fmt.Sprintf("The item name %q is already defined on this level.", v["name"]), "path": []any{"createItem"}})
+			reply(
+				nil,
+				map[string]any{
+					"message": fmt.Sprintf("The item name %q is already defined on this level.", v["name"]),
+					"path":    []any{"createItem"},
+				},
+			)
 			return
 		}
 		s.items[path] = v["fields"]
@@ -103,16 +110,35 @@ func TestRecipe_Sitecore(t *testing.T) {
 		says  string
 		steps string
 	}{
-		"New":              {&sitecore{items: map[string]any{sitecoreHome + "/news": nil}}, weir.OutcomeDelivered, "", "find create publish published"},
-		"There":            {&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}}, weir.OutcomeDelivered, "", "find update publish published"},
-		"CreatedMeanwhile": {&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}, blind: 1}, weir.OutcomeDelivered, "", "find create find update publish published"},
-		"NoParentYet":      {&sitecore{}, weir.OutcomeRetry, "find: 200: the parent of /news/harbour-opens is not there yet", "find"},
-		"Starts":           {&sitecore{starts: true}, weir.OutcomeUnavailable, "find: 200, but the answer is not JSON, but a page of HTML", "find"},
+		"New": {
+			&sitecore{items: map[string]any{sitecoreHome + "/news": nil}}, weir.OutcomeDelivered, "",
+			"find create publish published",
+		},
+		"There": {
+			&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}}, weir.OutcomeDelivered, "",
+			"find update publish published",
+		},
+		"CreatedMeanwhile": {
+			&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}, blind: 1}, weir.OutcomeDelivered,
+			"", "find create find update publish published",
+		},
+		"NoParentYet": {
+			&sitecore{}, weir.OutcomeRetry, "find: 200: the parent of /news/harbour-opens is not there yet", "find",
+		},
+		"Starts": {
+			&sitecore{starts: true}, weir.OutcomeUnavailable,
+			"find: 200, but the answer is not JSON, but a page of HTML", "find",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := openRecipe(t, "sitecore", sitecoreUnderPath{c.cms}, map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
-				"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"})
+			r := openRecipe(
+				t,
+				"sitecore",
+				sitecoreUnderPath{c.cms},
+				map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
+					"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"},
+			)
 			got := r.send(r.sample("article.xml"))
 			var names []string
 			for _, s := range got.Steps {
@@ -125,7 +151,8 @@ func TestRecipe_Sitecore(t *testing.T) {
 				return
 			}
 			want := "[map[name:Title value:The harbour opens] map[name:Text value:<p>From Monday on.</p>]]"
-			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.published) != "["+path+"]" || len(c.cms.items) != 2 {
+			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.published) != "["+path+"]" ||
+				len(c.cms.items) != 2 {
 				t.Errorf("got %v, published %v", c.cms.items, c.cms.published)
 			}
 			if c.cms.tokens != 2 {

@@ -118,7 +118,12 @@ func (wp *wordPress) write(id int, r *http.Request) map[string]any {
 
 func openWordPress(t *testing.T, wp *wordPress, password string) *recipe {
 	t.Helper()
-	return openRecipe(t, "wordpress", wp, map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir", "WORDPRESS_PASSWORD": password})
+	return openRecipe(
+		t,
+		"wordpress",
+		wp,
+		map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir", "WORDPRESS_PASSWORD": password},
+	)
 }
 
 func TestRecipe_WordPress(t *testing.T) {
@@ -132,7 +137,8 @@ func TestRecipe_WordPress(t *testing.T) {
 		}
 	}
 	want := map[string]any{"slug": "harbour-opens", "title": `The harbour opens & the "old" quay stays`,
-		"content": "<p>From Monday on.</p><p>More <b>soon</b>.<br/></p>", "date_gmt": "2026-01-31T08:00:00", "status": "publish"}
+		"content": "<p>From Monday on.</p><p>More <b>soon</b>.<br/></p>", "date_gmt": "2026-01-31T08:00:00",
+		"status": "publish"}
 	if len(wp.posts) != 1 || fmt.Sprint(wp.posts[3]) != fmt.Sprint(want) {
 		t.Errorf("got %v, want one post %v", wp.posts, want)
 	}
@@ -157,16 +163,34 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 		says     string
 		posts    int
 	}{
-		"DigitsAlone":     {&wordPress{}, "8888", "abcd efgh", weir.OutcomeRejected, "WordPress changes a slug of digits alone: 8888", 0},
-		"NotASlug":        {&wordPress{}, "Ünser Text", "abcd efgh", weir.OutcomeRejected, "write unser-text", 0},
-		"WrongPassword":   {&wordPress{}, "news-1", "wrong", weir.OutcomeUnavailable, "WordPress does not know the user", 0},
-		"DatabaseAway":    {&wordPress{isAway: true}, "news-1", "abcd efgh", weir.OutcomeUnavailable, "WordPress cannot reach its database", 0},
-		"NotAllowedToSee": {&wordPress{posts: map[int]map[string]any{1: {"slug": "news-1"}}, hidden: true}, "news-1", "abcd efgh", weir.OutcomeUnavailable, "the user may not see it", 1},
-		"TwiceThere":      {&wordPress{posts: map[int]map[string]any{1: {"slug": "news-1"}, 2: {"slug": "news-1"}}}, "news-1", "abcd efgh", weir.OutcomeRejected, "is there 2 times", 2},
+		"DigitsAlone": {
+			&wordPress{}, "8888", "abcd efgh", weir.OutcomeRejected, "WordPress changes a slug of digits alone: 8888",
+			0,
+		},
+		"NotASlug": {&wordPress{}, "Ünser Text", "abcd efgh", weir.OutcomeRejected, "write unser-text", 0},
+		"WrongPassword": {
+			&wordPress{}, "news-1", "wrong", weir.OutcomeUnavailable, "WordPress does not know the user", 0,
+		},
+		"DatabaseAway": {
+			&wordPress{isAway: true}, "news-1", "abcd efgh", weir.OutcomeUnavailable,
+			"WordPress cannot reach its database", 0,
+		},
+		"NotAllowedToSee": {
+			&wordPress{posts: map[int]map[string]any{1: {"slug": "news-1"}}, hidden: true}, "news-1", "abcd efgh",
+			weir.OutcomeUnavailable, "the user may not see it", 1,
+		},
+		"TwiceThere": {
+			&wordPress{posts: map[int]map[string]any{1: {"slug": "news-1"}, 2: {"slug": "news-1"}}}, "news-1",
+			"abcd efgh", weir.OutcomeRejected, "is there 2 times", 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := openWordPress(t, c.wp, c.password).send(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
+			got := openWordPress(
+				t,
+				c.wp,
+				c.password,
+			).send(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
 			if got.Outcome != c.want || !strings.Contains(got.Reason, c.says) || len(c.wp.posts) != c.posts {
 				t.Errorf("got %+v and %d posts, want %s with %q", got, len(c.wp.posts), c.want, c.says)
 			}

@@ -181,7 +181,10 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	status, shown := a.Status, rules.Secrets.Hide(string(a.Body))
 	r := weir.Result{
 		Status: status, Body: KeptText(shown), Reason: answerReason(status, a.Header, shown),
-		RetryAfter: ParseRetryAfter(a.Header.Get("Retry-After"), now), Unanswered: status == http.StatusRequestTimeout ||
+		RetryAfter: ParseRetryAfter(
+			a.Header.Get("Retry-After"),
+			now,
+		), Unanswered: status == http.StatusRequestTimeout ||
 			status == http.StatusGatewayTimeout,
 	}
 	means, said := rules.Means[status]

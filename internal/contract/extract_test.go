@@ -14,8 +14,10 @@ func TestSet_Extract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := `<?xml version="1.0" encoding="ISO-8859-1"?><article id="7"><title> G` + "\xfc" + `n &amp; <b>x</b></title>` +
-		`<body><p class="a&quot;b">1 &lt; 2<br/></p><p></p><![CDATA[<i>]]></body><tag>a</tag><tag/><tag>b</tag></article>`
+	body := `<?xml version="1.0" encoding="ISO-8859-1"?><article id="7">` +
+		"<title> G\xfc" + `n &amp; <b>x</b></title>` +
+		`<body><p class="a&quot;b">1 &lt; 2<br/></p><p></p><![CDATA[<i>]]></body>` +
+		`<tag>a</tag><tag/><tag>b</tag></article>`
 	for _, c := range []struct {
 		selection contract.Selection
 		want      []string

@@ -133,8 +133,12 @@ type Tools struct {
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.ways()
 	if len(ways) != 1 {
-		return nil, fmt.Errorf("delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
-			"azure or steps", len(ways), strings.Join(ways, ", "))
+		return nil, fmt.Errorf(
+			"delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
+				"azure or steps",
+			len(ways),
+			strings.Join(ways, ", "),
+		)
 	}
 	switch {
 	case s.Basic != nil:
@@ -170,7 +174,10 @@ var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 func newHeaderSource(name, value string) (Source, error) {
 	switch {
 	case !headerName.MatchString(name):
-		return nil, fmt.Errorf("delivery.signIn.header: %q is not the name of a header; write one such as X-Api-Key", name)
+		return nil, fmt.Errorf(
+			"delivery.signIn.header: %q is not the name of a header; write one such as X-Api-Key",
+			name,
+		)
 	case value == "" || !isHeaderValue(value):
 		return nil, errors.New("delivery.signIn: the value of the header is empty or has a control character")
 	}

@@ -56,7 +56,12 @@ func (c *counted) Fetch(ctx context.Context) (signin.Credential, error) {
 
 func newRequest(t *testing.T, body string) *http.Request {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://cms.example/a", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPost,
+		"http://cms.example/a",
+		strings.NewReader(body),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +137,8 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	if status, err := send(t, rt, "x"); status != 401 || err != nil || len(bodies) != 2 {
 		t.Errorf("got %d, %v after %d requests, want 401 after 2", status, err, len(bodies))
 	}
-	if secrets := strings.Join(keeper.Secrets(), " "); !strings.Contains(secrets, "token-3") || !strings.Contains(secrets, "cookie-value") {
+	if secrets := strings.Join(keeper.Secrets(), " "); !strings.Contains(secrets, "token-3") ||
+		!strings.Contains(secrets, "cookie-value") {
 		t.Errorf("got the secrets %q", secrets)
 	}
 }
@@ -165,12 +171,16 @@ func TestTransport_RenewalFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := &counted{life: time.Hour}
-		rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) { return 200, "" }), signin.NewKeeper(source, time.Now))
+		rt := signin.NewTransport(
+			roundTrip(func(*http.Request) (int, string) { return 200, "" }),
+			signin.NewKeeper(source, time.Now),
+		)
 		for _, c := range []struct {
 			fails bool
 			after time.Duration
 			isOK  bool
-		}{{false, 0, true}, {true, 50 * time.Minute, true}, {true, 5 * time.Minute, true}, {true, 6 * time.Minute, false}, {false, time.Minute, true}} {
+		}{{false, 0, true}, {true, 50 * time.Minute, true}, {true, 5 * time.Minute, true},
+			{true, 6 * time.Minute, false}, {false, time.Minute, true}} {
 			source.fails.Store(c.fails)
 			time.Sleep(c.after)
 			status, err := send(t, rt, "x")
@@ -220,7 +230,8 @@ func TestSettings_OAuth2(t *testing.T) {
 			if !hasHeader {
 				user, password = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 			}
-			if user != "id" || password != "s3cret" || r.PostForm.Get("audience") != "https://api.example" || r.PostForm.Get("grant_type") != "client_credentials" {
+			if user != "id" || password != "s3cret" || r.PostForm.Get("audience") != "https://api.example" ||
+				r.PostForm.Get("grant_type") != "client_credentials" {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(401)
 				fmt.Fprintf(w, `{"error":"invalid_client","error_description":"s3cret is wrong"}`)
@@ -230,9 +241,18 @@ func TestSettings_OAuth2(t *testing.T) {
 			fmt.Fprint(w, `{"access_token":"abc","token_type":"bearer","expires_in":299}`)
 		}))
 		t.Cleanup(server.Close)
-		s := signin.Settings{OAuth2: &signin.OAuth2{TokenURL: server.URL, ClientID: "id", ClientSecret: "s3cret", Style: style, Params: map[string]string{"audience": "https://api.example"}}}
+		s := signin.Settings{
+			OAuth2: &signin.OAuth2{
+				TokenURL:     server.URL,
+				ClientID:     "id",
+				ClientSecret: "s3cret",
+				Style:        style,
+				Params:       map[string]string{"audience": "https://api.example"},
+			},
+		}
 		c := fetch(t, s, signin.Tools{Transport: http.DefaultTransport})
-		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" || left < 290*time.Second || left > 299*time.Second {
+		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" || left < 290*time.Second ||
+			left > 299*time.Second {
 			t.Errorf("%s: got %v", style, c)
 		}
 		s.OAuth2.Params = nil
@@ -241,7 +261,8 @@ func TestSettings_OAuth2(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = source.Fetch(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "401 invalid_client") || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.Contains(err.Error(), "401 invalid_client") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want 401 invalid_client without the secret", style, err)
 		}
 	}
@@ -251,8 +272,16 @@ func TestSettings_OAuth2(t *testing.T) {
 func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 	t.Parallel()
 	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
-		s := signin.Settings{OAuth2: &signin.OAuth2{TokenURL: "https://login.example/token?key=s3cret", ClientID: "id", ClientSecret: "s3cret"}}
-		source, err := s.NewSource(signin.Tools{Transport: roundTrip(func(*http.Request) (int, string) { return status, body })})
+		s := signin.Settings{
+			OAuth2: &signin.OAuth2{
+				TokenURL:     "https://login.example/token?key=s3cret",
+				ClientID:     "id",
+				ClientSecret: "s3cret",
+			},
+		}
+		source, err := s.NewSource(
+			signin.Tools{Transport: roundTrip(func(*http.Request) (int, string) { return status, body })},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,13 +302,28 @@ func TestSettings_JWT(t *testing.T) {
 		settings signin.JWT
 		key      any
 	}{
-		"Ghost": {signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1", Aud: "/admin/", TTL: "5m", Scheme: "Ghost"}, []byte{0, 0xff}},
-		"RSA":   {signin.JWT{Alg: "RS256", Key: signin.Secret(strings.ReplaceAll(text, "\n", `\n`)), KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, &private.PublicKey},
-		"Text":  {signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, []byte("secret")},
+		"Ghost": {
+			signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1", Aud: "/admin/", TTL: "5m",
+				Scheme: "Ghost"},
+			[]byte{0, 0xff},
+		},
+		"RSA": {
+			signin.JWT{Alg: "RS256", Key: signin.Secret(strings.ReplaceAll(text, "\n", `\n`)), KeyID: "id1",
+				Aud: "/admin/", Scheme: "Ghost"},
+			&private.PublicKey,
+		},
+		"Text": {
+			signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, []byte("secret"),
+		},
 	} {
 		credential := fetch(t, signin.Settings{JWT: &c.settings}, signin.Tools{})
 		signed, isGhost := strings.CutPrefix(credential.Headers.Get("Authorization"), "Ghost ")
-		token, err := jwt.Parse(signed, func(*jwt.Token) (any, error) { return c.key, nil }, jwt.WithAudience("/admin/"), jwt.WithExpirationRequired())
+		token, err := jwt.Parse(
+			signed,
+			func(*jwt.Token) (any, error) { return c.key, nil },
+			jwt.WithAudience("/admin/"),
+			jwt.WithExpirationRequired(),
+		)
 		if err != nil || !isGhost || token.Header["kid"] != "id1" || time.Until(credential.ExpiresAt) > 5*time.Minute {
 			t.Errorf("%s: got %v, %v", name, token, err)
 		}
@@ -299,14 +343,20 @@ func TestSettings_Azure(t *testing.T) {
 func TestSettings_Refuses(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]signin.Settings{
-		"has 2 ways (basic, bearer)":           {Basic: &signin.Basic{User: "a", Password: "b"}, Bearer: "c"},
-		"user and password are both needed":    {Basic: &signin.Basic{User: "a"}},
-		"cannot have a colon":                  {Basic: &signin.Basic{User: "a:b", Password: "c"}},
-		"is not the name of a header":          {Header: &signin.Header{Name: "a b", Value: "s3cret"}},
-		"has a control character":              {Bearer: "s3cret\n"},
-		"tokenUrl is not an absolute":          {OAuth2: &signin.OAuth2{TokenURL: "/token", ClientID: "a", ClientSecret: "s3cret"}},
-		"clientId and clientSecret":            {OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientSecret: "s3cret"}},
-		"must be header or params":             {OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientID: "a", ClientSecret: "s3cret", Style: "x"}},
+		"has 2 ways (basic, bearer)":        {Basic: &signin.Basic{User: "a", Password: "b"}, Bearer: "c"},
+		"user and password are both needed": {Basic: &signin.Basic{User: "a"}},
+		"cannot have a colon":               {Basic: &signin.Basic{User: "a:b", Password: "c"}},
+		"is not the name of a header":       {Header: &signin.Header{Name: "a b", Value: "s3cret"}},
+		"has a control character":           {Bearer: "s3cret\n"},
+		"tokenUrl is not an absolute": {
+			OAuth2: &signin.OAuth2{TokenURL: "/token", ClientID: "a", ClientSecret: "s3cret"},
+		},
+		"clientId and clientSecret": {
+			OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientSecret: "s3cret"},
+		},
+		"must be header or params": {
+			OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientID: "a", ClientSecret: "s3cret", Style: "x"},
+		},
 		"must be HS256 or RS256":               {JWT: &signin.JWT{Alg: "none", Key: "s3cret"}},
 		"not a private RSA key":                {JWT: &signin.JWT{Alg: "RS256", Key: "s3cret"}},
 		"not hexadecimal":                      {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", KeyIs: "hex"}},
@@ -316,7 +366,8 @@ func TestSettings_Refuses(t *testing.T) {
 		"scope is missing":                     {Azure: &signin.Azure{}},
 		"has 0 ways () and must have one: bas": {},
 	} {
-		if _, err := s.NewSource(signin.Tools{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := s.NewSource(signin.Tools{}); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("got %v, want %q without the secret", err, want)
 		}
 	}
@@ -343,7 +394,8 @@ func TestTLS(t *testing.T) {
 		"cert and key belong together":    {Cert: signin.Secret(ca)},
 		"not a certificate and its priva": {Cert: signin.Secret(ca), Key: signin.Secret(ca)},
 	} {
-		if _, err := settings.NewConfig(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := settings.NewConfig(); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

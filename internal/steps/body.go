@@ -259,7 +259,11 @@ func (f *File) compileForm(p pair, s *scope) body {
 	for i, field := range t.values {
 		isListOfLeaves := field.isList && !slices.ContainsFunc(field.values, func(t *tree) bool { return !t.isLeaf })
 		if !field.isLeaf && !isListOfLeaves {
-			f.refuse(p.at, "the field %s of a form must be a text or a list of texts; for a tree write json", t.names[i])
+			f.refuse(
+				p.at,
+				"the field %s of a form must be a text or a list of texts; for a tree write json",
+				t.names[i],
+			)
 		}
 	}
 	return &formBody{t}
@@ -272,8 +276,11 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 		return nil
 	}
 	if strings.Contains(query, "{{") {
-		f.refuse(f.locate(p.value, p.at.path, "{{", 0, ""), "a query has no {{ expressions }}; name a variable such as "+
-			"$path in it, and write its value under variables")
+		f.refuse(
+			f.locate(p.value, p.at.path, "{{", 0, ""),
+			"a query has no {{ expressions }}; name a variable such as "+
+				"$path in it, and write its value under variables",
+		)
 	}
 	b := &graphQLBody{query: f.fillVariables(query)}
 	if v, ok := settings["variables"]; ok {

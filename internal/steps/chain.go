@@ -62,8 +62,22 @@ var (
 	stepName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 	ownHeaders   = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
-	reservedName = []string{"in", "not", "and", "or", "true", "false", "nil", "let", "if", "else", "matches", "contains",
-		"startsWith", "endsWith"}
+	reservedName = []string{
+		"in",
+		"not",
+		"and",
+		"or",
+		"true",
+		"false",
+		"nil",
+		"let",
+		"if",
+		"else",
+		"matches",
+		"contains",
+		"startsWith",
+		"endsWith",
+	}
 )
 
 const (
@@ -117,7 +131,11 @@ func (c *compiler) readNames(items []ast.Node, path string) []string {
 			at.path = fmt.Sprintf("%s[%d].name", path, i)
 			switch {
 			case !stepName.MatchString(name):
-				f.refuse(at, "%q is not a name that expressions can use; write letters, digits and _, such as find", name)
+				f.refuse(
+					at,
+					"%q is not a name that expressions can use; write letters, digits and _, such as find",
+					name,
+				)
 			case slices.Contains(names[:i], name):
 				f.refuse(at, "%s is the name of an earlier step, too; each needs its own", name)
 			case taken[name] != nil || slices.Contains(reservedName, name):
@@ -165,7 +183,11 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 	for _, key := range []string{"when", "on", "until", "retryAfter"} {
 		if p, ok := settings[key]; ok {
-			c.file.refuse(p.at, "a step of a sign-in has no %s; it has an address, headers, a body, expect and success", key)
+			c.file.refuse(
+				p.at,
+				"a step of a sign-in has no %s; it has an address, headers, a body, expect and success",
+				key,
+			)
 		}
 	}
 }

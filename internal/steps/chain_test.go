@@ -95,23 +95,32 @@ func TestSender_CreatesAndUpdates(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
 	s := newSender(t, stepsOf(upsert), cms)
-	d := delivery(`<article id="/news/1"><title>A "b" {{ key }}</title><tag>x</tag><tag>y</tag><price>12.5</price></article>`)
-	for i, want := range []string{"GET /items?slug=news-1&fields=id,POST /items", "GET /items?slug=news-1&fields=id,PUT /items/1"} {
+	d := delivery(
+		`<article id="/news/1"><title>A "b" {{ key }}</title><tag>x</tag><tag>y</tag><price>12.5</price></article>`,
+	)
+	for i, want := range []string{"GET /items?slug=news-1&fields=id,POST /items",
+		"GET /items?slug=news-1&fields=id,PUT /items/1"} {
 		cms.requests = nil
 		r := s.Send(t.Context(), d)
-		if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered || got != want || len(r.Steps) != 2 {
+		if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered || got != want ||
+			len(r.Steps) != 2 {
 			t.Errorf("%d: got %+v with %s, want delivered with %s", i, r, got, want)
 		}
 	}
 	item := cms.items[1]
-	if len(cms.items) != 1 || item["title"] != `A "b" {{ key }}` || item["price"] != 12.5 || fmt.Sprint(item["tags"]) != "[x y]" {
+	if len(cms.items) != 1 || item["title"] != `A "b" {{ key }}` || item["price"] != 12.5 ||
+		fmt.Sprint(item["tags"]) != "[x y]" {
 		t.Errorf("got %v", cms.items)
 	}
 	if _, has := item["absent"]; has {
 		t.Errorf("got %v, want the absent field left out", item)
 	}
 	id := d.Message.Public().String()
-	if want := []string{id + "/find", id + "/create", id + "/find", id + "/update"}; fmt.Sprint(cms.keys) != fmt.Sprint(want) {
+	if want := []string{id + "/find", id + "/create", id + "/find", id + "/update"}; fmt.Sprint(
+		cms.keys,
+	) != fmt.Sprint(
+		want,
+	) {
 		t.Errorf("Idempotency-Keys: got %v, want %v", cms.keys, want)
 	}
 }

@@ -62,26 +62,56 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 		atWrite    weir.Outcome
 		unanswered bool // of a write
 	}{
-		"AnswerLost":    {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
-		"HTML":          {answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"Empty":         {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"NoContent":     {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"Null":          {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
-		"OtherShape":    {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
-		"CutJSON":       {answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"MoreThanJSON":  {answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"CutShort":      {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"TooLong":       {answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"Unauthorized":  {answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
-		"Forbidden":     {answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
-		"RateLimit":     {answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
-		"ServerError":   {answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry, weir.OutcomeRetry, false},
-		"Maintenance":   {answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
+		"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
+		"HTML": {
+			answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
+			weir.OutcomeRetry, false,
+		},
+		"Empty":      {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"NoContent":  {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"Null":       {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
+		"OtherShape": {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+		"CutJSON": {
+			answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+		},
+		"MoreThanJSON": {
+			answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+		},
+		"CutShort": {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+		"TooLong": {
+			answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`),
+			weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+		},
+		"Unauthorized": {
+			answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+			false,
+		},
+		"Forbidden": {
+			answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+			false,
+		},
+		"RateLimit": {
+			answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+			false,
+		},
+		"ServerError": {
+			answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
+			weir.OutcomeRetry, false,
+		},
+		"Maintenance": {
+			answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
+		},
 		"GatewayTimeou": {answer(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
-		"Redirect":      {answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false},
-		"Stale":         {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
-		"Conflict":      {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
-		"BadRequest":    {answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected, weir.OutcomeRejected, false},
+		"Redirect": {
+			answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
+			weir.OutcomeUnavailable, false,
+		},
+		"Stale":    {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+		"Conflict": {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+		"BadRequest": {
+			answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
+			weir.OutcomeRejected, false,
+		},
 	} {
 		for at, want := range map[int]weir.Outcome{lookUp: c.atLookUp, write: c.atWrite, 3: c.atWrite} {
 			for _, isAfter := range []bool{false, true} {
@@ -106,7 +136,8 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 					if at == 3 && r.Outcome == weir.OutcomeDelivered {
 						want = weir.OutcomeDelivered // no expression reads the answer of the last step
 					}
-					if r.Outcome != want || r.Unanswered != (c.unanswered && at != lookUp) || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
+					if r.Outcome != want || r.Unanswered != (c.unanswered && at != lookUp) || r.Reason == "" ||
+						strings.Contains(r.Reason, "s3cret") {
 						t.Errorf("got %+v, want %s", r, want)
 					}
 					if name == "RateLimit" && r.RetryAfter != 7*time.Second {
@@ -129,13 +160,16 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	const rule = `
         on:
-          - { when: "first(json?.errors ?? [])?.extensions?.code == 'RECORD_NOT_UNIQUE'", do: again, say: "the slug is taken" }
+          - when: first(json?.errors ?? [])?.extensions?.code == 'RECORD_NOT_UNIQUE'
+            do: again
+            say: the slug is taken
 `
 	for name, c := range map[string]struct {
 		lagging int // look-ups
 		want    weir.Outcome
 		sent    int
-	}{"Once": {1, weir.OutcomeDelivered, 4}, "Twice": {2, weir.OutcomeDelivered, 6}, "ForEver": {100, weir.OutcomeRetry, 6}} {
+	}{"Once": {1, weir.OutcomeDelivered, 4}, "Twice": {2, weir.OutcomeDelivered, 6},
+		"ForEver": {100, weir.OutcomeRetry, 6}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cms := &store{items: map[int]map[string]any{1: {"slug": "news-1"}}}
@@ -149,17 +183,35 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 					return true
 				}
 				if r.Method == http.MethodPost {
-					answer(400, "application/json", `{"errors":[{"message":"Value has to be unique","extensions":{"code":"RECORD_NOT_UNIQUE"}}]}`)(w)
+					answer(
+						400,
+						"application/json",
+						`{"errors":[{"message":"Value has to be unique","extensions":{"code":"RECORD_NOT_UNIQUE"}}]}`,
+					)(
+						w,
+					)
 					return true
 				}
 				return false
 			}
-			s := newSender(t, stepsOf(strings.Replace(upsert, "          price: \"{{ number('./price') }}\"\n", "          price: \"{{ number('./price') }}\""+rule, 1)), cms)
+			s := newSender(
+				t,
+				stepsOf(
+					strings.Replace(
+						upsert,
+						"          price: \"{{ number('./price') }}\"\n",
+						"          price: \"{{ number('./price') }}\""+rule,
+						1,
+					),
+				),
+				cms,
+			)
 			r := s.Send(t.Context(), delivery(`<article/>`))
 			if r.Outcome != c.want || len(cms.requests) != c.sent || len(cms.items) != 1 {
 				t.Errorf("got %+v and %d requests, want %s and %d", r, len(cms.requests), c.want, c.sent)
 			}
-			if r.Outcome == weir.OutcomeRetry && !strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
+			if r.Outcome == weir.OutcomeRetry &&
+				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
 				t.Errorf("got %q", r.Reason)
 			}
 			seen := map[string]bool{}
@@ -182,29 +234,95 @@ func TestSender_Rules(t *testing.T) {
 		reason  string
 		refused bool
 	}{
-		"Done":         {"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""), weir.OutcomeDelivered, "step1: 404", false},
-		"RejectIn200":  {"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }", answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false},
-		"Unavailable":  {"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }", answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false},
-		"ForbiddenIs":  {"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`), weir.OutcomeRejected, "403", false},
-		"Refused":      {"{ patch: /a, json: {}, success: json.ok }", answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable, "step1: 403 Forbidden: no right (items.1)", true},
-		"Success":      {"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry, "does not fit success: json?.data?.id != nil", false},
-		"Header":       {"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }", answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false},
-		"OtherStatus":  {"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry, "(not an expected status)", false},
-		"AgainAt504":   {"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``), weir.OutcomeRetry, "504", false},
-		"GraphQLError": {"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`), weir.OutcomeRejected, "step1: 200: no such template (createItem)", false},
-		"GraphQLAuth":  {"{ graphql: 'query { a }' }", answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`), weir.OutcomeUnavailable, "sign in", false},
-		"GraphQLHTML":  {"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable, "not JSON, but a page of HTML", false},
-		"GraphQLGood":  {"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false},
-		"FaultBad":     {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected, "step1: 200: fault 500: Content, title, and excerpt are empty.", false},
-		"FaultAuth":    {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable, "fault 403", false},
-		"FaultEmpty":   {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry, "the answer is empty and should be XML", false},
-		"CallGood":     {"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false},
-		"EmptyPart":    {"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected, "must not have an empty part", false},
-		"NoNumber":     {"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected, "not a number", false},
+		"Done": {
+			"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""),
+			weir.OutcomeDelivered, "step1: 404", false,
+		},
+		"RejectIn200": {
+			"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }",
+			answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false,
+		},
+		"Unavailable": {
+			"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }",
+			answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
+		},
+		"ForbiddenIs": {
+			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }",
+			answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
+			weir.OutcomeRejected, "403", false,
+		},
+		"Refused": {
+			"{ patch: /a, json: {}, success: json.ok }",
+			answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable,
+			"step1: 403 Forbidden: no right (items.1)", true,
+		},
+		"Success": {
+			"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry,
+			"does not fit success: json?.data?.id != nil", false,
+		},
+		"Header": {
+			"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }",
+			answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false,
+		},
+		"OtherStatus": {
+			"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry,
+			"(not an expected status)", false,
+		},
+		"AgainAt504": {
+			"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``),
+			weir.OutcomeRetry, "504", false,
+		},
+		"GraphQLError": {
+			"{ graphql: 'mutation { a }' }",
+			answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
+			weir.OutcomeRejected, "step1: 200: no such template (createItem)", false,
+		},
+		"GraphQLAuth": {
+			"{ graphql: 'query { a }' }",
+			answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`),
+			weir.OutcomeUnavailable, "sign in", false,
+		},
+		"GraphQLHTML": {
+			"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable,
+			"not JSON, but a page of HTML", false,
+		},
+		"GraphQLGood": {
+			"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
+		},
+		"FaultBad": {
+			"{ post: /xmlrpc, xml: '<methodCall/>' }",
+			answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
+			"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
+		},
+		"FaultAuth": {
+			"{ post: /xmlrpc, xml: '<methodCall/>' }",
+			answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
+			"fault 403", false,
+		},
+		"FaultEmpty": {
+			"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry,
+			"the answer is empty and should be XML", false,
+		},
+		"CallGood": {
+			"{ post: /xmlrpc, xml: '<methodCall/>' }",
+			answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false,
+		},
+		"EmptyPart": {
+			"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected,
+			"must not have an empty part", false,
+		},
+		"NoNumber": {
+			"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected,
+			"not a number", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSender(t, stepsOf("      - "+c.step+"\n"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+			s := newSender(
+				t,
+				stepsOf("      - "+c.step+"\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }),
+			)
 			r := s.Send(t.Context(), delivery(`<article><title>A</title></article>`))
 			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) || r.Refused != c.refused {
 				t.Errorf("got %+v, want %s with %q", r, c.want, c.reason)
@@ -214,8 +332,9 @@ func TestSender_Rules(t *testing.T) {
 }
 
 func fault(code, text string) string {
-	return `<?xml version="1.0"?><methodResponse><fault><value><struct><member><name>faultCode</name><value><int>` + code +
-		`</int></value></member><member><name>faultString</name><value><string>` + text + `</string></value></member></struct></value></fault></methodResponse>`
+	return `<?xml version="1.0"?><methodResponse><fault><value><struct><member><name>faultCode</name>` +
+		`<value><int>` + code + `</int></value></member><member><name>faultString</name><value><string>` + text +
+		`</string></value></member></struct></value></fault></methodResponse>`
 }
 
 // Another contract's messages are sent as before.
@@ -231,7 +350,9 @@ func TestSender_WithoutSteps(t *testing.T) {
 
 func TestSender_HidesSecrets(t *testing.T) {
 	t.Parallel()
-	text := "delivery: { headers: { Authorization: Bearer s3cret-token } }\n" + stepsOf("      - { post: /a, json: { key: \"${KEY}\" } }\n")
+	text := "delivery: { headers: { Authorization: Bearer s3cret-token } }\n" + stepsOf(
+		"      - { post: /a, json: { key: \"${KEY}\" } }\n",
+	)
 	s := newSender(t, text, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		answer(400, "text/plain", r.Header.Get("Authorization")+string(body)+"dynamic")(w)

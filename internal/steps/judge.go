@@ -93,7 +93,8 @@ func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 // answer to a write is readable where only the rules for all steps ask for its parts.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
-	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent || st.method == http.MethodHead
+	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
+		st.method == http.MethodHead
 	for _, p := range []part{partJSON, partXML, partBody} {
 		problem := a.problem[p]
 		switch {

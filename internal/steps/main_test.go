@@ -54,13 +54,25 @@ func compile(t *testing.T, text, url string, change ...func(*steps.Config)) (*st
 		t.Fatal(err)
 	}
 	lookUp := func(name string) string { return "value-of-" + name }
-	cfg := steps.Config{File: steps.NewFile(text, file.Docs, variable, lookUp), URL: url + s.Delivery.URL, Timeout: 10 * time.Second,
-		Headers: s.Delivery.Headers, Rules: s.Delivery.On, RetryAfter: s.Delivery.RetryAfter, MaxAnswer: s.Delivery.MaxAnswer, Next: refusing{}, Now: time.Now}
+	cfg := steps.Config{
+		File:       steps.NewFile(text, file.Docs, variable, lookUp),
+		URL:        url + s.Delivery.URL,
+		Timeout:    10 * time.Second,
+		Headers:    s.Delivery.Headers,
+		Rules:      s.Delivery.On,
+		RetryAfter: s.Delivery.RetryAfter,
+		MaxAnswer:  s.Delivery.MaxAnswer,
+		Next:       refusing{},
+		Now:        time.Now,
+	}
 	var defs []contract.Definition
 	for i, c := range s.Contracts {
 		defs = append(defs, c.Definition)
 		if c.Steps.IsSet() {
-			cfg.Contracts = append(cfg.Contracts, steps.Contract{Name: c.Name, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps})
+			cfg.Contracts = append(
+				cfg.Contracts,
+				steps.Contract{Name: c.Name, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps},
+			)
 		}
 	}
 	set, err := contract.New(defs, contract.Limits{MaxBody: 1 << 20})

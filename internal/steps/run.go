@@ -124,7 +124,12 @@ func (r *run) runStep(st *step) verdict {
 		case reached:
 			return v
 		case r.sender.cfg.Now().Add(st.every).After(giveUpAt):
-			return r.fail(st, weir.OutcomeRetry, fmt.Sprintf("%s does not hold after %s", st.until.source, st.forTime), a)
+			return r.fail(
+				st,
+				weir.OutcomeRetry,
+				fmt.Sprintf("%s does not hold after %s", st.until.source, st.forTime),
+				a,
+			)
 		case !clock.Sleep(r.limited, st.every):
 			return r.stopped(st)
 		}

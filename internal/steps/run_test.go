@@ -31,14 +31,19 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arrived, release := make(chan struct{}), make(chan struct{})
-			s := newSender(t, stepsOf("      - "+c.step+"\n      - { post: /later }\n"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				close(arrived)
-				<-release
-			}), func(cfg *steps.Config) {
-				if !c.isCutOff {
-					cfg.Timeout = 100 * time.Millisecond
-				}
-			})
+			s := newSender(
+				t,
+				stepsOf("      - "+c.step+"\n      - { post: /later }\n"),
+				http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					close(arrived)
+					<-release
+				}),
+				func(cfg *steps.Config) {
+					if !c.isCutOff {
+						cfg.Timeout = 100 * time.Millisecond
+					}
+				},
+			)
 			defer close(release)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -75,12 +80,17 @@ func TestSender_Until(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			states, sent := strings.Fields(c.states), 0
-			s := newSender(t, stepsOf(step+c.within+"\n"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, `{"state":"`+states[min(sent, len(states)-1)]+`"}`)
-				sent++
-			}))
+			s := newSender(
+				t,
+				stepsOf(step+c.within+"\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, `{"state":"`+states[min(sent, len(states)-1)]+`"}`)
+					sent++
+				}),
+			)
 			r := s.Send(t.Context(), delivery("<a/>"))
-			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) || c.sent != 0 && sent != c.sent || len(r.Steps) > 10 {
+			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) || c.sent != 0 && sent != c.sent ||
+				len(r.Steps) > 10 {
 				t.Errorf("got %+v after %d requests, want %s with %q after %d", r, sent, c.want, c.says, c.sent)
 			}
 		})
@@ -90,25 +100,52 @@ func TestSender_Until(t *testing.T) {
 // TestSender_Bodies holds that no value becomes markup, another field or another part of the address.
 func TestSender_Bodies(t *testing.T) {
 	t.Parallel()
-	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path><dots>..</dots><tag>1</tag><tag>2&amp;3</tag></article>`
+	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path>` +
+		`<dots>..</dots><tag>1</tag><tag>2&amp;3</tag></article>`
 	for name, c := range map[string]struct{ step, address, kind, body string }{
-		"Path":    {`{ get: "/i/{{ text('./path') }}/{{ text('./dots') }}" }`, "/i/a%2F..%2Fb%3Fc=d%23e/%2E%2E", "", ""},
-		"Query":   {`{ get: "?q={{ text('./path') }}&r={{ text('./title') }}" }`, "/?q=a%2F..%2Fb%3Fc%3Dd%23e&r=%3Cb%3E%22x%22+%26+%27y%27", "", ""},
-		"JSON":    {`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`, "/a", "application/json", `{"t":"<b>\"x\" & 'y'","u":"-<b>\"x\" & 'y'-"}`},
-		"Form":    {`{ post: /a, form: { t: "{{ texts('./tag') }}", n: "{{ text('./none') }}" } }`, "/a", "application/x-www-form-urlencoded", "t=1&t=2%263"},
-		"XML":     {`{ post: /a, xml: "<m a=\"{{ text('./title') }}\" n=\"{{ text('./none') }}\">{{ text('./title') }}<k>${KEY}</k></m>" }`, "/a", "text/xml; charset=utf-8", `<m a="&lt;b>&quot;x&quot; &amp; 'y'">&lt;b&gt;"x" &amp; 'y'<k>value-of-KEY</k></m>`},
-		"CDATA":   {`{ post: /a, xml: "<m><![CDATA[{{ text('./title') }}]]></m>" }`, "/a", "text/xml; charset=utf-8", `<m>&lt;b&gt;"x" &amp; 'y'</m>`},
+		"Path": {
+			`{ get: "/i/{{ text('./path') }}/{{ text('./dots') }}" }`, "/i/a%2F..%2Fb%3Fc=d%23e/%2E%2E", "", "",
+		},
+		"Query": {
+			`{ get: "?q={{ text('./path') }}&r={{ text('./title') }}" }`,
+			"/?q=a%2F..%2Fb%3Fc%3Dd%23e&r=%3Cb%3E%22x%22+%26+%27y%27", "", "",
+		},
+		"JSON": {
+			`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`, "/a",
+			"application/json", `{"t":"<b>\"x\" & 'y'","u":"-<b>\"x\" & 'y'-"}`,
+		},
+		"Form": {
+			`{ post: /a, form: { t: "{{ texts('./tag') }}", n: "{{ text('./none') }}" } }`, "/a",
+			"application/x-www-form-urlencoded", "t=1&t=2%263",
+		},
+		"XML": {
+			`{ post: /a, xml: "<m a=\"{{ text('./title') }}\" n=\"{{ text('./none') }}\">{{ text('./title') }}` +
+				`<k>${KEY}</k></m>" }`,
+			"/a", "text/xml; charset=utf-8",
+			`<m a="&lt;b>&quot;x&quot; &amp; 'y'">&lt;b&gt;"x" &amp; 'y'<k>value-of-KEY</k></m>`,
+		},
+		"CDATA": {
+			`{ post: /a, xml: "<m><![CDATA[{{ text('./title') }}]]></m>" }`, "/a", "text/xml; charset=utf-8",
+			`<m>&lt;b&gt;"x" &amp; 'y'</m>`,
+		},
 		"Message": {`{ post: /a, body: message }`, "/a", "application/xml", hostile},
-		"GraphQL": {`{ graphql: "mutation($t: String) { a(t: $t) }", variables: { t: "{{ text('./title') }}" } }`, "/", "application/json", `{"query":"mutation($t: String) { a(t: $t) }","variables":{"t":"<b>\"x\" & 'y'"}}`},
+		"GraphQL": {
+			`{ graphql: "mutation($t: String) { a(t: $t) }", variables: { t: "{{ text('./title') }}" } }`, "/",
+			"application/json", `{"query":"mutation($t: String) { a(t: $t) }","variables":{"t":"<b>\"x\" & 'y'"}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var address, kind, body string
-			s := newSender(t, stepsOf("      - "+c.step+"\n"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				content, _ := io.ReadAll(r.Body)
-				address, kind, body = r.URL.RequestURI(), r.Header.Get("Content-Type"), string(content)
-				_, _ = io.WriteString(w, `{"data":{}}`)
-			}))
+			s := newSender(
+				t,
+				stepsOf("      - "+c.step+"\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					content, _ := io.ReadAll(r.Body)
+					address, kind, body = r.URL.RequestURI(), r.Header.Get("Content-Type"), string(content)
+					_, _ = io.WriteString(w, `{"data":{}}`)
+				}),
+			)
 			if r := s.Send(t.Context(), delivery(hostile)); r.Outcome != weir.OutcomeDelivered {
 				t.Errorf("got %+v", r)
 			}
@@ -124,7 +161,8 @@ func TestSender_Headers(t *testing.T) {
 	var got []http.Header
 	s := newSender(t, "delivery: { headers: { X-Fixed: a } }\n"+stepsOf(`
       - { name: find, get: /a }
-      - { put: /a, headers: { If-Match: "{{ find.headers['eTag'] }}", X-None: "{{ find.headers['x-none'] }}", X-Fixed: b } }
+      - { put: /a, headers: { If-Match: "{{ find.headers['eTag'] }}", X-Fixed: b,
+          X-None: "{{ find.headers['x-none'] }}" } }
 `), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Header)
 		w.Header().Set("ETag", `"v1"`)
@@ -135,7 +173,9 @@ func TestSender_Headers(t *testing.T) {
 	}
 	_, hasNone := got[1]["X-None"]
 	if got[0].Get("X-Fixed") != "a" || got[1].Get("X-Fixed") != "b" || got[1].Get("If-Match") != `"v1"` || hasNone ||
-		got[1].Get("Weir-Fence") != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" || len(got[1].Values("Idempotency-Key")) != 1 {
+		got[1].Get(
+			"Weir-Fence",
+		) != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" || len(got[1].Values("Idempotency-Key")) != 1 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -55,8 +55,8 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 		at := placeOf(cfg.Send.node, path+".send")
 		s.headers = c.readHeaders(pair{"send", cfg.Send.node, at}, names)
 	} else if !cfg.Cookies {
-		f.refuse(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, such as "+
-			"{ Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
+		f.refuse(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, "+
+			"such as { Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
 	}
 	if cfg.For.IsSet() {
 		s.compileLife(cfg.For, path+".for", names)

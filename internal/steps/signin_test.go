@@ -35,9 +35,11 @@ func newSignIn(t *testing.T, text, url string) (*steps.SignIn, error) {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return steps.NewSignIn(steps.SignInConfig{File: steps.NewFile(text, file.Docs, variable, func(string) string { return "s3cret" }),
-		URL: url + "/api", Steps: s.Steps, Send: s.Send, For: s.For, Cookies: s.Cookies, Transport: transport,
-		Timeout: 5 * time.Second, Now: time.Now})
+	return steps.NewSignIn(
+		steps.SignInConfig{File: steps.NewFile(text, file.Docs, variable, func(string) string { return "s3cret" }),
+			URL: url + "/api", Steps: s.Steps, Send: s.Send, For: s.For, Cookies: s.Cookies, Transport: transport,
+			Timeout: 5 * time.Second, Now: time.Now},
+	)
 }
 
 // newPortal is a CMS with a form to sign in, a cookie and a token against forged requests.
@@ -81,30 +83,36 @@ for: "{{ token.json.data.expires / 1000 }}"
 		t.Fatal(err)
 	}
 	life := time.Until(c.ExpiresAt)
-	if c.Headers.Get("X-Csrf-Token") != "t1" || c.Headers.Get("X-App") != "weir" || len(c.Cookies) != 1 || c.Cookies[0].Value != "c1" ||
-		life < 890*time.Second || life > 900*time.Second {
+	if c.Headers.Get("X-Csrf-Token") != "t1" || c.Headers.Get("X-App") != "weir" || len(c.Cookies) != 1 ||
+		c.Cookies[0].Value != "c1" ||
+		life < 890*time.Second ||
+		life > 900*time.Second {
 		t.Errorf("got %+v with a life of %s", c, life)
 	}
 	var _ signin.Source = s
 }
 
+// loginStep begins the steps with a good sign-in.
+const loginStep = "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }"
+
 func TestSignIn_Fails(t *testing.T) {
 	t.Parallel()
 	for want, text := range map[string]string{
-		"login: 403 Forbidden":   "steps: [ { name: login, post: /login, form: { user: other, password: \"${PASSWORD}\" } } ]\ncookies: true\n",
+		"login: 403 Forbidden":   "steps: [ { name: login, post: /login, form: { user: other } } ]\ncookies: true\n",
 		"step1: 401":             "steps: [ { get: /token } ]\nsend: { A: \"{{ step1.json.data.token }}\" }\n",
 		"step1: 404":             "steps: [ { get: /none } ]\ncookies: true\n",
-		"send cannot be":         "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }, { get: /token } ]\nsend: { A: \"{{ step2.json.data.none.x }}\" }\n",
+		"send cannot be":         loginStep + ", { get: /token } ]\nsend: { A: \"{{ step2.json.data.none.x }}\" }\n",
 		"the answers have no":    "steps: [ { get: /none, expect: 404 } ]\ncookies: true\n",
-		"for is no number":       "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } } ]\ncookies: true\nfor: \"{{ step1.headers['x-none'] }}\"\n",
-		"does not fit success: ": "steps: [ { post: /login, success: body == 'x', form: { user: weir, password: \"${PASSWORD}\" } } ]\ncookies: true\n",
+		"for is no number":       loginStep + " ]\ncookies: true\nfor: \"{{ step1.headers['x-none'] }}\"\n",
+		"does not fit success: ": loginStep + ", { get: /token, success: body == 'x' } ]\ncookies: true\n",
 	} {
 		s, err := newSignIn(t, text, newPortal(t))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if _, err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
@@ -113,11 +121,12 @@ func TestSignIn_Fails(t *testing.T) {
 func TestNewSignIn_Mistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"steps: [ { get: /a } ]\n":                                            "[1:8] delivery.signIn.steps: the sign-in yields nothing",
-		"steps: [ { get: /a, when: true } ]\ncookies: true\n":                 "[1:21] delivery.signIn.steps[0].when: a step of a sign-in has no when",
+		"steps: [ { get: /a } ]\n": "[1:8] delivery.signIn.steps: the sign-in yields nothing",
+		"steps: [ { get: /a, when: true } ]\ncookies: true\n": "[1:21] delivery.signIn.steps[0].when: a step of a " +
+			"sign-in has no when",
 		"steps: [ { post: /a, body: message } ]\ncookies: true\n":             "signing in has no message",
-		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n":             "key is of a message, and signing in has none",
-		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":                  "[3:6] delivery.signIn.for: \"soon\" is neither a duration",
+		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n":             "key is of a message, and signing in",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":                  "[3:6] delivery.signIn.for: \"soon\" is neither",
 		"steps: [ { get: /a } ]\nsend: { \"A B\": x }\n":                      "is not the name of a header",
 		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
 	} {

@@ -182,7 +182,8 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 		t.Fatalf("got %+v, want 1 receive, 3 waits, 3 deliveries", c.Spans())
 	}
 	finds, creates := findSpans(t, c.Spans(), "step find"), findSpans(t, c.Spans(), "step create")
-	if len(finds) != 1 || len(creates) != 1 || finds[0].Parent != delivers[2].ID || creates[0].Parent != delivers[2].ID ||
+	if len(finds) != 1 || len(creates) != 1 || finds[0].Parent != delivers[2].ID ||
+		creates[0].Parent != delivers[2].ID ||
 		finds[0].End.Sub(finds[0].Start) != time.Second || finds[0].Attributes["http.response.status_code"] != "404" {
 		t.Errorf("got the steps %+v %+v, want one span of each within the third delivery", finds, creates)
 	}
