@@ -254,6 +254,10 @@ func TestStatus(t *testing.T) {
 	d := f.run("status", "AQ1")
 	d.is(t, exitOK, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version 3, number 7 of lane 1\n2026-01-08 12:00:01Z  attempt 1, 120ms: retry, 500: locked\n", "")
 	d.is(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:59Z  attempt 5, 9ms: rejected\n2026-01-08 12:01:00Z  dead: the index is locked\n", "")
+	f.answers("GET /api/messages/AQ9", 200, strings.Replace(story1, `"outcome":"rejected"`,
+		`"outcome":"rejected","steps":[{"name":"find","durationMs":3,"status":409,"reason":"stale"},{"name":"find","durationMs":2}]`, 1))
+	f.run("status", "AQ9").is(t, exitOK, "attempt 5, 9ms: rejected\n                      step find, 3ms: 409, "+
+		"then again from the first step: stale\n                      step find, 2ms: no answer\n2026-01-08 12:01:00Z  dead", "")
 	f.answers("GET /api/messages/AQ3", 200, strings.TrimSuffix(story1, "}")+`,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
 	f.run("status", "AQ3").is(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answers("GET /api/messages/AQ4", 200, strings.TrimSuffix(story1, "}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:03:00Z","replayRefused":"a later one"}`)

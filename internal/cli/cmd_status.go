@@ -158,11 +158,27 @@ func (a *apiCommand) printStory(m *wire.Message) {
 		}
 		actions = a.printActions(actions, t.At)
 		a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
+		a.printSteps(t.Steps)
 	}
 	actions = a.printActions(actions, m.FinishedAt)
 	a.printEnd(m)
 	a.printActions(actions, time.Time{})
 	a.printForecast(m)
+}
+
+// printSteps prints the requests of an attempt with a chain of them.
+func (a *apiCommand) printSteps(steps []wire.Step) {
+	for _, s := range steps {
+		status := "no answer"
+		if s.Status != 0 {
+			status = strconv.Itoa(s.Status)
+		}
+		again := ""
+		if s.Reason != "" {
+			again = ", then again from the first step: " + sanitizeText(s.Reason)
+		}
+		a.printLine("%-20s  step %s, %s: %s%s", "", sanitizeText(s.Name), time.Duration(s.Duration), status, again)
+	}
 }
 
 // operatorAction is an edit or a replay of a message by an operator.
