@@ -10,7 +10,7 @@ MODULES := . tools
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 
-.PHONY: help run start demo test upgrade simulate lint build release infra bench profile microbench clean azurite tools
+.PHONY: help run start demo test upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite tools
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ lint: build/lint/revive build/lint/staticcheck ## formatting, vet, staticcheck, 
 	  go vet -C $$module ./... && (cd $$module && $(CURDIR)/build/lint/staticcheck ./...) || exit 1; \
 	done
 	tools/lint/lint.sh
+
+vulncheck: build/lint/revive ## known vulnerabilities in what the program and the tools call; needs the network
+	@tools/lint/vulncheck.sh
 
 build/lint/revive: tools/lint/go.mod tools/lint/go.sum
 	@mkdir -p build/lint

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// LaneEventState is the marker row with the events that were sent about the lane's own state, so that
+// EventState is the marker row with the events that were sent about the lane's own state, so that
 // neither a restart nor another process sends them again.
-type LaneEventState struct {
+type EventState struct {
 	ETag        storage.ETag // empty = there is no note
 	PausedSince time.Time    // since when the lane has been seen paused; zero = it is not
 	PausedReceivers,
@@ -20,19 +20,19 @@ type LaneEventState struct {
 
 // LaneEventState is the marker row with the events that were sent about the lane's own state, so that
 // neither a restart nor another process sends them again.
-func (c Control) LaneEventState() LaneEventState {
+func (c Control) LaneEventState() EventState {
 	r, ok := c.markerRow(rows.LaneEventsKey)
 	if !ok {
-		return LaneEventState{}
+		return EventState{}
 	}
 	v := r.Values
-	return LaneEventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v),
+	return EventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v),
 		PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)), BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
 // SaveLaneEvents writes the marker row, and puts events into the outbox in the same transaction. It returns
 // false if another process has written the row since it was read.
-func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t LaneEventState, mail []Event) (bool, error) {
+func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t EventState, mail []Event) (bool, error) {
 	v := rows.Sparse(rows.PausedSince.Is(t.PausedSince),
 		rows.PausedReceivers.Is(strings.Join(t.PausedReceivers,
 			" ")), rows.BehindReceivers.Is(strings.Join(t.BehindReceivers, " ")))

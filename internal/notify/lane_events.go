@@ -65,7 +65,7 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	told := c.LaneEventState()
-	next := lane.LaneEventState{ETag: told.ETag}
+	next := lane.EventState{ETag: told.ETag}
 	pausedMail, err := s.newPauseMail(number, c, told, &next, now)
 	if err != nil {
 		return err
@@ -82,8 +82,9 @@ func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, old
 	return err
 }
 
-func isSameState(a, b lane.LaneEventState) bool {
-	return a.PausedSince.Equal(b.PausedSince) && slices.Equal(a.PausedReceivers, b.PausedReceivers) && slices.Equal(a.BehindReceivers, b.BehindReceivers)
+func isSameState(a, b lane.EventState) bool {
+	return a.PausedSince.Equal(b.PausedSince) && slices.Equal(a.PausedReceivers, b.PausedReceivers) &&
+		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
 // findPause returns the pause of a lane, and whether there is one. A CMS that is unavailable is
@@ -105,7 +106,7 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 }
 
 // newPauseMail returns the events of a pause's begin or end, and sets the pause in next.
-func (s *Sender) newPauseMail(number int, c lane.Control, told lane.LaneEventState, next *lane.LaneEventState,
+func (s *Sender) newPauseMail(number int, c lane.Control, told lane.EventState, next *lane.EventState,
 	now time.Time) ([]lane.Event, error) {
 	p, is := findPause(number, c, now)
 	if !is {
@@ -123,7 +124,8 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told lane.LaneEventSta
 	p.Since, next.PausedReceivers = next.PausedSince, told.PausedReceivers
 	var to []string
 	for _, r := range s.Receivers {
-		if r.wantsEvent(LanePaused) && !slices.Contains(told.PausedReceivers, r.rowName()) && now.Sub(p.Since) >= r.PausedFor {
+		if r.wantsEvent(LanePaused) && !slices.Contains(told.PausedReceivers, r.rowName()) &&
+			now.Sub(p.Since) >= r.PausedFor {
 			to = append(to, r.rowName())
 		}
 	}
@@ -132,7 +134,8 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told lane.LaneEventSta
 }
 
 // newBacklogMail returns the events of a backlog's begin or end, and sets the backlog in next.
-func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.LaneEventState, next *lane.LaneEventState,
+func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.EventState,
+	next *lane.EventState,
 	now time.Time) ([]lane.Event, error) {
 	if !s.hasSubscriber(LaneBehind) && len(told.BehindReceivers) == 0 {
 		return nil, nil

@@ -251,7 +251,7 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	}
 }
 
-// Meta returns the number of lanes and the change under way.
+// ReadEpochRecord returns the number of lanes and the change under way.
 func (c Resharder) ReadEpochRecord(ctx context.Context) (lane.EpochRecord, error) {
 	return c.Store.ReadEpochRecord(ctx)
 }

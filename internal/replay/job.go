@@ -15,8 +15,11 @@ import (
 
 // The JSON forms of a job; its row in storage has the same form as the API.
 type (
-	Job    = wire.Job
-	State  = wire.JobState
+	// Job is a bulk replay.
+	Job = wire.Job
+	// State is the state of a job.
+	State = wire.JobState
+	// Filter selects the dead messages of a job.
 	Filter = wire.JobFilter
 )
 

@@ -23,10 +23,9 @@ import (
 // Secret is a string that does not print itself.
 type Secret string
 
-// String implements fmt.Stringer.
 func (Secret) String() string { return "(secret)" }
 
-// GoString implements fmt.GoStringer.
+// GoString implements fmt.GoStringer, for %#v.
 func (Secret) GoString() string { return "(secret)" }
 
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.

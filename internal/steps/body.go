@@ -242,14 +242,6 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	return messageBody{}
 }
 
-// placeOrKey returns the place of a value, or of its key if there is no value.
-func placeOrKey(p pair) place {
-	if p.value == nil {
-		return p.at
-	}
-	return p.place()
-}
-
 func (f *File) compileForm(p pair, s *scope) body {
 	t := f.compileTree(p.value, p.at.path, s)
 	if t.isLeaf || t.isList {

@@ -77,11 +77,6 @@ type place struct {
 	path         string
 }
 
-func (p place) child(path string) place {
-	p.path += path
-	return p
-}
-
 // refuse records a mistake, each once: an alias brings the same text several times.
 func (f *File) refuse(at place, format string, args ...any) {
 	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}

@@ -8,11 +8,16 @@ import (
 // A column has a name and a type. Of returns the value that a row has in the column, or the zero value
 // if it has none. Is returns the column's value in a row that is written.
 type (
-	Int   string
-	Text  string
-	Bool  string
+	// Int is the column of an int64.
+	Int string
+	// Text is the column of a string.
+	Text string
+	// Bool is the column of a bool.
+	Bool string
+	// Bytes is the column of bytes.
 	Bytes string
-	Time  string
+	// Time is the column of a time.
+	Time string
 
 	// ErasableTime is the column of a time that a merge may have to erase. A merge cannot remove a
 	// value, so the Unix epoch stands for none.
