@@ -19,9 +19,9 @@ import (
 // maxBody limits the bytes of a request, which has one time.
 const maxBody = 4 << 10
 
-// Mover changes the due time of a scheduled message. version is the version of the state that the
-// caller knows; empty = any. It returns Conflict if the message is not scheduled any more, and Stale if
-// its version differs.
+// Mover changes the due time of a scheduled message. version is the version of the state that the client
+// knows; empty = any. Mover returns Conflict if the message is not scheduled any more, and Stale if the
+// state has another version.
 type Mover interface {
 	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }

@@ -1,6 +1,5 @@
 // Package poison is the function for tickets that the host gave up. It logs each of them and enqueues a
-// new ticket for its lane with a delay, so that no lane is forgotten. A ticket for all lanes becomes one
-// such ticket again.
+// new ticket for the same lane, or again for all lanes, so that their messages do not wait for the sweep.
 package poison
 
 import (
@@ -13,10 +12,10 @@ import (
 	"weir/internal/ticket"
 )
 
-// retryAfter is the delay of the new ticket; the old one failed five times.
+// retryAfter is the approximate delay of the new ticket, because the old one failed five times.
 const retryAfter = time.Minute
 
-// Tickets enqueues tickets, merged by its rule.
+// Tickets enqueues tickets under the merge rule of package ticket.
 type Tickets interface {
 	Requeue(ctx context.Context, lane int, about time.Duration) error
 }

@@ -12,8 +12,8 @@ import (
 // requestOptions are the parts of a request beside its body.
 type requestOptions struct {
 	dueAt   time.Time     // zero = the message's own due time, or now
-	dueFrom string        // header or query
-	wait    time.Duration // how long the answer may be held
+	dueFrom string        // "header", "query", or "" if the request has no due time
+	wait    time.Duration // how long the client lets the answer wait for the outcome
 }
 
 // readOptions parses headers and query. A header takes precedence over the query.
@@ -50,11 +50,11 @@ func malformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "receive", Message: message}
 }
 
-// maxWait is the longest time for which an answer is held.
+// maxWait limits the time that an answer waits for the message's outcome.
 const maxWait = 60 * time.Second
 
-// readPreferWait returns the preference wait of Prefer (RFC 7240). A malformed value is ignored, as the
-// RFC requires.
+// readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait. It ignores a
+// malformed value, as the RFC requires.
 func readPreferWait(headers []string) time.Duration {
 	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		preference, _, _ = strings.Cut(preference, ";")

@@ -1,6 +1,6 @@
-// Package schedules is the function for recurring messages: PUT, GET and DELETE
-// /api/schedules/{name}, GET /api/schedules, POST …/{name}/run, and GET …/{name}/preview,
-// or POST for a definition that is not stored.
+// Package schedules is the function for recurring messages below /api/schedules: PUT, GET and DELETE
+// /{name}, GET for the list, POST /{name}/run, and /{name}/preview. GET previews the stored schedule,
+// POST the definition in the body, which is not stored.
 package schedules
 
 import (
@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Schedules stores and runs schedules. A missing schedule is NotFound, a
-// condition that does not hold Precondition.
+// Schedules stores and runs schedules. Its methods return NotFound if there is no such schedule, and
+// Precondition if a condition does not hold.
 type Schedules interface {
 	Reader
 	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
@@ -60,7 +60,8 @@ func (f *Function) Routes() map[string]http.Handler {
 	}
 }
 
-// handleNamed checks the name in the path, if there is one, and answers with the error of h.
+// handleNamed checks the name in the path, if there is one, and then calls h. An error of either becomes the
+// answer.
 func (f *Function) handleNamed(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
@@ -145,7 +146,7 @@ func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err := f.Schedules.Delete(r.Context(), name, cond); err != nil {
 		return err
 	}
-	// Not 204: after one, a host that forwards closes the client's connection.
+	// Not 204: after a 204, a host that forwards requests closes the client's connection.
 	httpio.WriteJSON(w, http.StatusOK, deletedJSON{Name: name, Deleted: true})
 	return nil
 }
@@ -200,7 +201,7 @@ func readCondition(r *http.Request) (recur.Condition, error) {
 	var c recur.Condition
 	for _, header := range r.Header.Values("If-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
-			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/") // a proxy that compresses weakens tags
+			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/") // a compressing proxy adds W/
 			if tag != "*" && (len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"') {
 				return c, &weir.Error{Kind: weir.Malformed, Op: "schedules",
 					Message: "If-Match holds ETags in quotation marks, or *"}

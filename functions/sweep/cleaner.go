@@ -11,19 +11,19 @@ import (
 const (
 	// lanesAtOnce is the number of lanes that a round cleans at the same time.
 	lanesAtOnce = 8
-	// roundLimit is the time of a round for the lanes, and again for those of earlier epochs: less
-	// than the minute between two sweeps.
+	// roundLimit limits the time of a round for the lanes, and again its time for the lanes of
+	// earlier epochs. It is less than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// maxOverrun is the time beyond roundLimit for a lane's turn that began before it.
+	// maxOverrun is how far beyond roundLimit a lane's turn may last that began in time.
 	maxOverrun = 20 * time.Second
-	// forgottenLimit is the time of a round for forgotten bodies, once a day.
+	// forgottenLimit limits the search for forgotten bodies, which takes place once a day.
 	forgottenLimit = 5 * time.Minute
 	// retryAfter is the pause after a failed removal: until the next sweep.
 	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns the time before which it has no
-// more to do; zero = call again soon.
+// Retention removes old messages and bodies. Each method returns when it has more to do; zero =
+// call again soon.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
@@ -39,7 +39,7 @@ type Cleaner struct {
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	// ForgottenAt is the time before which forgotten bodies are not searched.
+	// ForgottenAt is when the next search for forgotten bodies may begin. The Cleaner updates it.
 	ForgottenAt time.Time
 
 	mu        sync.Mutex
@@ -51,7 +51,7 @@ type Cleaner struct {
 	earlierAt time.Time // when earlier epochs are cleaned next
 }
 
-// laneTurn is when a lane had its last turn, and when it has the next.
+// laneTurn is a lane with the times of its last and its next turn.
 type laneTurn struct {
 	number         int
 	lastAt, nextAt time.Time
@@ -89,7 +89,7 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and begins no other. The next process goes on from there.
+// Close ends the round that is under way, and begins no other. Another process continues the removal.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.isClosed = true
@@ -107,7 +107,7 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// runRound removes all messages and bodies past their retention, as far as its time allows.
+// runRound removes messages and bodies past their retention until all are removed or its time is over.
 func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlierAt.After(c.Now()) {
@@ -192,7 +192,7 @@ func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.nextAt = time.Time{} // cut off by the round's limit
+		turn.nextAt = time.Time{} // the round's limit ended the turn
 		return
 	}
 	turn.nextAt = c.Now().Add(retryAfter)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// StatusReader reads a message's state; NotFound for what does not exist.
+// StatusReader reads a message's state. It returns NotFound if there is no such message.
 type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
@@ -40,7 +40,7 @@ func (f *Attempts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		log = []wire.Attempt{}
 	}
 	httpio.WriteJSON(w, http.StatusOK, struct {
-		Attempts []wire.Attempt `json:"attempts"` // the first and the last ten
+		Attempts []wire.Attempt `json:"attempts"` // the first attempt and the last ten
 		Count    int            `json:"count"`
 	}{log, st.AttemptCount})
 }

@@ -13,7 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Bodies reads messages with their bodies. LoadEdited returns NotFound if the message was not edited.
+// Bodies reads messages with their bodies. LoadEditedMessage returns NotFound if the
+// message was not edited.
 type Bodies interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)

@@ -43,7 +43,7 @@ func DescribeMessages(found overview.SearchResult) wire.MessageList {
 	list := wire.MessageList{Messages: []wire.MessageLine{}, Looked: found.Examined,
 		NotSearched: found.BodiesSkipped, Complete: found.Complete, Continue: found.Continue}
 	for _, st := range found.Messages {
-		st.Attempts = nil // a row may have some of them
+		st.Attempts = nil // incomplete in the rows that a search reads
 		list.Messages = append(list.Messages, wire.MessageLine{Message: wire.NewMessage(st), Size: st.Message.Size})
 	}
 	return list

@@ -34,11 +34,11 @@ func (p *parameters) toError() error {
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }
 
-// hostParameters authenticate the caller to the host.
+// hostParameters are for the host, which authenticates the caller by them.
 var hostParameters = []string{"code", "clientId"}
 
-// refuseOthers refuses parameters that are not among the names, because a misspelt filter would match
-// everything.
+// refuseOthers refuses parameters other than the named ones: a search without its misspelt filter would find
+// everything. It refuses repeated parameters, too.
 func (p *parameters) refuseOthers(names ...string) {
 	for name, given := range p.values {
 		switch {

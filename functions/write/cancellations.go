@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelMany.
+// ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelWaiting.
 type ManyCanceller interface {
 	CancelWaiting(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPosition, limit int,
 		dryRun bool) (lane.CancelCounts, lane.WaitingPosition, bool, error)
@@ -33,15 +33,15 @@ type Cancellations struct {
 }
 
 const (
-	// maxCancelled limits the messages that one request reads. At 10 ms a storage
-	// operation they take less than maxCancelTime.
+	// maxCancelled limits the messages that one request reads. With storage operations of
+	// 10 ms they take less than maxCancelTime.
 	maxCancelled = 20_000
-	// maxCancelTime ends a request early, far below the host's limit of 230 s for an answer.
+	// maxCancelTime limits the time of a request. The host waits 230 s for an answer.
 	maxCancelTime = 20 * time.Second
 )
 
-// cancellationsRequest is the body of a request. The filter needs a condition, so that an
-// empty object, or a script whose variable was empty, does not cancel everything.
+// cancellationsRequest is the body of a request. The filter needs a condition or "all": true, so that
+// an empty object, or a script with an empty variable, does not cancel every message.
 type cancellationsRequest struct {
 	Filter struct {
 		All       bool       `json:"all"`
@@ -75,8 +75,8 @@ type continuation struct {
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers 200 after a count, and 202 after a cancellation:
-// the stages of the messages show the result.
+// ServeHTTP implements http.Handler. It answers a dry run with 200, and a cancellation with 202, because
+// the holders cancel some messages later. The stages of the messages show the result.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveCancellations(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -96,7 +96,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	defer cancel()
 	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxCancelled, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // the time is used up: the caller sends the continuation
+		err = nil // maxCancelTime is over: the client sends the continuation
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -142,8 +142,8 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.Wai
 		}
 	}
 	if f.To.IsZero() {
-		// without an end, messages that arrive meanwhile would be cancelled, too, and the walk
-		// might never end
+		// Without an end the walk would also cancel messages that arrive meanwhile, and might never
+		// end.
 		f.To = now.UTC()
 	}
 	return f, c.WaitingPosition, nil

@@ -17,7 +17,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Pauser pauses and resumes lanes and keys; see lane.Store. Both can be repeated.
+// Pauser pauses and resumes lanes and keys; see lane.Store. Pause and Resume are idempotent.
 type Pauser interface {
 	Pause(ctx context.Context, p weir.Pause) error
 	Resume(ctx context.Context, lane int, key string) error
@@ -42,7 +42,8 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
-// pauseRequest repeats target's fields, because an error would name embedded ones "target.lane".
+// pauseRequest is the body of a request. It repeats the fields of target instead of embedding it, because an
+// error of the JSON decoder would call an embedded field "target.lane".
 type pauseRequest struct {
 	All    bool       `json:"all"`
 	Lane   *int       `json:"lane"`
@@ -162,8 +163,8 @@ func invalidError(path, message string) error {
 		Problems: []weir.Problem{{Path: path, Message: message}}}
 }
 
-// forEachLane calls do for several lanes, some of them concurrently. If it fails for some of several
-// lanes, the error names them; the caller may repeat the request for all.
+// forEachLane calls do with each index of lanes, a few at a time. If do fails for some of several lanes, the
+// error has their numbers. The client may then repeat the whole request.
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })

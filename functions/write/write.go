@@ -1,6 +1,7 @@
 // Package write is the function for everything that an operator changes: replays, edits, cancellations,
-// pauses. It is one function, so that one key separates the right to change from the right to read.
+// pauses. It is one function with one function key, so that an operator can have the right to read without the
+// right to change.
 //
-// The host tries functions in the order of their names, and the route of this one matches every path. So
-// its folder's name must come after those of all functions with a POST or DELETE route.
+// The host tries functions in the order of their names, and the route of this function matches every path. So
+// the name of its folder must come after the names of all other functions with a POST or DELETE route.
 package write

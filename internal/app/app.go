@@ -27,7 +27,7 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      drain.Sender   // the client, or the steps of contracts in front of it
+	sender      drain.Sender   // the CMS client, wrapped by the steps of contracts that have them
 	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar
@@ -44,7 +44,7 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.storage, found.cms)
 }
 
-// problems has what is wrong with the settings, by the part that they belong to.
+// problems has the errors of the settings for each part of the App; nil = none.
 type problems struct{ settings, contracts, storage, cms error }
 
 // prepareApp makes an App as far as the settings allow, so that `handler check` can report all problems.
@@ -109,18 +109,17 @@ func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {
 	return a.calendar.At(time.Now())
 }
 
-// processName names this process for people: the platform's instance, or the machine, with the number of the
-// process.
+// processName returns a name of this process for operators: the platform's instance or the machine, and the
+// process number.
 func (a *App) processName() string {
 	name := a.instance
 	if name == "" {
-		name, _ = os.Hostname() // without a name the number must do
+		name, _ = os.Hostname() // without a name the process number must suffice
 	}
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns the number of events that wait for their receivers, as far as this process
-// knows.
+// countWaitingEvents returns the number of events that this process knows to wait for their receivers.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

@@ -17,8 +17,8 @@ func (a *App) newAuditLog(table storage.Table) *audit.Log {
 	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
 }
 
-// changing are the functions whose requests change something. Posted messages are no entries of the audit
-// log: each has its own history.
+// changing are the functions whose requests are recorded in the audit log. It leaves out receive, because a
+// message has a history of its own.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
 // auditChanges lets the routes of functions that change something record each change.

@@ -19,7 +19,7 @@ import (
 
 // newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
-	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked them, and the callbacks
+	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked both
 	callbacks, _ := a.settings.callbackRules()
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
@@ -27,8 +27,8 @@ func (a *App) newNotifier(store *lane.Store) *notify.Sender {
 	return sender
 }
 
-// startNotifier returns the notifier of a process that stays, which also delivers events that were left in
-// earlier epochs.
+// startNotifier returns the notifier of a long-running process. It also delivers the events that remain in the
+// lanes of earlier epochs.
 func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
 	sender := a.newNotifier(store)
 	go func() {
@@ -47,14 +47,14 @@ func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	return sender.Close(ctx)
 }
 
-// deadReceivers knows the receivers of the event that a message is dead, and leaves the sending to other
-// processes.
+// deadReceivers is the notifier of a command. It returns the receivers of events about dead messages, and leaves
+// the sending of events to other processes.
 type deadReceivers struct{ *notify.Sender }
 
-// Nudge implements lane.Mailer.
+// WakeOutbox implements lane.Notifier.
 func (deadReceivers) WakeOutbox(int) {}
 
-// newSchedules returns the runner of recurring messages. It appends them as a receiver does.
+// newSchedules returns the runner of recurring messages. It appends messages as functions/receive does.
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
@@ -103,17 +103,17 @@ func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
 	return err
 }
 
-// startHistory writes the counters of this process from now on.
+// startHistory starts the keeper that writes the counters of this process into the history.
 func (r *running) startHistory() *history.Keeper {
 	return history.NewKeeper(history.Config{Table: r.store.Table, Recorder: r.instruments.recorder,
 		Between: time.Duration(r.settings.Delivery.Rate), Now: time.Now, Log: r.log})
 }
 
-// retentionShare is the time that retention spends on one lane before the next lane has its turn.
+// retentionShare is how long retention works on one lane before the next lane has its turn.
 const retentionShare = 5 * time.Second
 
-// newCleaner returns the cleaner, which removes old messages and bodies, and if this process keeps a
-// history, its old rows.
+// newCleaner returns the cleaner of old messages, bodies and audit entries, and of old history rows if this
+// process keeps a history.
 func (r *running) newCleaner() *sweep.Cleaner {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
@@ -123,7 +123,8 @@ func (r *running) newCleaner() *sweep.Cleaner {
 		Retention: retentionJob{retention, r.history, r.audit, r.log}}
 }
 
-// retentionJob is the retention of messages, and once an hour of the history and the audit log.
+// retentionJob is the retention of messages. With the forgotten bodies it removes old rows of the history and
+// the audit log, too.
 type retentionJob struct {
 	*lane.Retention
 	history *history.Keeper // nil = this process keeps no history
@@ -131,7 +132,7 @@ type retentionJob struct {
 	logger  *slog.Logger
 }
 
-// Forgotten implements sweep.Retention.
+// RemoveForgottenBodies implements sweep.Retention.
 func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	if j.history != nil {
 		j.history.RequestCleanup()

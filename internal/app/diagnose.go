@@ -15,18 +15,18 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// Finding is the result of one check of handler check.
+// Finding is the result of one check of the command `handler check`.
 type Finding struct {
 	Name, Detail string
 	Wrong        error    // nil = all is well
 	Todo         string   // how to correct it
-	Warnings     []string // weaknesses that stop nothing
+	Warnings     []string // weaknesses with which Weir still works
 }
 
 // checkTimeout bounds each check that needs a connection.
 const checkTimeout = 10 * time.Second
 
-// diagnosis checks the parts of an App that may be incomplete.
+// diagnosis checks an App. Parts of the App are nil if its settings are wrong.
 type diagnosis struct{ *App }
 
 // Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage,
@@ -39,7 +39,7 @@ func Diagnose(ctx context.Context, env func(string) string) []Finding {
 	d := diagnosis{a}
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
 		Todo: "correct it in weir.yaml or in the environment", Warnings: a.settings.warnings()}}
-	if a.contracts != nil || found.contracts != nil { // otherwise weir.yaml could not be read
+	if a.contracts != nil || found.contracts != nil { // nil if weir.yaml could not be read
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: "correct it under contracts: in weir.yaml"})
 	}
@@ -129,7 +129,8 @@ func (d diagnosis) diagnoseClock(ctx context.Context) Finding {
 	return f
 }
 
-// addStorageError adds the error of a check. A missing part is no error: the first start makes it.
+// addStorageError adds the error of a check. A missing table, queue or container is no error, because the first
+// start creates it.
 func addStorageError(f Finding, err error) Finding {
 	switch {
 	case azure.Missing(err):
@@ -140,7 +141,7 @@ func addStorageError(f Finding, err error) Finding {
 	return f
 }
 
-// firstLine returns an error with the first line of err: the SDK's errors have many.
+// firstLine returns an error with only the first line of err, because the SDK's errors have many lines.
 func firstLine(err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return errors.New(strings.TrimSpace(line))

@@ -12,14 +12,14 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// planNames has the hosting plans by WEBSITE_SKU, each with a remark on settings that cannot be read here.
+// planNames has the hosting plans by WEBSITE_SKU, with advice for those that need it.
 var planNames = map[string]string{
 	"FlexConsumption": "plan Flex Consumption: read how to deliver there in docs/hosting.md",
 	"ElasticPremium":  "plan Premium",
 	"Dynamic":         "plan Consumption, which is not supported on Linux: use Flex Consumption",
 }
 
-// describePlan returns the hosting plan, by the variables that the platform sets.
+// describePlan returns the hosting plan according to the variables that the platform sets.
 func describePlan(env func(string) string) string {
 	sku := env("WEBSITE_SKU")
 	if plan, known := planNames[sku]; known {
@@ -60,8 +60,9 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	return f
 }
 
-// checkHostFile returns an error if one of two flags is not set. A host that knows neither sends HTTP
-// requests as JSON, which Weir does not read.
+// checkHostFile returns an error if host.json lacks one of the two flags that make a host send HTTP requests
+// unchanged. Older hosts read the one, newer hosts the other. Without its flag a host sends requests as JSON,
+// which Weir does not read.
 func checkHostFile(text []byte) error {
 	var h struct {
 		CustomHandler map[string]any `json:"customHandler"`
@@ -82,7 +83,7 @@ func checkHostFile(text []byte) error {
 	return nil
 }
 
-// diagnoseHostWatch reports whether a process can notice here that its host stops.
+// diagnoseHostWatch reports whether a process on this system can notice that its host stops.
 func diagnoseHostWatch(proc fs.FS, pid int) Finding {
 	f := Finding{Name: "stop", Detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {

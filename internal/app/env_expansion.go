@@ -13,11 +13,12 @@ import (
 	"weir/internal/steps"
 )
 
-// ${NAME} in weir.yaml is replaced by a variable of the environment, after the YAML was parsed. So a value
-// with a quote, a colon or a line break stays as it is, and cannot add YAML of its own. The braces would
-// mean something to the parser, so it sees marks of Unicode's private use area in their place.
+// decodeYAML replaces the placeholder ${NAME} in weir.yaml by an environment variable, after it has parsed the
+// YAML. So a value with a quote, a colon or a line break cannot change the structure of the YAML. Braces have a
+// meaning in YAML. So the parser receives a mark in place of each placeholder: the name between characters of
+// Unicode's private use area.
 
-// A mark has as many characters as the placeholder, so that positions in the marked text are those of the
+// A mark has as many characters as its placeholder, so that the positions in error messages are those in the
 // file.
 const (
 	markBegin = "\uE000\uE000"
@@ -27,14 +28,14 @@ const (
 var (
 	variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 	markPattern     = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
-	// expressionKeys are settings with expressions. Package steps puts variables there, so that none becomes
-	// part of an expression.
+	// expressionKeys are the settings that may contain expressions. Package steps replaces the marks in them,
+	// so that the value of a variable never becomes part of an expression.
 	expressionKeys = []string{"steps", "on", "send", "for"}
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. It returns the variables that the YAML names and the environment
-// does not have.
+// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses and that the
+// environment does not set.
 func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
@@ -45,7 +46,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	expander := &envExpander{env: env}
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.NullType {
-			continue // only comments
+			continue // the document has only comments
 		}
 		ast.Walk(expander, doc.Body)
 		if err := yaml.NodeToValue(doc.Body, s, yaml.Strict()); err != nil {
@@ -55,10 +56,10 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	return expander.missing, nil
 }
 
-// bareExpression matches an expression as a value without quotes, which YAML takes for a mapping.
+// bareExpression matches an expression without quotes, which YAML parses as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// hintAtBraces returns the probable cause of an error of YAML, if the text has an expression without quotes.
+// hintAtBraces returns a hint for a YAML error if the text has an expression without quotes; otherwise "".
 func hintAtBraces(text string) string {
 	if !bareExpression.MatchString(text) {
 		return ""
@@ -85,7 +86,7 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	return e
 }
 
-// readVariable returns the value of the variable that a mark names.
+// readVariable returns the value of a mark's variable, and collects its name if it is not set.
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
@@ -95,7 +96,7 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// missingCollector notes the variables that are not set, and replaces none.
+// missingCollector collects the variables that are not set, and leaves the marks in place.
 type missingCollector struct{ *envExpander }
 
 // Visit implements ast.Visitor.

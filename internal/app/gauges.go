@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// gaugesMaxAge is how long the gauges of the lanes are good for, however often metrics are scraped.
+	// gaugesMaxAge is the least time between two refreshes, however often metrics are scraped.
 	gaugesMaxAge = 30 * time.Second
 	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read by then keep their values.
 	gaugesTimeout = 2 * time.Second
 )
 
-// laneGauges reads the lanes when metrics are scraped. The sweep shows the lanes, too, but the timer runs on
-// one instance at a time, and on Flex Consumption on none that answers HTTP requests.
+// laneGauges reads the lanes when metrics are scraped. The sweep sets the same gauges, but the timer triggers
+// only one instance at a time. On Flex Consumption that instance serves no HTTP, so its gauges are never scraped.
 type laneGauges struct {
 	readLane func(ctx context.Context, number int) error
 	lanes    int
@@ -27,7 +27,7 @@ type laneGauges struct {
 	readAt time.Time
 }
 
-// newLaneGauges refreshes waiting messages, the age of the oldest one, and pauses, of all lanes.
+// newLaneGauges returns the gauges of all lanes: waiting messages, the age of the oldest one, and pauses.
 func (r *running) newLaneGauges() *laneGauges {
 	return &laneGauges{lanes: r.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
 		control, err := r.store.ReadControl(ctx, number)

@@ -62,14 +62,15 @@ func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
 		Lanes: r.settings.Lanes, Now: time.Now, Logger: r.log}
 }
 
-// sweepReader reads control rows for the sweep, and lets other parts see them, too.
+// sweepReader reads control rows for the sweep, and passes them to the gauges, the history, the
+// replays and the notifier.
 type sweepReader struct {
 	*lane.Store
 	running *running
 }
 
-// Control implements sweep.Reader. It makes a lane that is missing: older versions wrote the record of the
-// lanes first, so a first start may have ended before it made the lanes.
+// ReadControl implements sweep.Reader. It creates a missing lane, because older versions wrote the number of
+// lanes first: their first start may have ended before it created the lanes.
 func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {

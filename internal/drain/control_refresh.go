@@ -11,22 +11,22 @@ const (
 	// controlInterval is how often a holder reads the control rows while it has work: for requests,
 	// pauses, claims, and messages that other instances have filed.
 	controlInterval = time.Second
-	// controlRetry is the pause after a read that failed and is waited for.
+	// controlRetry is the pause of await after a failed read.
 	controlRetry = 200 * time.Millisecond
 )
 
-// controlRefresh reads the control rows beside the deliveries. A read that fails does no harm: the
-// next one comes in a second, and a commit fails by itself if the lane is another holder's.
+// controlRefresh reads the control rows concurrently with deliveries. A failed read is harmless: the
+// next one follows in a second, and a commit fails if the lane has another holder.
 type controlRefresh struct {
 	laneScope
 	waiter     *waiter
 	answer     chan lane.Control // of the read under way; nil = none
-	askedAt    time.Time         // when that began
-	lastSeenAt time.Time         // when the control rows were last applied, or a read began
+	askedAt    time.Time         // when that read began
+	lastSeenAt time.Time         // when a read last began, or its result was last applied
 }
 
 // poll returns the control rows if a read has ended, and reports whether it has; isRead is false
-// if that read failed. If no read is under way and the last one is older than every, it begins one.
+// if that read failed. If no read is under way, and lastSeenAt is longer ago than every, it begins one.
 func (r *controlRefresh) poll(ctx context.Context, every time.Duration) (c lane.Control, isRead, hasEnded bool) {
 	if r.answer == nil {
 		if r.now().Sub(r.lastSeenAt) >= every {
@@ -43,8 +43,8 @@ func (r *controlRefresh) poll(ctx context.Context, every time.Duration) (c lane.
 	}
 }
 
-// await waits for a read of the control rows, and for a pause if that fails. isRead is false if it
-// failed, or the session ends.
+// await waits for a read of the control rows, and after a failed read for controlRetry or news. isRead
+// is false if the read failed or the session ends.
 func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
 	if r.answer == nil {
 		r.startRead(ctx)

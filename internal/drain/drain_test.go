@@ -264,7 +264,7 @@ func (w *world) settled(limit time.Duration) lane.Control {
 	return lane.Control{}
 }
 
-// bodies lists what was delivered of a key, in order.
+// delivered returns the delivered bodies of a key, in order.
 func (w *world) delivered(key string) []string {
 	var out []string
 	for _, s := range w.cms.requests() {

@@ -26,18 +26,18 @@ type Receipt struct {
 // messages gather; the next takes them all. So a lane alone has the latency of one
 // transaction, and a burst shares them, without a timer. Safe for concurrent use.
 type Appender struct {
-	// Filed, where set, is given each group as soon as it is durable, in the log's order and
-	// with the bodies, before the submissions are answered. It must return at once. Set it
-	// before the first Append.
+	// OnFiled, if set, is called with each group as soon as it is durable and before its
+	// submissions are answered. The messages are in the order of the log and have their bodies.
+	// OnFiled must return at once. Set it before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// Wake, if set, is called after Filed, for each message: when Append returns, or when a
-	// message is filed that its caller has given up. It must return at once. Set it before the
+	// OnWake, if set, is called after OnFiled, for each message: when Append returns, or when a
+	// message becomes durable after its caller gave up. It must return at once. Set it before the
 	// first Append.
 	OnWake func(lane int)
 
-	// Sealed, where set, is called when a lane turns out to be sealed. It must return at once.
-	// Set it before the first Append.
+	// OnSealed, if set, is called when an append finds that its lane is sealed. It must return at
+	// once. Set it before the first Append.
 	OnSealed func()
 
 	store *Store

@@ -9,13 +9,12 @@ import (
 )
 
 // Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder does so
-// if none of its invocations is in flight, because then the platform may end it at any time.
+// if none of its invocations is in flight, because then the platform may end it at any time. The row is a
+// marker, which the holder reads with the control rows.
 type Claim struct {
 	By    string    // a random name of the process
 	Until time.Time // when it ends by itself
 }
-
-// claimKey is the key of the last claim: a note, which the holder reads with the control rows.
 
 // longestClaim is how far ahead a claim may end. One that ends later does not count: the clock of the
 // process that wrote it is wrong, and the lane would stand.
@@ -28,8 +27,8 @@ func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 	return err
 }
 
-// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder does so
-// if none of its invocations is in flight, because then the platform may end it at any time.
+// Claim returns the last claim to the lane, and reports whether it counts: it has not ended, and its end is not
+// too far ahead.
 func (c Control) Claim(now time.Time) (Claim, bool) {
 	r, found := c.markerRow(rows.ClaimKey)
 	if !found {

@@ -70,7 +70,7 @@ type Control struct {
 	Head    Head
 	Tail    Tail
 	lane    int
-	settle  time.Duration // see Store.Settle
+	settle  time.Duration // see Store.SettleTime
 	markers []storage.Row
 }
 

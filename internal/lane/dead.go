@@ -48,7 +48,7 @@ func (s *Store) ReadDead(ctx context.Context, lane int, behind int64, limit int)
 	return found, page.More, nil
 }
 
-// deadKeysPages is how far DeadKeys reads.
+// deadKeysPages limits the pages that ReadDeadKeys reads.
 const deadKeysPages = 10
 
 // ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many to

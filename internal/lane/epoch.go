@@ -28,7 +28,7 @@ var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 // Step is the progress of a change of the number of lanes; package relane describes the change.
 type Step string
 
-// The steps of a change. Up to StepRefile it can be undone.
+// The steps of a change. It can be undone until it reaches StepCount.
 const (
 	StepNone  Step = ""
 	StepDrain Step = "drain"  // heads are sealed, lanes run empty and are closed

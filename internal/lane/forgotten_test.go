@@ -74,7 +74,7 @@ func (b *bench) forget(r *lane.Retention) time.Time {
 	return next
 }
 
-// countBlobs counts the listings.
+// countLists counts the listings of blobs.
 func (b *bench) countLists() (lists *int) {
 	lists = new(int)
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {

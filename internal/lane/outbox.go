@@ -23,9 +23,9 @@ import (
 
 // Notifier is the sender of the events in the outboxes.
 type Notifier interface {
-	// Dead names the receivers that are to be told of a dead message of this contract.
+	// DeadReceivers returns the receivers of events about dead messages of a contract.
 	DeadReceivers(contract string) []string
-	// Nudge says that a lane's outbox has got something. It returns at once.
+	// WakeOutbox starts the sending of new events in a lane's outbox. It returns at once.
 	WakeOutbox(lane int)
 }
 

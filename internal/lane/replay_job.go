@@ -20,9 +20,7 @@ type ReplayJob struct {
 	Checkpoint string // what its runner remembers
 }
 
-// prefixJob begins the keys of jobs' notes.
-
-// jobLane is where the notes of jobs are.
+// jobLane is the lane with the rows of bulk replays.
 const jobLane = 0
 
 // MaxReplayJobs is how many bulk replays may be under way at a time.

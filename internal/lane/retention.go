@@ -21,8 +21,8 @@ type Retention struct {
 	TimeShare time.Duration // the time after which a Run leaves the rest to the next one
 	Log       *slog.Logger  // nil = nothing is logged
 
-	// Count, unless nil, is called with the number of messages removed, and of messages and
-	// bodies that storage refused to remove. It must be safe for concurrent use.
+	// OnRemoved, unless nil, is called with the number of removed messages, and the number of
+	// messages and bodies that storage refused to remove. It must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
 	nextEpoch *Store // of a lane whose epoch is over: the store of the epoch that followed

@@ -95,8 +95,8 @@ func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []s
 	}
 }
 
-// readWhole reads a whole chunk. It gives up, and returns tooDense, if a chunk that was to bridge a gap in
-// the log has more rows than one page.
+// readWhole reads a whole chunk. It stops, and dense is true, if a chunk that was to bridge a gap in the log
+// has more rows than one page.
 func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
 	for page, err := range rows.Pages(ctx, p.store.Table, q) {
 		if err != nil {

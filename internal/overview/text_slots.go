@@ -13,8 +13,8 @@ import (
 const (
 	// maxTextSearches limits the concurrent searches for a text: each reads megabytes of bodies.
 	maxTextSearches = 2
-	// maxSlotWait is the time for which another search waits before it is refused, and slotRetryAfter
-	// the Retry-After of the refusal.
+	// maxSlotWait is how long a further search waits before it is refused, and slotRetryAfter is the
+	// Retry-After of the refusal.
 	maxSlotWait    = 3 * time.Second
 	slotRetryAfter = 5 * time.Second
 )
@@ -25,8 +25,8 @@ type textSearchLimit struct {
 	slots *semaphore.Weighted
 }
 
-// acquireSlot waits for a slot; the caller calls done at its end. The error is Unavailable if no slot
-// became free in time.
+// acquireSlot waits for a slot. The caller must call done when its search has ended. The error is
+// Unavailable if no slot became free in time.
 func (t *textSearchLimit) acquireSlot(ctx context.Context) (done func(), err error) {
 	t.once.Do(func() { t.slots = semaphore.NewWeighted(maxTextSearches) })
 	limited, cancel := context.WithTimeout(ctx, maxSlotWait)

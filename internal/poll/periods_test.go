@@ -59,7 +59,7 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		Duration: w.takes}
 }
 
-// Enqueue does nothing: there are no triggers.
+// EnqueueNow does nothing, because there are no triggers.
 func (w *world) EnqueueNow(context.Context, int) error { return nil }
 
 // Sweep does nothing: the handler's sweep would only run retention.

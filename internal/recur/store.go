@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// partition has the rows of schedules, beside the lanes.
+// partition is the table partition of the schedules' rows. It is none of a lane's partitions.
 const partition = "schedules"
 
 // Store reads and writes schedules. Its methods may be called concurrently.
@@ -33,7 +33,7 @@ func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 		if err == nil || !storage.Is(err, storage.NotFound) {
 			return schedule, err
 		}
-		// The message was removed because another definition has replaced it.
+		// Another definition may have replaced the row after the read, and its message was removed.
 		again, readErr := s.readRow(ctx, name)
 		if readErr != nil {
 			return Schedule{}, readErr
@@ -83,7 +83,7 @@ func (s *Store) List(ctx context.Context) ([]Schedule, error) {
 	}
 }
 
-// writeRow stores a schedule in place of the one that was read; with an empty etag it inserts it.
+// writeRow replaces the row that the schedule was read from. It inserts a row if the etag is empty.
 func (s *Store) writeRow(ctx context.Context, schedule *Schedule) error {
 	op := storage.Op{Kind: storage.Insert, Key: schedule.Name, Values: schedule.toRow()}
 	if schedule.etag != "" {
@@ -111,13 +111,13 @@ func (s *Store) writeOne(ctx context.Context, schedule *Schedule, op storage.Op)
 	return nil
 }
 
-// isChanged reports whether the row is no longer the one that was read.
+// isChanged reports whether a write failed with err because the row changed after it was read.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound) ||
 		storage.Is(err, storage.Conflict)
 }
 
-// apiError turns a storage error into the error that callers of the API get.
+// apiError returns the error of the API for a storage error.
 func apiError(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

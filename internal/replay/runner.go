@@ -22,8 +22,8 @@ type Log interface {
 	// Replay requests the replay of a dead message. Conflict: it is not dead, or a later message of
 	// its key was delivered and force is not set. Repeating a request is harmless.
 	Replay(ctx context.Context, id weir.ID, force bool) error
-	// Late returns why a dead message is not replayed without force; "" if it is. watched is that
-	// of its lane's tail.
+	// ReplayObstacle returns why a dead message is not replayed without force; "" if it is. watched is
+	// that of its lane's tail.
 	ReplayObstacle(ctx context.Context, e *lane.Entry, watched int64) (string, error)
 }
 

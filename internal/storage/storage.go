@@ -3,8 +3,8 @@
 // same code runs on memory storage under virtual time and on the real service.
 //
 // Each implementation passes the suite in storagetest. All methods may be called concurrently. A call
-// returns soon after its context ends; for a write the error is then Ambiguous, unless it is certain
-// that nothing was sent.
+// returns soon after its context ends. The error of a write is then Ambiguous, unless it is certain that
+// the request was not sent.
 package storage
 
 import (
@@ -60,7 +60,7 @@ const (
 type Query struct {
 	Partition string
 	From      string   // first key, inclusive
-	After     string   // or: first key, exclusive; continues where a page ended
+	After     string   // in place of From: the last key of the page before, which is left out
 	To        string   // last key, exclusive; empty = no bound
 	Limit     int      // rows at most, 1 to 1000; 0 = 1000
 	Columns   []string // values wanted; nil = all
@@ -106,7 +106,7 @@ type Queue interface {
 	// Update changes the text and hides the message for hide. Later calls need the new pop receipt.
 	// It returns NotFound if the message was deleted or dequeued again.
 	Update(ctx context.Context, m QueueMessage, text string, hide time.Duration) (popReceipt string, err error)
-	// Delete removes a dequeued message; NotFound if it was deleted or dequeued again.
+	// Delete removes a dequeued message. It returns NotFound if it was deleted or dequeued again.
 	Delete(ctx context.Context, m QueueMessage) error
 }
 

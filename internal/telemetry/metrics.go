@@ -121,7 +121,7 @@ func buildInfo(b Build) prometheus.Collector {
 		func() float64 { return 1 })
 }
 
-// Filed counts appended messages. It is for lane.Appender.Filed.
+// Filed counts appended messages. It is for lane.Appender.OnFiled.
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
 		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
@@ -148,7 +148,7 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 }
 
 // Removed counts messages that retention removed, and messages and bodies that storage refused
-// to remove. It is for lane.Retention.Count.
+// to remove. It is for lane.Retention.OnRemoved.
 func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))

@@ -2,16 +2,17 @@
 // L has work"; it never carries a message. It is never JSON, because the Functions host merges a
 // JSON message's fields into the trigger's metadata.
 //
-// The merge rule: an instance puts a ticket for a lane only if none of its own becomes visible by
-// the time one is needed. An instance that has tickets of eight lanes in the queue puts one for all
-// lanes instead of a ninth. So an instance has about ten tickets, however many messages arrive and
-// however many lanes there are: fewer than the 16 from which the platform's scaling asks for
-// another instance.
+// The merge rule: an instance needs a ticket that is visible by a certain time. It puts none if one
+// of its own tickets for the lane will be visible by then. An instance that has tickets of eight
+// lanes in the queue puts one for all lanes instead of a ninth. So an instance has about ten
+// tickets, regardless of the number of messages and lanes. With 16 tickets the platform would add an
+// instance.
 //
-// A Sender knows only the tickets that it has put. Each counts as pending until a ticket of its
-// kind arrives here after it became visible, or for a minute after that: by then another instance
-// has taken it. If a pending ticket was taken already, or a put failed, a message waits longer; it
-// is not lost, because the sweep looks at every lane each minute.
+// A Sender knows only the tickets that it has put. A ticket is pending from its put until a ticket
+// with the same lane number arrives at this instance after the first became visible. A minute after
+// it became visible it is not pending any more, because another instance has taken it by then. If a
+// pending ticket was taken earlier, or a put failed, a message waits longer. It is not lost, because
+// the sweep looks at every lane each minute.
 package ticket
 
 import (
@@ -26,7 +27,7 @@ const (
 	prefixAll = "weir lanes "
 )
 
-// AllLanes is used as the lane's number in a ticket that calls for a look at every lane.
+// AllLanes is the lane number of a ticket that calls for a look at every lane.
 const AllLanes = -1
 
 var errNotOurs = errors.New("decode ticket: not a ticket of ours")

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// newClient keeps a connection for each of many clients, as upstream systems would.
+// newClient returns a client that keeps many connections open, as many upstream systems would.
 func newClient() *http.Client {
 	return &http.Client{Timeout: time.Minute,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
 }
 
-// message is one to be sent.
+// message is a message to send.
 type message struct {
 	path    string
 	version int
@@ -35,7 +35,7 @@ func (m message) articleBody() string {
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
 }
 
-// postMessage sends one message to Weir or to the CMS; any 2xx is well.
+// postMessage sends one message to Weir or to the CMS. It returns an error unless the status is 2xx.
 func postMessage(ctx context.Context, c *http.Client, url string, m message) error {
 	return postBody(ctx, c, url, m.articleBody(), nil)
 }
@@ -48,7 +48,7 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 	return err
 }
 
-// postFor posts a body, and expects one status.
+// postFor posts a body. It returns an error unless the status is want.
 func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
 	status, answer, err := postAndRead(ctx, c, url, body, nil)
 	if err == nil && status != want {
@@ -76,7 +76,7 @@ func postAndRead(ctx context.Context, c *http.Client, url, body string, header h
 	return resp.StatusCode, answer, err
 }
 
-// getURL expects 200 and hands the body to read, if there is one.
+// getURL sends a GET and calls read, if it is not nil, with the body. It returns an error unless the status is 200.
 func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]fl
 	return values, err
 }
 
-// labelValue finds a label's value.
+// labelValue returns the value of a label; "" if the label is missing.
 func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]

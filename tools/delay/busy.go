@@ -17,8 +17,8 @@ const (
 	busyText = "The server is busy."
 )
 
-// newBusyResponse makes the 503 that a service answers when it is busy: blobs and queues in XML with the
-// code in a header, too, tables in OData's JSON without that header.
+// newBusyResponse returns the 503 of a busy service. Blobs and queues answer in XML and repeat the code in a
+// header; tables answer in OData's JSON without that header.
 func newBusyResponse(service string, req *http.Request) *http.Response {
 	id := uuid.NewString()
 	words := fmt.Sprintf("%s\nRequestId:%s\nTime:%s", busyText, id,
@@ -46,7 +46,7 @@ func busyXML(words string) string {
 		Message string
 	}{Code: busyCode, Message: words})
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // impossible: a struct of strings
 	}
 	return `<?xml version="1.0" encoding="utf-8"?>` + string(text)
 }
@@ -55,7 +55,7 @@ func busyJSON(words string) string {
 	text, err := json.Marshal(map[string]any{"odata.error": map[string]any{
 		"code": busyCode, "message": map[string]string{"lang": "en-US", "value": words}}})
 	if err != nil {
-		panic(err) // strings
+		panic(err) // impossible: maps of strings
 	}
 	return string(text)
 }

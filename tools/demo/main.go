@@ -1,11 +1,11 @@
-// Command demo shows in a minute why one would use Weir: the same burst of messages goes
-// straight to the demo CMS, then through Weir, and the CMS's own record of both is shown
-// side by side.
+// Command demo shows the effect of Weir in a minute. It sends the same burst of messages straight to
+// the demo CMS, and then through Weir. It prints the records that the CMS made of both runs side by
+// side.
 //
-// Many upstream systems send at once, and versions of one path come from whichever of them
-// is free, as they do if several systems edit one site. So the order of versions is
-// the order of sending, not a promise: an inversion through Weir is counted only against
-// the order in which messages were accepted.
+// Many clients send at once, and any free client sends the next version of a path, as if several
+// systems edited one site. So messages can be accepted in another order than that of their versions.
+// For the run through Weir, an inversion counts only if the CMS received two messages against the
+// order in which Weir accepted them.
 package main
 
 import (
@@ -35,10 +35,10 @@ type demoOptions struct {
 	messages, paths, clients int
 }
 
-// runOutcome is one run's column.
+// runOutcome is one column of the printed table: the result of a run.
 type runOutcome struct {
 	stats    server.Stats
-	refused  int64 // not taken at all
+	refused  int64 // requests without a 2xx answer
 	duration time.Duration
 }
 
@@ -99,7 +99,7 @@ func checkReachable(ctx context.Context, o demoOptions) error {
 	return nil
 }
 
-// startLimit is how long a system that is started for the demo may take to be ready.
+// startLimit limits the time until a system that the demo starts is ready.
 const startLimit = 60 * time.Second
 
 // ensureRunning starts the system if no process answers at its usual addresses, and returns a
@@ -152,7 +152,7 @@ func getURL(ctx context.Context, address string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// sendBurst sends all messages at once from all clients, and waits until the CMS has had them.
+// sendBurst sends all messages at once from all clients, and waits until the CMS has received them.
 func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target, name string) (runOutcome, error) {
 	resp, err := http.Post(o.cms+"/reset", "", nil)
 	if err != nil {
@@ -192,7 +192,7 @@ func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target
 	return runOutcome{stats, refused.Load(), time.Since(began)}, err
 }
 
-// awaitWrites draws the bar until the CMS has had every message that was taken.
+// awaitWrites draws the bar until the CMS has received every message that was not refused.
 func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64,
 	done <-chan struct{}) (server.Stats, error) {
 	deadline := time.Now().Add(patience)
@@ -254,7 +254,7 @@ func postMessage(ctx context.Context, target, body string) bool {
 // barWidth is the length of a progress bar in characters.
 const barWidth = 30
 
-// drawBar draws the bar over itself on a terminal; elsewhere only the last one.
+// drawBar redraws the bar in place on a terminal. Other outputs get only the last bar.
 func drawBar(out io.Writer, title string, sent, written, total int, last bool) {
 	file, ok := out.(*os.File)
 	terminal := false

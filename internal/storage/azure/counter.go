@@ -31,9 +31,9 @@ func (c *Counter) Snapshot() map[string]int64 {
 	return maps.Clone(c.requests)
 }
 
-// Failures returns the counts of failed requests so far, under keys such as "table throttled":
-// unreached, throttled, error, refused. Answers that belong to the protocol (a condition that does not
-// hold, a busy lease) are not failures.
+// Failures returns the counts of failed requests so far, under keys such as "table throttled". The kinds
+// of failures are unreached, throttled, error and refused. An answer that the caller must expect (a
+// condition that does not hold, a busy lease) is no failure.
 func (c *Counter) Failures() map[string]int64 {
 	if c == nil {
 		return nil
@@ -43,8 +43,8 @@ func (c *Counter) Failures() map[string]int64 {
 	return maps.Clone(c.failed)
 }
 
-// Policy returns a policy that counts the requests of another client; service is "table", "queue" or
-// "blob". It must be a per-retry policy, so that repeats count, too.
+// Policy returns a policy with which an SDK client counts its requests here; service is "table", "queue"
+// or "blob". The client must use it as a per-retry policy, so that it counts retries, too.
 func (c *Counter) Policy(service string) policy.Policy { return countingPolicy{c, service} }
 
 type countingPolicy struct {
@@ -67,8 +67,8 @@ func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Respon
 	return resp, err
 }
 
-// failureReason returns the kind of a failure; empty = none. A request that Weir cancelled is not a
-// failure of storage, except if it hung.
+// failureReason returns the kind of a failure; empty = none. A request that Weir cancelled counts as a
+// failure only if Weir cancelled it because it hung.
 func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):
@@ -109,7 +109,7 @@ func (c *Counter) countRequest(service, operation string) {
 	c.requests[service+" "+operation]++
 }
 
-// operationName returns the name of the port's method that sends such a request.
+// operationName returns the operation of a request, named like the method of package storage that sends it.
 func operationName(service string, r *http.Request) string {
 	switch service {
 	case "table":
@@ -166,7 +166,8 @@ func blobOperationName(r *http.Request) string {
 	return strings.ToLower(r.Method)
 }
 
-// leaseAction returns the value of a header whose name the SDK spells in lower case.
+// leaseAction returns the value of x-ms-lease-action. It cannot use Header.Get, because the SDK stores the
+// name in lower case.
 func leaseAction(h http.Header) string {
 	for name, v := range h {
 		if strings.EqualFold(name, "x-ms-lease-action") {

@@ -2,8 +2,9 @@ package azurite
 
 import "runtime"
 
-// startAndWait starts the child from a goroutine that keeps its thread until the child has
-// ended: the death signal comes when the starting thread ends, not the process.
+// startAndWait starts the child from a goroutine that keeps its thread until the child has ended.
+// Linux sends the parent-death signal to the child when the thread that started it ends, even if
+// the process lives on.
 func (p *Process) startAndWait() error {
 	started := make(chan error, 1)
 	go func() {
