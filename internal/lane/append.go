@@ -15,16 +15,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Receipt has the message as it was filed.
+// Receipt describes a filed message.
 type Receipt struct {
 	Message   weir.Message // with its ID; without body
 	Stage     weir.Stage
-	Duplicate bool // it is one message with an earlier submission
+	Duplicate bool // an earlier submission has filed the message
 }
 
-// Appender files messages. While one transaction of a lane is in flight, arriving
-// messages gather; the next takes them all. So a lane alone has the latency of one
-// transaction, and a burst shares them, without a timer. Safe for concurrent use.
+// Appender files messages. While one transaction of a lane is in flight, arriving messages gather; the next
+// transaction takes them all. So a lone message waits for one transaction, and a burst shares transactions,
+// without a timer. Safe for concurrent use.
 type Appender struct {
 	// OnFiled, if set, is called with each group as soon as it is durable and before its
 	// submissions are answered. The messages are in the order of the log and have their bodies.
@@ -42,36 +42,36 @@ type Appender struct {
 
 	store *Store
 	log   *slog.Logger
-	held  atomic.Int64 // bytes of the submissions without an answer
+	held  atomic.Int64 // size in memory of the submissions that were not answered yet
 
 	mu    sync.Mutex
 	lanes map[int]*pendingBatch
 }
 
-// pendingBatch has the submissions of one lane that this process is about to append.
+// pendingBatch has the submissions that wait for the next transaction of one lane.
 type pendingBatch struct {
 	waiting         []*submission
 	isFlushing      bool
-	head            Head          // as last seen; zero = not known
-	lastDuration    time.Duration // by its last transaction
-	busySince       time.Time     // when it began to be written without a break
-	reloadHeadUntil time.Time     // until then, read head before each try: others write it too
+	head            Head          // as last read or written; zero = not known
+	lastDuration    time.Duration // of the last transaction
+	busySince       time.Time     // since when transactions have followed each other without a break
+	reloadHeadUntil time.Time     // until then other processes write head, too: read it before each attempt
 }
 
-// submission is one message on its way into the log.
+// submission is a message that waits to be filed.
 type submission struct {
 	ctx            context.Context
 	message        weir.Message
 	idempotencyRow string // row key of its idempotency key; empty = none
 	bodyHash       string
 	nonce          string
-	columns        map[string]any // of its body
-	size           int            // bytes it adds to a transaction, about
-	weight         int64          // bytes it keeps in memory, about
-	held           *atomic.Int64  // the Appender's, of which weight is a part until it is answered
+	columns        map[string]any // the columns of the body
+	size           int            // bytes in a transaction, roughly
+	weight         int64          // bytes in memory, roughly
+	held           *atomic.Int64  // the Appender's total; it includes weight until the submission is answered
 	done           chan result
 
-	followers []*submission // repeats of it in the same gather
+	followers []*submission // repeats of it in the same group
 }
 
 type result struct {
@@ -79,16 +79,15 @@ type result struct {
 	err     error
 }
 
-// NewAppender makes an Appender over a store.
+// NewAppender returns an Appender for a store.
 func NewAppender(s *Store, log *slog.Logger) *Appender {
 	return &Appender{store: s, log: log, lanes: map[int]*pendingBatch{}}
 }
 
-// Append files a message under its key's lane and returns when it is durable. The same
-// idempotency key (scope: the ordering key) with the same body names the earlier message;
-// with another body it is Invalid. An Unavailable error means that it may or may not have
-// been filed. When ctx ends early the message may still be filed, unless nothing of it was
-// sent by then.
+// Append files a message in the lane of its key, and returns when it is durable. A repeat of the idempotency
+// key (its scope is the ordering key) with the same body returns the earlier message; with another body it is
+// Invalid. After an Unavailable error the message may or may not be filed. If ctx ends early, the message may
+// still be filed, unless no request had been sent for it by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
@@ -97,8 +96,8 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 	return r, err
 }
 
-// AppendWithoutWake is Append for a receiver, who calls Wake itself once it has answered: on few cores, the
-// delivery would take one of them from the answer.
+// AppendWithoutWake is Append for a receiver that calls Wake itself after it has answered: on a machine with
+// few cores, the delivery would take a core away from the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
@@ -125,7 +124,7 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 	}
 }
 
-// wakeFor wakes the lane if a submission is filed whose caller is gone.
+// wakeFor wakes the lane when the submission is filed, if its caller has gone.
 func (a *Appender) wakeFor(lane int, sub *submission) {
 	if r := <-sub.done; r.err == nil {
 		a.wakeLane(lane)
@@ -143,14 +142,14 @@ func errAbandoned(ctx context.Context) error {
 		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
 }
 
-// maxHeldBytes bounds the memory of all submissions that wait for storage: without it the line in
-// front of storage that hangs would grow with every post.
+// maxHeldBytes limits the memory of all waiting submissions. Without it, they would grow with every post while
+// storage hangs.
 const maxHeldBytes = 64 << 20
 
-// submissionOverhead is the memory of a submission beside its body.
+// submissionOverhead is the memory of a submission besides its body.
 const submissionOverhead = 4 << 10
 
-// reserveMemory takes the submission's share of memory, unless too much of it is taken.
+// reserveMemory reserves memory for the submission, and fails if the limit is reached.
 func (sub *submission) reserveMemory() error {
 	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
 	if held := sub.held.Add(sub.weight); held > maxHeldBytes && held > sub.weight {
@@ -161,13 +160,13 @@ func (sub *submission) reserveMemory() error {
 	return nil
 }
 
-// sendResult answers the submission, once.
+// sendResult answers the submission. It is called once.
 func (sub *submission) sendResult(r result) {
 	sub.held.Add(-sub.weight)
 	sub.done <- r
 }
 
-// prepareSubmission completes the submission, except for its sequence number, and returns its lane.
+// prepareSubmission fills in the submission, except for its sequence number, and returns its lane.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
@@ -182,7 +181,7 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 		return 0, errUnavailable("append: store body", err)
 	}
 	inline := rows.Body.Of(sub.columns)
-	// Base64 makes 4 bytes of 3; names, annotations and headers of a row are under 2 KiB.
+	// Base64 turns 3 bytes into 4. Names, annotations and headers of a row take less than 2 KiB.
 	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
 	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
@@ -191,7 +190,7 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 	return lane, nil
 }
 
-// addToPending adds to the lane's gather, and starts the lane's flusher if none is at work.
+// addToPending adds the submission to its lane's batch, and starts the lane's flusher unless it is running.
 func (a *Appender) addToPending(lane int, sub *submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,7 +206,7 @@ func (a *Appender) addToPending(lane int, sub *submission) {
 	}
 }
 
-// flushPending appends group after group until nothing waits.
+// flushPending files group after group until no submission of the lane waits.
 func (a *Appender) flushPending(lane int, g *pendingBatch) {
 	g.busySince = a.store.Now()
 	for {
@@ -222,18 +221,18 @@ func (a *Appender) flushPending(lane int, g *pendingBatch) {
 }
 
 const (
-	// maxBusyTime is how long a lane is written without a break.
+	// maxBusyTime is how long a lane is written before a break.
 	maxBusyTime = 2 * time.Second
-	// breakTransactions is how long a break is, in transactions: whoever has lost head reads it and
-	// writes it meanwhile.
+	// breakTransactions is the length of a break in transactions. Meanwhile another process that has lost the
+	// race for head can read and write it.
 	breakTransactions = 2
-	// maxBreak bounds a break if storage has taken its time.
+	// maxBreak limits a break if storage is slow.
 	maxBreak = 500 * time.Millisecond
 )
 
-// letOthersWrite makes a break now and then if more waits in this lane, and a short one after each
-// transaction while others write it. A receiver that writes without a break knows head by its
-// own writes; others, who have to read it first, would lose to it until their patience ends.
+// letOthersWrite takes a break from time to time while more submissions wait, and a short one after each
+// transaction while other processes write the lane. A receiver that writes without a break knows head from its
+// own writes. Others have to read head first, and would lose the race until their patience ends.
 func (a *Appender) letOthersWrite(g *pendingBatch) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
@@ -249,10 +248,10 @@ func (a *Appender) letOthersWrite(g *pendingBatch) {
 	}
 }
 
-// maxGroupBytes keeps a transaction well under storage.MaxPayloadBytes.
+// maxGroupBytes keeps a transaction far below storage.MaxPayloadBytes.
 const maxGroupBytes = 3 << 20
 
-// takeGroup removes the next group: as many as one transaction holds, none of them split.
+// takeGroup removes the next group from the batch: as many submissions as fit into one transaction.
 func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -283,8 +282,8 @@ func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	return group
 }
 
-// refuseWaiting refuses all submissions that wait in a lane: storage has just been out of reach
-// for longer than they should wait.
+// refuseWaiting refuses all waiting submissions of a lane, because storage was unavailable for longer than they
+// should wait.
 func (a *Appender) refuseWaiting(g *pendingBatch, err error) {
 	a.mu.Lock()
 	waiting := g.waiting
@@ -295,12 +294,11 @@ func (a *Appender) refuseWaiting(g *pendingBatch, err error) {
 	}
 }
 
-// markTimeout bounds the marking of a body, for which the answer waits although the message is
-// filed.
+// markTimeout limits the marking of a body. The answer waits for the mark, although the message is filed.
 const markTimeout = time.Second
 
-// markBody marks a large body as belonging to a message. If that fails, retention looks the body up in the
-// log before it removes it, so nothing is lost.
+// markBody marks a large body as used by a message. If that fails, no body is lost: retention looks an unmarked
+// body up in the log before it removes it.
 func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {

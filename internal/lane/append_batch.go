@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// appendPatience bounds how long one group asks for storage or for its turn at head.
+	// appendPatience is how long a group tries to reach storage and to win the race for head.
 	appendPatience = 5 * time.Second
-	// appendTimeout is when the last request ends that was sent within it.
+	// appendTimeout is when the last request of a group ends. It leaves time for a request sent near the end of
+	// appendPatience.
 	appendTimeout = 9 * time.Second
-	// reloadHeadFor is how long after another's write head is read before it is written.
+	// reloadHeadFor is how long head is read before each write after another process has written it.
 	reloadHeadFor = 2 * time.Second
-	// conflictPause is the longest pause after a lost race for another row, drawn anew each time.
+	// conflictPause is the longest pause after a lost race for another row. Each pause is drawn at random.
 	conflictPause = 20 * time.Millisecond
-	// unavailablePause is the pause before storage is asked again that could not answer.
+	// unavailablePause is the pause before the next request after storage was unavailable.
 	unavailablePause = 100 * time.Millisecond
 )
 
-// batchAppend appends one group: it settles repeats, builds the transaction, and finds out what
-// became of it.
+// batchAppend files one group: it answers repeats, sends the transaction, and finds out whether it was done.
 type batchAppend struct {
 	a       *Appender
 	lane    int
@@ -35,10 +35,10 @@ type batchAppend struct {
 	group   []*submission
 
 	ops         []storage.Op  // as last sent
-	filed       []*submission // whose rows are in ops, in order
-	firstSeq    int64         // sequence number of the first of them
+	filed       []*submission // the submissions that ops insert, in order
+	firstSeq    int64         // sequence number of the first of filed
 	deadline    time.Time
-	isHeadFresh bool // head was read since the last copy was sent
+	isHeadFresh bool // head was read after the last transaction was sent
 }
 
 func (t *batchAppend) appendGroup() {
@@ -57,8 +57,8 @@ func (t *batchAppend) appendGroup() {
 	t.refuseGroup(err)
 }
 
-// attemptOnce makes one round: know head, send, see. A nil error with a group still waiting
-// asks for another round at once; an error asks for one after a pause.
+// attemptOnce reads head if necessary, sends the transaction and handles its result. If it returns nil, the
+// caller continues at once with the submissions that are left; after an error it pauses first.
 func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	if t.ops == nil {
 		if err := t.loadHead(ctx); err != nil {
@@ -82,7 +82,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 			RequestSeq: t.pending.head.RequestSeq})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
-		// Head's condition failed, whichever operation storage names: no other row has one.
+		// Only head's operation has a condition, so it has failed, whichever operation storage names.
 		return t.resolveMovedHead(ctx)
 	case storage.Is(err, storage.Conflict):
 		return t.answerRepeats(ctx, err)
@@ -96,7 +96,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	}
 }
 
-// loadHead reads head if it is not known, or if others have lately written it.
+// loadHead reads head if it is not known, or if another process has written it lately.
 func (t *batchAppend) loadHead(ctx context.Context) error {
 	g := t.pending
 	if t.isHeadFresh {
@@ -117,9 +117,9 @@ func (t *batchAppend) loadHead(ctx context.Context) error {
 	return nil
 }
 
-// leaveOutAbandoned drops the submissions whose callers are gone or got a 503. No transaction of
-// the group is under way at that moment. If it filed them later, messages that were posted again
-// meanwhile would be filed twice.
+// leaveOutAbandoned drops the submissions whose callers are gone or were answered 503. It runs while no
+// transaction of the group is in flight. Otherwise a message that was posted again meanwhile could be filed
+// twice.
 func (t *batchAppend) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
@@ -130,8 +130,8 @@ func (t *batchAppend) leaveOutAbandoned() {
 	t.group = awaited
 }
 
-// firstAwaited returns the first of a submission and its repeats whose caller still waits, with
-// the others behind it; nil = no caller waits.
+// firstAwaited returns the first among a submission and its repeats whose caller still waits. The later ones
+// follow it. It returns nil if no caller waits.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
 		sub.sendResult(result{err: errAbandoned(sub.ctx)})
@@ -145,7 +145,7 @@ func (sub *submission) firstAwaited() *submission {
 	return sub
 }
 
-// buildOps makes the transaction: head first, then each message's rows.
+// buildOps builds the transaction: head's operation, then the rows of each message.
 func (t *batchAppend) buildOps() {
 	head := t.pending.head
 	t.firstSeq, t.filed = head.Next, t.group
@@ -156,7 +156,7 @@ func (t *batchAppend) buildOps() {
 		seq := head.Next + int64(i)
 		sub.message.AcceptedAt = now
 		if !sub.message.DueAt.After(now) {
-			sub.message.DueAt = time.Time{} // the past is now
+			sub.message.DueAt = time.Time{} // a due time in the past means now
 		}
 		sub.message.ID = weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: seq, Nonce: sub.nonce}
 		t.ops = append(t.ops, storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: sub.messageValues()})
@@ -184,10 +184,10 @@ func (sub *submission) messageValues() map[string]any {
 	return v
 }
 
-// resolveMovedHead finds out who moved head. If it was our own transaction, arrived unnoticed,
-// its first row carries our nonce; if not, it can never arrive any more, and the group
-// goes on behind what is there now, at once: each further request would make it more likely
-// that others are faster again.
+// resolveMovedHead handles a failed condition on head. If an earlier copy of our transaction has moved head,
+// the first row has our nonce, and the group is filed. Otherwise no copy can be done any more, and the group is
+// built again on the new head. That happens at once: with each further request, another process is more likely
+// to win again.
 func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	store, g := t.a.store, t.pending
 	var c Control
@@ -196,7 +196,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
 	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
 	if err := reads.Wait(); err != nil {
-		return err // ops stay: asked again, refused again, looked up again
+		return err // ops stay: the next attempt sends them again, is refused again, and looks again
 	}
 	if filed {
 		t.answerFiled(c.Head)
@@ -207,9 +207,8 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	return nil
 }
 
-// isFiled reports whether an earlier copy of the transaction was done after all: its answer was
-// lost, and the next copy is refused by head's condition or by the rows that the first one filed,
-// whichever storage names.
+// isFiled reports whether an earlier copy of the transaction was done although its answer was lost. Storage
+// then refuses the next copy because of head's condition, or because the rows exist.
 func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 	e, err := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq)
 	switch {
@@ -221,8 +220,8 @@ func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 	return e.Message.ID.Nonce == t.filed[0].nonce, nil
 }
 
-// answerRepeats handles the refusal of an idempotency row: repeats are answered with the
-// message that was first, and the rest is tried again.
+// answerRepeats handles a refused idempotency row: it answers repeats with the earlier message, and leaves the
+// other submissions for the next attempt.
 func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	if filed, err := t.isFiled(ctx); err != nil || filed {
 		if err == nil {
@@ -243,8 +242,7 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 		t.answerRepeat(ctx, sub, *found[i])
 	}
 	if len(rest) == len(t.group) {
-		// No idempotency row stands in the way, so a message row does: head is not what
-		// we think it is.
+		// No idempotency row exists, so a message row does: the known head is out of date.
 		t.pending.head = Head{}
 		t.ops = nil
 		return cause
@@ -253,7 +251,7 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	return nil
 }
 
-// readIdempotencyRows reads all idempotency rows of the group at once.
+// readIdempotencyRows reads all idempotency rows of the group in parallel.
 func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, error) {
 	found := make([]*storage.Row, len(t.group))
 	errs := make([]error, len(t.group))
@@ -280,7 +278,7 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 	return found, nil
 }
 
-// answerRepeat answers a submission whose idempotency key is filed already.
+// answerRepeat answers a submission whose idempotency key was filed earlier.
 func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
 	if rows.BodyHash.Of(v) != sub.bodyHash {
@@ -296,8 +294,8 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 	sub.answerAll(result{receipt: Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}})
 }
 
-// mergeRepeats answers, in memory, submissions of one gather with equal idempotency keys:
-// the first is filed, the others share what comes of it.
+// mergeRepeats joins the submissions of a group that have the same idempotency key: the first is filed, and the
+// others get its result.
 func (t *batchAppend) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
@@ -321,7 +319,7 @@ func errOtherBody() error {
 		Message: "this Idempotency-Key was used for another body of the same ordering key"}
 }
 
-// answerFiled answers the whole group: it is durable.
+// answerFiled answers all submissions of the group after the transaction was done.
 func (t *batchAppend) answerFiled(head Head) {
 	t.pending.head = head
 	if t.a.OnFiled != nil {
@@ -338,7 +336,7 @@ func (t *batchAppend) answerFiled(head Head) {
 	t.group = nil
 }
 
-// refuseSealed answers a group for which there is no room any more.
+// refuseSealed refuses the group because the lane is sealed.
 func (t *batchAppend) refuseSealed() {
 	if t.a.OnSealed != nil {
 		t.a.OnSealed()
@@ -346,7 +344,7 @@ func (t *batchAppend) refuseSealed() {
 	t.refuseGroup(errSealed("append"))
 }
 
-// refuseGroup answers the submissions that are left of the group.
+// refuseGroup refuses the remaining submissions of the group.
 func (t *batchAppend) refuseGroup(cause error) {
 	if len(t.group) == 0 {
 		return
@@ -366,7 +364,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 	}
 }
 
-// answerAll passes a result to the submission and to its repeats in the same gather.
+// answerAll sends a result to the submission and to its repeats in the same group.
 func (sub *submission) answerAll(r result) {
 	sub.sendResult(r)
 	r.receipt.Duplicate = true

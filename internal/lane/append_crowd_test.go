@@ -13,7 +13,7 @@ import (
 	"weir/internal/storage"
 )
 
-// chances are drawn by the moment, so that a run does not hang on which goroutine comes first.
+// chances returns random numbers that depend on the virtual time, not on the order of goroutines.
 func chances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// TestRetention_OnAzurite shows on real storage what the other tests show in memory: pages, large
-// transactions and their refusal, bodies, and the listing of forgotten ones.
+// TestRetention_OnAzurite repeats on real storage the main cases of the other tests: pages, large and refused
+// transactions, bodies, and the list of forgotten bodies.
 func TestRetention_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),

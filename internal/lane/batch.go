@@ -101,8 +101,8 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
-// Hold puts a message that was not tried among the held ones of a block. The message's
-// own row says so too, for whoever reads the log from a cursor below it.
+// Hold puts an untried message among the held messages of a block. It marks the message's own row, too, for a
+// holder that reads the log from a cursor below it.
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.putHeld(block, e)

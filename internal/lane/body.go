@@ -14,8 +14,8 @@ import (
 	"weir/internal/storage"
 )
 
-// inlineLimit is the size up to which a compressed body stands in its row. A row's
-// property holds 64 KiB; the rest is kept free.
+// inlineLimit is the size up to which a compressed body is stored in its row. A property holds 64 KiB; the rest
+// is a reserve.
 const inlineLimit = 60 << 10
 
 // bodyStore is the part of blob storage that the store needs.
@@ -24,9 +24,8 @@ type bodyStore interface {
 	storage.BlobMarks
 }
 
-// storedLimit is the size up to which a body is kept as it is, in the same format: storage charges
-// by the transaction, and to compress a body of 1 KiB takes 15 µs, a twentieth of all that a
-// message costs the handler.
+// storedLimit is the size up to which a body is stored uncompressed, in the same format. Storage charges by the
+// transaction, and compressing a body of 1 KiB takes 15 µs, a twentieth of the handler's time for a message.
 const storedLimit = 2 << 10
 
 // Writers are kept for reuse: a new one that compresses allocates over a megabyte.
@@ -143,7 +142,7 @@ func (s *Store) loadBody(ctx context.Context, v map[string]any, in bodyColumns) 
 	return decompressBytes(packed)
 }
 
-// RemoveBody removes a blob that no row names any more; none where name is empty.
+// RemoveBody removes a blob to which no row refers. An empty name means that there is none.
 func (s *Store) RemoveBody(ctx context.Context, name string) error {
 	if name == "" {
 		return nil

@@ -16,11 +16,11 @@ type Claim struct {
 	Until time.Time // when it ends by itself
 }
 
-// longestClaim is how far ahead a claim may end. One that ends later does not count: the clock of the
-// process that wrote it is wrong, and the lane would stand.
+// longestClaim is how far ahead a claim may end. A later one is ignored, because it would block the lane: the
+// clock of the process that wrote it is wrong.
 const longestClaim = time.Minute
 
-// PutClaim replaces the claim to the lane, whoever wrote it. Neither head nor tail changes.
+// PutClaim replaces the claim to the lane, even that of another process. It changes neither head nor tail.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
 		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})

@@ -10,11 +10,11 @@ import (
 	"weir/internal/weir"
 )
 
-// ErrClosed means that the lane's epoch is over, or about to be: no process may hold the lane.
+// ErrClosed means that the lane's epoch is over, or about to end: no process may hold the lane.
 var ErrClosed = errors.New("closed: the number of lanes is being changed")
 
-// sealedRetry is the Retry-After of a refused post. A change of the number of lanes takes seconds if the
-// lanes run empty, and a post may as well be repeated as wait.
+// sealedRetry is the Retry-After of a refused post. A change of the number of lanes takes seconds if the lanes
+// become empty soon, and repeating a post costs no more than waiting.
 const sealedRetry = 10 * time.Second
 
 func errSealed(op string) error {
@@ -31,8 +31,8 @@ func (s *Store) SealLane(ctx context.Context, lane int) error {
 	return err
 }
 
-// UnsealLane opens head again, and makes the next holder look for messages that fell due meanwhile. It
-// writes head even if that is open, so that no seal that is still under way can arrive later.
+// UnsealLane opens head again, and makes the next holder look for messages that fell due meanwhile. It writes
+// head even if head is open, so that a late request to seal it fails.
 func (s *Store) UnsealLane(ctx context.Context, lane int) error {
 	var first storage.ETag
 	_, err := s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
@@ -49,8 +49,8 @@ func headOp(h Head, v map[string]any) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: v}
 }
 
-// RecordMoved writes into a closed lane's tail how many of its messages have moved: the dead ones, and
-// those that were scheduled. From then on the next epoch counts them.
+// RecordMoved records in a closed lane's tail how many of its dead and scheduled messages have moved. From then
+// on the next epoch counts them.
 func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	dead, err := s.readKeys(ctx, lane, rows.DeadPrefix)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	return err
 }
 
-// updateControl makes one conditional write of a control row until it is known to be done.
+// updateControl repeats a conditional write of a control row until it is known to be done.
 func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (done bool, op storage.Op)) (c Control,
 	err error) {
 	err = rows.Update(ctx, func() (bool, error) {
@@ -85,8 +85,7 @@ func (s *Store) updateControl(ctx context.Context, lane int, op func(Control) (d
 	return c, err
 }
 
-// pauseUnlessLost returns the pause before a conditional write is repeated. After a lost race it is
-// repeated at once.
+// pauseUnlessLost returns the pause before a conditional write is repeated. There is none after a lost race.
 func pauseUnlessLost(err error) time.Duration {
 	if storage.Is(err, storage.Precondition) {
 		return 0
@@ -96,17 +95,17 @@ func pauseUnlessLost(err error) time.Duration {
 
 // Remaining is the work that keeps a sealed lane from being closed.
 type Remaining struct {
-	Waiting int64     // messages of the log, or, where that is empty, held ones
-	Until   time.Time // nothing is sent before this moment; zero = soon
-	Reason  string    // why, where it is paused
+	Waiting int64     // messages in the log, or, if there are none, held messages
+	Until   time.Time // until then no message is sent; zero = soon
+	Reason  string    // why the lane is paused; empty = it is not
 }
 
 // IsEmpty reports whether the lane can be closed.
 func (r Remaining) IsEmpty() bool { return r == Remaining{} }
 
 // ReadRemaining returns the work that is left in a lane: messages in the log, held messages, requests, and
-// writes that may still be at work in the CMS. Scheduled messages do not count. An operator's pause that
-// was written just before the seal counts, because the next epoch would not know of it.
+// writes that may still be at work in the CMS. Scheduled messages do not count. An operator's pause that was
+// written just before the seal counts, because the next epoch would lack it.
 func (s *Store) ReadRemaining(ctx context.Context, lane int) (Remaining, error) {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
@@ -144,9 +143,9 @@ func (s *Store) remainingOf(ctx context.Context, lane int, c Control) (Remaining
 // clockSkew is how far the clocks of two processes may differ.
 const clockSkew = 2 * time.Second
 
-// CloseLane ends a sealed lane for good if no work is left in it: no process can hold it any more. The
-// caller has its lease, whose context ctx is. settle is the time for which a request of a crashed holder
-// may still be at work in the CMS.
+// CloseLane closes a sealed lane if no work is left in it; then no process can hold the lane. The caller has
+// its lease, and ctx ends with the lease. settle is how long a request of a crashed holder may still be at work
+// in the CMS.
 func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle time.Duration) (closed bool, err error) {
 	w, err := s.RaiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) {
 		if t.IsOpen {
@@ -175,8 +174,8 @@ func (s *Store) CloseLane(ctx context.Context, lane int, nonce string, settle ti
 	return err == nil, err
 }
 
-// ReopenLane lets a closed lane be held again. The caller has its lease. It writes tail even if that is
-// open, so that no closing that is still under way can arrive later.
+// ReopenLane lets a closed lane be held again. The caller has its lease. It writes tail even if tail is open,
+// so that a late request to close it fails.
 func (s *Store) ReopenLane(ctx context.Context, lane int, nonce string) error {
 	_, err := s.raiseFence(ctx, lane, nonce, Tail{}, func(t *Tail) bool { t.IsClosed = false; return true })
 	return err

@@ -150,7 +150,7 @@ func TestClose_Waits(t *testing.T) {
 	}
 }
 
-// t0 is a moment after the beginning of virtual time.
+// t0 returns the time at a distance from the beginning of virtual time.
 func t0(after time.Duration) time.Time {
 	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)
 }

@@ -12,60 +12,60 @@ import (
 	"weir/internal/weir"
 )
 
-// Head is the receivers' control row.
+// Head is the control row that receivers write.
 type Head struct {
 	ETag       storage.ETag
 	Next       int64 // next sequence number, from 1
-	RequestSeq int64 // raised by every request
-	IsSealed   bool  // the number of lanes is being changed: nothing may be filed
+	RequestSeq int64 // raised by each request
+	IsSealed   bool  // the number of lanes is being changed: no message may be filed
 }
 
-// Counts has the number of messages that reached each final stage.
+// Counts has the number of messages in each final stage.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded int64
-	Moved                                  int64 // out of a closed lane, into the epoch that followed
+	Moved                                  int64 // copied from a closed lane into the next epoch
 }
 
-// Total is the number of messages that are final here.
+// Total returns the number of final messages.
 func (c Counts) Total() int64 { return c.Delivered + c.Dead + c.Cancelled + c.Superseded + c.Moved }
 
-// Tail is the holder's control row.
+// Tail is the control row that the holder writes.
 type Tail struct {
 	ETag      storage.ETag
-	Nonce     string // of the holder that wrote last
-	Fence     int64  // rises each time the lane changes hands
+	Nonce     string // of the holder that wrote it last
+	Fence     int64  // rises with each new holder of the lane
 	CommitSeq int64  // rises with each commit
-	Cursor    int64  // the next sequence number delivery will look at
+	Cursor    int64  // next sequence number to deliver
 	Counts    Counts
 
-	NextDueAt      time.Time // of all that waits below the cursor; zero = nothing does
-	LastReleasedAt time.Time // in the place of what was released last; see Change.Release
-	RequestsSeen   int64     // head.Touched up to which requests were granted
-	PausedUntil    time.Time // the CMS is unavailable: nothing is sent before
+	NextDueAt      time.Time // when the first message below the cursor can continue; zero = none waits there
+	LastReleasedAt time.Time // in the position of the last released message; see Change.Release
+	RequestsSeen   int64     // Head.RequestSeq up to which requests were carried out
+	PausedUntil    time.Time // the CMS is unavailable: no message is sent before
 	PauseReason    string
-	PauseCount     int64     // pauses in a row
-	RefusingSince  time.Time // since when the CMS has answered and taken nothing; zero = it takes messages, or does not answer
-	ProbedBelow    int64     // while Refusing is set: each key below this place in the log had its turn; 0 = not all had
-	SettleUntil    time.Time // something unanswered may still be at work in the CMS
-	NextAllowedAt  time.Time // delivery.rate allows nothing before
+	PauseCount     int64     // in a row
+	RefusingSince  time.Time // since when the CMS refuses everything; zero = it takes messages, or does not answer
+	ProbedBelow    int64     // if RefusingSince is set: all keys with messages below it were tried; 0 = not all
+	SettleUntil    time.Time // an unanswered request may be at work in the CMS
+	NextAllowedAt  time.Time // by delivery.rate
 
-	Holder      string    // name of the process that took the fence last
-	LastError   string    // of the last attempt that was not delivered
-	LastErrorAt time.Time // when that was
+	Holder      string // process that raised the fence last
+	LastError   string // of the last attempt that did not deliver
+	LastErrorAt time.Time
 
-	IsOpen          bool  // a holder is at work, or died at it
-	Crashes         int64 // takeovers in a row that found Open
-	InFlightSeq     int64 // in careful running: the message about to be sent
-	InFlightCrashes int64 // crashes it stood in Trying at
+	IsOpen          bool  // a holder is at work, or has crashed
+	Crashes         int64 // takeovers in a row that found IsOpen
+	InFlightSeq     int64 // in careful running: the message that is about to be sent
+	InFlightCrashes int64 // crashes while it was InFlightSeq
 
-	IsClosed      bool // the epoch is over, or about to be: nobody may hold the lane
-	MovedRecorded bool // and Counts say what moved
+	IsClosed      bool // the epoch is over, or about to end: no process may hold the lane
+	MovedRecorded bool // Counts include the moved messages
 
-	SentBelow    int64 // nothing from this place in the log on was ever sent; 0 = that is not known
-	HistoryFence int64 // the fence from which on all holders have kept l_ rows; 0 = the last one has not
+	SentBelow    int64 // messages from here on were never sent; 0 = not known
+	HistoryFence int64 // since this fence all holders have written l_ rows; 0 = the last one has not
 }
 
-// Control is one snapshot of both control rows, and of the notes between them.
+// Control is a snapshot of both control rows and of the markers between them.
 type Control struct {
 	Head    Head
 	Tail    Tail
@@ -74,18 +74,18 @@ type Control struct {
 	markers []storage.Row
 }
 
-// A marker is a row whose key lies between those of head and tail. Each reader of the control rows reads
-// the markers in the same query, at no cost of their own. There are only few at any time.
+// A marker is a row whose key sorts between head and tail. Each reader of the control rows reads the markers
+// with the same query, at no extra cost. A lane has only a few at any time.
 
-// WaitingCount is the number of messages not final yet.
+// WaitingCount returns the number of messages that are not final.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
 
 // DueLead is how long before a due time a process takes the lane, so that it holds the lane when the
 // message falls due.
 const DueLead = 2 * time.Second
 
-// crashLead replaces DueLead if the last holder may have died. A request that it sent has to settle before
-// the next one is sent, and the new holder waits for that.
+// crashLead replaces DueLead if the last holder may have crashed: the new holder has to wait until a request of
+// the last one has settled.
 const crashLead = 20 * time.Second
 
 func (t Tail) leadTime() time.Duration {
@@ -95,7 +95,7 @@ func (t Tail) leadTime() time.Duration {
 	return DueLead
 }
 
-// HasWork reports whether a holder would find work now.
+// HasWork reports whether there is work for a holder now.
 func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
@@ -103,8 +103,8 @@ func (c Control) HasWork(now time.Time) bool {
 	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
-// DueAt returns when the messages below the cursor continue by themselves. It is zero if there are none, or
-// if they wait for an operator to resume their key.
+// DueAt returns when the messages below the cursor can continue. It is zero if there are none, or if they wait
+// for an operator to resume their key.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt
@@ -112,17 +112,17 @@ func (t Tail) DueAt() time.Time {
 	return time.Time{}
 }
 
-// HasUntried reports whether a message may wait that had no turn yet, while the CMS refuses those
-// that had one: the pause is for these, and a message of another key must not wait for its end. A
-// scheduled message counts as soon as a holder takes the lane for it.
+// HasUntried reports whether an untried message may wait while the CMS refuses others. The pause is for the
+// refused messages; a message of another key must not wait until it ends. A scheduled message counts as soon as
+// a holder takes the lane for it.
 func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 &&
 		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextDueAt, now) ||
 			c.isDueInPause() && isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime())))
 }
 
-// isDueInPause reports whether a message falls due before the pause for refused messages ends. Those
-// that had their turn wait for its end (their due time is later), so it is another one.
+// isDueInPause reports whether a message falls due before the pause for refused messages ends. Refused messages
+// are due after the pause, so it is another one.
 func (c Control) isDueInPause() bool {
 	return c.Tail.ProbedBelow > 0 && !c.Tail.NextDueAt.IsZero() && c.Tail.NextDueAt.Before(c.Tail.PausedUntil)
 }
@@ -130,8 +130,8 @@ func (c Control) isDueInPause() bool {
 // HasRequests reports whether a request waits, or the due time of a scheduled message was changed.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt returns when there is work that may be sent; false = no work is known. A pause of the operator
-// or of the CMS, and a CMS that settles, put the work off.
+// NextWorkAt returns when the next message may be sent; false = there is no work. A pause of the operator or
+// for the CMS, and the settle time, put the work off.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -141,7 +141,7 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 		at = c.Tail.NextDueAt.Add(-c.Tail.leadTime())
 	}
 	if c.HasRequests() && !c.Tail.IsClosed {
-		return now, true // requests are granted while nothing may be sent, too
+		return now, true // requests are carried out during a pause, too
 	}
 	var paused time.Time
 	if p, ok := c.LanePause(now); ok {
@@ -162,12 +162,12 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	return at, true
 }
 
-// longestPause is the longest pause that a holder makes for the CMS, and longestSettle the
-// longest settle time that settings allow.
+// longestPause is the longest pause of a holder for the CMS, longestSettle the longest settle time that
+// settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture returns a time of tail that puts work off, or zero if it is further ahead than settings
-// allow: then the clock of the holder that wrote it was wrong, and the next holder corrects it.
+// ignoreFarFuture returns a time of tail that puts work off, or zero if it is later than settings allow. Then
+// the clock of the holder that wrote it was wrong, and the next holder corrects it.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * clockSkew)) {
 		return time.Time{}
@@ -239,12 +239,11 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	return c, nil
 }
 
-// maxControlReads bounds how often controlRows reads anew.
+// maxControlReads limits how often controlRows reads again.
 const maxControlReads = 8
 
-// controlRows reads the control rows and the notes between them in one snapshot. Storage may cut
-// any answer, and a cut answer that is taken for the whole lacks tail. Pages that follow each
-// other are a snapshot only if a second read returns the same versions.
+// controlRows reads the control rows and markers in one snapshot. Storage may cut any answer short, and an
+// incomplete answer lacks tail. Several pages are a snapshot only if a second read returns the same versions.
 func (s *Store) controlRows(ctx context.Context, lane int) ([]storage.Row, error) {
 	var before []storage.Row
 	for range maxControlReads {

@@ -205,8 +205,8 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	})
 }
 
-// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that falls due meanwhile
-// must not wait for the end of the pause.
+// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that falls due
+// meanwhile must not wait for the end of the pause.
 func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)

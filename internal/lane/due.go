@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// DueTime is the due time of a scheduled message, and its number. The row sorts by time.
+// DueTime is the due time of a scheduled message, with its sequence number. Its row sorts by time.
 type DueTime struct {
 	At  time.Time // in whole microseconds
 	Seq int64
 }
 
-// dueDigits is enough for every microsecond up to the year 9999.
+// dueDigits is the number of digits for microseconds up to the year 9999.
 const dueDigits = 18
 
 func (d DueTime) String() string {
@@ -44,10 +44,10 @@ func parseDue(key string) (DueTime, error) {
 	return DueTime{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
 }
 
-// DueTime is the due time of a scheduled message, and its number. The row sorts by time.
+// DueTime returns the due time of a scheduled message.
 func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
 
-// orderPos is the message's position among the held ones of its key.
+// orderPos returns the message's position among the held messages of its key.
 func (e *Entry) orderPos() string {
 	if e.releasedPos != "" {
 		return e.releasedPos
@@ -55,20 +55,20 @@ func (e *Entry) orderPos() string {
 	return rows.SeqPos(e.Seq())
 }
 
-// orderPosOfDue is the position of a message that fell due when the log's next number was next:
-// behind all that was filed before, before all that came after; those of one moment of the
-// log by d's time, then by acceptance.
+// orderPosOfDue returns the position of a message that was released when next was the next sequence number:
+// behind all messages filed before, and before all filed later. Messages released at the same next go by due
+// time, then by sequence number.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
-// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = only
-// the queue decides.
+// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = the
+// position does not depend on the log.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
 // NextLogSeq returns the first sequence number behind the entry's position in the order of its key.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = only
-// the queue decides.
+// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = the
+// position does not depend on the log.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := rows.ParseSeq(log)
@@ -78,7 +78,7 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest scheduled messages of a lane, up to limit, and reports whether there are
+// ReadDueTimes reads the earliest scheduled messages of a lane, at most limit, and reports whether there are
 // more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.DuePrefix,
@@ -96,8 +96,8 @@ func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []D
 	return dues, page.More || len(dues) == limit, nil
 }
 
-// ReadDueMessages reads the messages of these due times, in any stage. Messages with neighbouring numbers
-// were filed together, and take one query.
+// ReadDueMessages reads the messages of the due times, in any stage. One query reads messages with neighbouring
+// numbers, which were filed together.
 func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
@@ -131,13 +131,13 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 	return found, group.Wait()
 }
 
-// Release moves a message that falls due from the scheduled to the held messages of its block: behind all
-// messages that were filed before next, and behind all that were released earlier, because those may have
-// been tried already. placed is the time in the position that was given last; Release updates it.
+// Release moves a due message from the scheduled to the held messages of its block. Its position is behind all
+// messages filed before next, and behind all released earlier, because those may have been tried already.
+// placed is the time in the last released message's position; Release updates it.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt
-	if !at.After(*placed) { // it was moved, or filed just now, or the last holder's clock is ahead
+	if !at.After(*placed) { // rescheduled or just filed with an earlier time, or the last holder's clock is ahead
 		at = placed.Add(time.Microsecond)
 	}
 	*placed = at
@@ -150,13 +150,13 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 				rows.OrderPos.Is(e.releasedPos))})
 }
 
-// Releases reports whether the change releases the scheduled message of a due time.
+// Releases reports whether the change releases the scheduled message with that due time.
 func (c *Change) Releases(d DueTime) bool {
 	return slices.ContainsFunc(c.ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key == dueKey(d) })
 }
 
-// NoLongerDue returns the message for which a release was refused: its row is gone, because it was
-// cancelled or has another due time.
+// NoLongerDue returns the message whose release was refused because its s_ row is gone: it was cancelled or
+// rescheduled.
 func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
 	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {

@@ -31,9 +31,9 @@ type Step string
 // The steps of a change. It can be undone until it reaches StepCount.
 const (
 	StepNone  Step = ""
-	StepDrain Step = "drain"  // heads are sealed, lanes run empty and are closed
-	StepCopy  Step = "refile" // all are closed; what is kept for later is copied
-	StepCount Step = "books"  // the new epoch is open; the old lanes' books say what moved
+	StepDrain Step = "drain"  // heads are sealed; lanes become empty and are closed
+	StepCopy  Step = "refile" // all lanes are closed; messages to keep are copied
+	StepCount Step = "books"  // the new epoch is open; moved messages are counted in the old lanes
 	StepUndo  Step = "undo"   // lanes are reopened, copies removed
 )
 
@@ -49,7 +49,7 @@ type EpochRecord struct {
 	ETag    storage.ETag
 	Open    Epoch   // the epoch in which messages are filed
 	Step    Step    // of a change that is under way
-	Next    Epoch   // what it leads to
+	Next    Epoch   // the epoch to which it leads
 	Used    int     // the highest epoch number that was ever given; none is used twice
 	Earlier []Epoch // that may still have messages, oldest first
 	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions

@@ -12,11 +12,10 @@ import (
 	"weir/internal/weir"
 )
 
-// EpochCopy copies what closed lanes keep for later into the lanes of the epoch that follows:
-// scheduled messages, dead ones, and the versions that were delivered last. Nobody else
-// writes there, since nobody knows of the epoch before it opens. It can be repeated at any
-// point: a message's o_ row, written with its copy, says that it is there, and every
-// transaction is conditional on the new lane's head, so none that is late does anything.
+// EpochCopy copies messages of closed lanes into the lanes of the next epoch: scheduled and dead ones, and the
+// versions that were delivered last. No other process writes there before the next epoch opens. The copy can be
+// repeated at any point: an o_ row, written with each copy, shows that the message is copied, and every
+// transaction has a condition on the new lane's head, so a late one does nothing.
 type EpochCopy struct {
 	From, To *Store
 }
@@ -24,14 +23,15 @@ type EpochCopy struct {
 const (
 	// copyReadSize is how many messages are read before they are written.
 	copyReadSize = 256
-	// copyMaxSparseness is up to how many rows are read for one that is wanted.
+	// copyMaxSparseness is how many rows may be read for each wanted one.
 	copyMaxSparseness = 4
-	// copyGroupSize is what a transaction holds: two control rows, three rows a message.
+	// copyGroupSize is how many messages a transaction can copy: it has two control rows, and three rows a
+	// message.
 	copyGroupSize = (storage.MaxOps - 2) / 3
 )
 
-// Prepare makes the new lanes' control rows. Their fences go on from the highest of the
-// old ones, so that no key's fence ever falls.
+// Prepare creates the control rows of the new lanes. Their fences start at the highest fence of the old lanes,
+// so that the fence of a key never falls.
 func (r *EpochCopy) Prepare(ctx context.Context) error {
 	fences := make([]int64, r.From.Lanes)
 	err := ForEach(r.From.Lanes, func(lane int) error {
@@ -78,16 +78,16 @@ func (r *EpochCopy) CopyLane(ctx context.Context, lane int) error {
 		if err != nil {
 			return err
 		}
-		clear(chunk) // bodies
+		clear(chunk) // frees the bodies
 	}
 	return nil
 }
 
-// copiedMessage is a message on its way.
+// copiedMessage is a message that is being copied.
 type copiedMessage struct {
-	id        weir.ID // where it stood
+	id        weir.ID // in the old epoch
 	index     storage.Row
-	row       storage.Row // its m_ row; no key = gone
+	row       storage.Row // its m_ row; no key = the row is gone
 	blockedBy string      // see Entry.late
 }
 
@@ -110,8 +110,8 @@ func (r *EpochCopy) listMessages(ctx context.Context, lane int) ([]*copiedMessag
 	return list, nil
 }
 
-// readMessages fills in the messages' rows. One that retention has taken meanwhile stays empty.
-// Where they stand close together they are read in pages.
+// readMessages reads the rows of the messages, by pages if they are close together. A message that retention
+// has removed meanwhile stays empty.
 func (r *EpochCopy) readMessages(ctx context.Context, lane int, chunk []*copiedMessage) error {
 	low, high := chunk[0].id.Seq, chunk[0].id.Seq
 	for _, m := range chunk {
@@ -151,7 +151,7 @@ func (m *copiedMessage) setRow(row storage.Row) {
 	m.id.Nonce = rows.Nonce.Of(row.Values)
 }
 
-// copyMessages files messages in one new lane, as many in a transaction as it holds.
+// copyMessages writes messages into one new lane, as many with a transaction as fit.
 func (r *EpochCopy) copyMessages(ctx context.Context, lane int, list []*copiedMessage) error {
 	for len(list) > 0 {
 		n, bytes := 0, 0
@@ -171,8 +171,8 @@ func (r *EpochCopy) copyMessages(ctx context.Context, lane int, list []*copiedMe
 	return nil
 }
 
-// copyGroup writes one transaction until it is known to be done. Before each repetition it leaves out
-// the messages that are copied already.
+// copyGroup repeats one transaction until it is known to be done. Before each repetition it leaves out the
+// messages that are copied already.
 func (r *EpochCopy) copyGroup(ctx context.Context, lane int, list []*copiedMessage) error {
 	isRepeated := false
 	return rows.Update(ctx, func() (bool, error) {
@@ -208,8 +208,8 @@ func (r *EpochCopy) leaveOutCopied(ctx context.Context, lane int, list []*copied
 	return rest, err
 }
 
-// copyOps make the transaction: both control rows, then each message's rows. Dead ones are
-// counted at once; what is scheduled is found by the first holder, which reads the log.
+// copyOps returns the transaction: both control rows, then the rows of each message. Dead messages are counted
+// at once. The first holder finds scheduled ones when it reads the log.
 func (r *EpochCopy) copyOps(c Control, list []*copiedMessage) []storage.Op {
 	dead := c.Tail.Counts.Dead
 	ops := make([]storage.Op, 2, 2+3*len(list))
@@ -233,8 +233,8 @@ func (r *EpochCopy) copyOps(c Control, list []*copiedMessage) []storage.Op {
 	return ops
 }
 
-// copyValues are the copy's: the message as it was, with its first id and its old place. Its
-// idempotency row stays in the old lane, where repeats look for it.
+// copyValues returns the columns of the copy: those of the message, its first id and its old position. Its
+// idempotency row stays in the old lane, where a repeat looks it up.
 func (m *copiedMessage) copyValues() map[string]any {
 	v := maps.Clone(m.row.Values)
 	rows.Remove(v, rows.IdempotencyRow)

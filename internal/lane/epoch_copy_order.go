@@ -7,10 +7,10 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// The order of keys does not go from lane to lane: a copy has a position of its own in the new lane. So a
-// delivery that forbids the replay of a dead message is recorded in its copy.
+// A copy has a new position in the new lane, so positions of the two epochs cannot be compared. If a later
+// delivery forbids the replay of a dead message, the copy records that.
 
-// keyOrder is the knowledge of a closed lane about deliveries of its keys.
+// keyOrder has the known deliveries of the keys of a closed lane.
 type keyOrder struct {
 	lastDeliveries map[string]LastDelivery
 	historyFence   int64
@@ -25,7 +25,7 @@ func (r *EpochCopy) readKeyOrder(ctx context.Context, lane int) (keyOrder, error
 	return keyOrder{lasts, c.Tail.HistoryFence}, err
 }
 
-// recordReplayBlocks writes it down for the dead ones among some messages.
+// recordReplayBlocks records in the dead messages of a list whether their replay is forbidden.
 func (o keyOrder) recordReplayBlocks(s *Store, list []*copiedMessage) error {
 	for _, m := range list {
 		if m.row.Key == "" || !strings.HasPrefix(m.index.Key, rows.DeadPrefix) {
@@ -40,7 +40,7 @@ func (o keyOrder) recordReplayBlocks(s *Store, list []*copiedMessage) error {
 	return nil
 }
 
-// orderPos is the message's position among the others.
+// orderPos returns the message's position in the order of its key.
 func (m *copiedMessage) orderPos() string {
 	if place := rows.OrderPos.Of(m.index.Values); place != "" {
 		return place

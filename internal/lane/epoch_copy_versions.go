@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// copyVersions copies the versions that were delivered last. All of them are written each time,
-// and head with them: a transaction that is late finds another head.
+// copyVersions copies the versions that were delivered last. Each call writes all of them again, together with
+// head: a late transaction finds a newer head and does nothing.
 func (r *EpochCopy) copyVersions(ctx context.Context, lane int) error {
 	q := rows.WithPrefix(r.From.partitionOf(lane), rows.VersionPrefix, nil)
 	for page, err := range rows.Pages(ctx, r.From.Table, q) {
@@ -44,7 +44,7 @@ func (r *EpochCopy) copyVersions(ctx context.Context, lane int) error {
 	return nil
 }
 
-// writeVersions writes rows that are the same however often they are written.
+// writeVersions writes rows. Repeating it does no harm, because the rows are always the same.
 func (r *EpochCopy) writeVersions(ctx context.Context, lane int, versions []storage.Op) error {
 	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, lane)

@@ -156,7 +156,7 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	})
 }
 
-// An unmarked body is looked up where its message would be, however long the log is.
+// The search for an unmarked body reads only the part of the log that could refer to it.
 func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const days, perDay = 20, 1000

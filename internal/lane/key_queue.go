@@ -13,13 +13,17 @@ import (
 
 // KeyBlock is the stored row of a key that waits, with the messages held behind its failed one.
 type KeyBlock struct {
-	ID           string    // see Entry.BlockID
-	KeyHash      string    // of the ordering key
-	NextAt       time.Time // when the first held message is tried again
-	HeldCount    int64     // number of held messages
-	LogWaitsFrom int64     // from this number on the key's log waits for the first attempt of a moved message; 0 = it does not
-	IsParked     bool      // if LogWaitsFrom is set: it is the number of the message itself, which was parked from the log
-	ReleasedAt   time.Time // if LogWaitsFrom is set, and IsParked is not: the time in the message's position, which orders those before one number
+	ID        string    // see Entry.BlockID
+	KeyHash   string    // of the ordering key
+	NextAt    time.Time // when the first held message is tried again
+	HeldCount int64     // number of held messages
+	// LogWaitsFrom is set if the first attempt of a moved message comes before the key's log messages from this
+	// number on; 0 = it does not.
+	LogWaitsFrom int64
+	IsParked     bool // if LogWaitsFrom is set: it is the number of the parked message itself
+	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the message's position, and
+	// orders messages with the same LogWaitsFrom.
+	ReleasedAt time.Time
 }
 
 // Rank orders the blocks of a key that go ahead, and its log, in which a message has twice its number. A
@@ -32,8 +36,8 @@ func (b *KeyBlock) Rank() int64 {
 	return 2 * b.LogWaitsFrom
 }
 
-// GoesBefore reports whether the block goes before another of its key, where both go ahead of
-// something. When they may go does not matter for that: a holder may put one off, and not the other.
+// GoesBefore reports whether the block goes before another of its key, if both go ahead of the log. NextAt
+// decides last: a holder may put one of them off, and not the other.
 func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt),
 		b.NextAt.Compare(other.NextAt)) < 0
@@ -64,7 +68,7 @@ func blockFrom(r storage.Row) KeyBlock {
 type HeldMessage struct {
 	Seq      int64
 	OrderPos string
-	Contract string // where it supersedes; else empty
+	Contract string // if it supersedes; otherwise empty
 	Version  string
 	Tried    bool // it was tried, and waits for its next attempt
 	Replayed bool // it was replayed

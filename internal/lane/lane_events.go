@@ -62,8 +62,8 @@ func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error
 	return err
 }
 
-// NewEvent returns an event that is not about the end of a message. key tells it apart from all others of
-// its type in this lane.
+// NewEvent returns an event that is not about the end of a message. event distinguishes it from all others of
+// its kind in the lane.
 func NewEvent(kind, event string, at time.Time, to string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	id := hashParts(kind, event)

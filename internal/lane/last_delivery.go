@@ -50,7 +50,7 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 			rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
 }
 
-// unknownHistory stands in place of an id.
+// unknownHistory replaces an id if it is not known whether a later message was delivered.
 const unknownHistory = "unknown"
 
 // replayBlockedBy names the later message of its key that was delivered after a dead one; "" = there

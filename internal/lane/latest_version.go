@@ -9,9 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// LatestVersion is the delivery that counts for superseding: the newest version of a key and
-// contract that was delivered. Its row is never removed, so that what is older stays out
-// for good; the zero Latest stands for none.
+// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Its row is
+// never removed, so older versions are never delivered. The zero value means that there is none.
 type LatestVersion struct {
 	Version string
 	ID      weir.ID

@@ -12,14 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// The outbox has the events for receivers outside. The event about the end of a message is written in the
-// transaction that makes it final, so that no crash can come in between. A row is one event for one
-// receiver. Its key begins with the time at which it is to be sent, so due events come first, and to
-// postpone one means to move its row.
+// The outbox of a lane has the events for receivers outside. The event that a message has become final is
+// written in the transaction that makes it final, so a crash cannot separate the two. A row is one event for
+// one receiver. Its key begins with the time at which to send it, so due events come first, and a postponed
+// event moves to a new row.
 //
-// The row !mail marks an outbox as perhaps not empty. Each reader of the control rows reads it anyway, so
-// it costs nothing to know that an outbox is empty. A sender that finds the outbox empty removes the marker
-// under the ETag that it had before the look: an event that came meanwhile has written the marker anew.
+// The row !mail marks an outbox as possibly not empty. Each reader of the control rows reads it anyway, so it
+// costs no request to know that an outbox is empty. A sender that finds the outbox empty removes the marker
+// under the ETag that it had before that read: an event that was added meanwhile has written the marker again.
 
 // Notifier is the sender of the events in the outboxes.
 type Notifier interface {
@@ -29,24 +29,24 @@ type Notifier interface {
 	WakeOutbox(lane int)
 }
 
-// CallbackTo is the receiver of a message's callback. All others have names of their own.
+// CallbackTo is the Receiver of the event for a message's callback. All other receivers have configured names.
 const CallbackTo = "callback"
 
-// Event is an event on its way to a receiver.
+// Event is an event for one receiver.
 type Event struct {
-	Key          string // its id, of this lane
-	Type         string // message.dead, say
+	Key          string // identifies the event in its lane
+	Type         string // such as message.dead
 	At           time.Time
-	Seq          int64      // of the message it is about; 0 = about none
-	Stage        weir.Stage // the message's, when it happened
-	Receiver     string     // a receiver
-	URL          string     // of the receiver, where To is CallbackTo
-	ID           string     // of the event, for receivers; empty until it was first sent
-	Body         []byte     // what is sent; nil until it was first sent
-	NextAt       time.Time  // when it is to be sent, in whole microseconds
+	Seq          int64      // of the message that the event is about; 0 = none
+	Stage        weir.Stage // of the message, at the time of the event
+	Receiver     string     // name of the receiver, or CallbackTo
+	URL          string     // of the receiver, if that is CallbackTo
+	ID           string     // of the event, for receivers; empty until it was sent
+	Body         []byte     // as sent; nil until it was sent
+	NextAt       time.Time  // when to send it, in whole microseconds
 	Attempts     int
-	FirstTriedAt time.Time // first; zero = never
-	rowKey       string    // the row's key as read
+	FirstTriedAt time.Time // of the first try; zero = none
+	rowKey       string    // as read
 }
 
 func eventKey(m Event) string {
@@ -87,7 +87,7 @@ func finalEvent(seq int64, stage weir.Stage, at time.Time, to, url string) Event
 		At:   at, Seq: seq, Stage: stage, Receiver: to, URL: url, NextAt: at}
 }
 
-// eventOps put mail into the outbox.
+// eventOps returns the operations that put events into the outbox.
 func eventOps(mail ...Event) []storage.Op {
 	ops := make([]storage.Op, 0, len(mail)+1)
 	for _, m := range mail {
@@ -97,14 +97,14 @@ func eventOps(mail ...Event) []storage.Op {
 		Values: rows.Values(rows.EventAt.Is(mail[0].NextAt))})
 }
 
-// addCallback adds the event for the callback of a message that has become final, if it has one.
+// addCallback adds the event for the callback of a message that has become final, if the message has one.
 func (c *Change) addCallback(seq int64, url string, stage weir.Stage, at time.Time) {
 	if url != "" {
 		c.addEvents(finalEvent(seq, stage, at, CallbackTo, url))
 	}
 }
 
-// NotifyFinal adds an event for each receiver: the message has become final.
+// NotifyFinal adds an event for each receiver about a message that has become final.
 func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
 	for _, to := range receivers {
 		c.addEvents(finalEvent(e.Seq(), stage, at, to, ""))
@@ -113,7 +113,7 @@ func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers
 
 func (c *Change) addEvents(m Event) {
 	if c.hasEvents {
-		c.ops = append(c.ops, eventOps(m)[0]) // the note is there
+		c.ops = append(c.ops, eventOps(m)[0]) // the change has the marker already
 		return
 	}
 	c.hasEvents = true
@@ -138,19 +138,18 @@ func (c Control) markerRow(key string) (storage.Row, bool) {
 	return storage.Row{}, false
 }
 
-// OutboxLeaseName returns the name of the lease under which one process at a time empties the lane's
-// outbox.
+// OutboxLeaseName returns the name of the lease whose holder sends the events of a lane's outbox.
 func (s *Store) OutboxLeaseName(lane int) string { return "mail-" + s.partitionOf(lane) }
 
-// Outbox is the result of reading the first rows of an outbox.
+// Outbox has the first rows of an outbox.
 type Outbox struct {
 	Due      []Event
-	NextAt   time.Time // when the first of the rest falls due; zero = not seen
-	More     bool      // not all that is due was seen
-	RowsSeen int       // rows, due or not
+	NextAt   time.Time // due time of the first event that is not due; zero = none was read
+	More     bool      // there are more due events
+	RowsSeen int       // due or not
 }
 
-// ReadOutbox reads the first rows of a lane's outbox, up to limit.
+// ReadOutbox reads the first rows of a lane's outbox, at most limit.
 func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit int) (Outbox, error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.EventPrefix,
 		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
@@ -173,7 +172,7 @@ func (s *Store) ReadOutbox(ctx context.Context, lane int, now time.Time, limit i
 	return o, nil
 }
 
-// ReadEventMessage reads the message that an event is about, as it is now.
+// ReadEventMessage reads the present state of the message that an event is about.
 func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, m.Seq)
 	if err == nil {
@@ -185,18 +184,18 @@ func (s *Store) ReadEventMessage(ctx context.Context, lane int, m Event) (weir.S
 	return e.status, nil
 }
 
-// Postponement is an event with its new time, which must be later than the old one.
+// Postponement has an event before and after it was postponed.
 type Postponement struct{ Was, Is Event }
 
-// AckEvents removes events from the outbox and postpones others. If that leaves the outbox empty, note is
-// the version of the marker to remove; "" = it stays. An event that is not there any more is passed over,
-// and the marker stays: another sender may have postponed it. AckEvents can be repeated after any error. It
-// returns whether the marker was removed, and whether all rows were as the caller had read them.
+// AckEvents removes events from the outbox and postpones others. If that leaves the outbox empty, note is the
+// version of the marker to remove; "" = keep the marker. An event that is gone already is passed over, and then
+// the marker stays, because another sender may have postponed the event. AckEvents can be repeated after any
+// error. It returns whether the marker was removed, and whether all rows were as the caller had read them.
 func (s *Store) AckEvents(ctx context.Context, lane int, gone []Event, later []Postponement,
 	note storage.ETag) (quiet, whole bool, err error) {
 	whole = true
 	for len(gone) > 0 || len(later) > 0 {
-		g := min(len(gone), storage.MaxOps-1) // one is for the note
+		g := min(len(gone), storage.MaxOps-1) // one operation is for the marker
 		l := min(len(later), (storage.MaxOps-1-g)/2)
 		last := g == len(gone) && l == len(later)
 		ops := ackOps(gone[:g], later[:l])
@@ -226,8 +225,8 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 	return ops
 }
 
-// transactAcks sends one transaction. If storage refuses it for one of its rows, or for the marker, it
-// sends one transaction for each event, and returns false.
+// transactAcks sends one transaction. If storage refuses it because of one of its rows, or the marker, it sends
+// a transaction for each event and returns false.
 func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later []Postponement,
 	ops []storage.Op) (whole bool, err error) {
 	_, err = s.Table.Transact(ctx, s.partitionOf(lane), ops)
@@ -237,7 +236,7 @@ func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later 
 	alone := func(ops []storage.Op) error {
 		_, err := s.Table.Transact(ctx, s.partitionOf(lane), ops)
 		if storage.Is(err, storage.NotFound) {
-			return nil // it was us, and the answer got lost; or another sender
+			return nil // an earlier request of ours, or another sender, has removed it
 		}
 		return err
 	}
@@ -254,8 +253,8 @@ func (s *Store) transactAcks(ctx context.Context, lane int, gone []Event, later 
 	return false, nil
 }
 
-// ClearOutboxMarker removes the marker of an outbox that was found empty, if it still has this version. It
-// returns false if the marker was written anew, or if an earlier attempt has removed it.
+// ClearOutboxMarker removes the marker of an empty outbox, if it has this version. It returns false if the
+// marker was written again meanwhile, or was removed by an earlier try.
 func (s *Store) ClearOutboxMarker(ctx context.Context, lane int, note storage.ETag) (bool, error) {
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane),
 		[]storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: note}})

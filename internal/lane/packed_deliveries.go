@@ -11,16 +11,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Most messages are delivered at their first attempt, and where the CMS is fast a commit
-// holds many of those. To write each one's row would cost storage more than everything
-// else together, so they go into one row for all of a commit, named by the last of them.
+// Most messages are delivered at their first attempt, and if the CMS is fast, a commit has many of them.
+// Writing each message's row would cost storage more than all other writes. So one row has all such deliveries
+// of a commit, and is named by the last of them.
 //
 // Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed
 // rows cover the log in ranges that do not overlap: only the first d_ row at or behind a sequence number
 // can have its delivery. It has to be looked up if the row of a message is queued and not held.
 
-// minPacked is the number of messages from which one row for all pays: below it their own
-// rows cost about the same and are quicker to read.
+// minPacked is the number of messages from which a common row pays. Below it, their own rows cost about the
+// same and are quicker to read.
 const minPacked = 8
 
 // packedDelivery is one message in a d_ row.

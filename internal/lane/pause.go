@@ -90,9 +90,9 @@ func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
 	return p.Ends(), fmt.Sprintf("key %q is paused (%s): resume it", p.Key, p.Reason)
 }
 
-// Pause stops a lane, or a key in its lane, or changes such a pause. A holder sends nothing
-// of it any more from about a second later on; what is in flight comes to its end. Conflict:
-// the number of lanes is being changed, or too many keys are paused.
+// Pause pauses a lane, or a key in its lane, or changes such a pause. About a second later the holder sends no
+// more of its messages; a request in flight may finish. Conflict: the number of lanes is being changed, or too
+// many keys are paused.
 func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
 	return s.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
@@ -109,9 +109,8 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	})
 }
 
-// Resume ends an operator's pause: of the key, or, without one, of the lane; then the holder
-// forgets a pause of the CMS, too, and tries it at once. Nothing happens where nothing is
-// paused.
+// Resume ends an operator's pause of a key, or of the lane if key is empty. For a lane the holder also ends a
+// pause for the CMS, and tries at once. Without a pause, Resume changes nothing.
 func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	return s.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
@@ -131,7 +130,7 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	})
 }
 
-// expiredPauseOps removes the pauses that are over, but for the one that is written anyway.
+// expiredPauseOps returns the operations that remove ended pauses, except for the row that the caller writes.
 func (s *Store) expiredPauseOps(c Control, but string) []storage.Op {
 	now := s.Now().Add(-clockSkew) // a holder's clock may be behind
 	var ops []storage.Op

@@ -10,27 +10,26 @@ import (
 	"weir/internal/weir"
 )
 
-// A dead message is replayed by a request: the holder puts it back among the waiting messages, at its old
-// position in the order of its key. It keeps its history; its attempts are counted anew.
+// A dead message is replayed by a request: the holder makes it wait again, at its old position in the order of
+// its key. The message keeps its history; its attempts are counted from zero.
 
-// ReplayOptions say how a dead message is replayed.
+// ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // though a later message of its key was delivered
-	Edit  *Edit // another body; nil = the one that was sent last
+	Force bool  // even if a later message of the key was delivered
+	Edit  *Edit // another body; nil = the body that was sent last
 }
 
-// Edit is a body to send in place of the accepted one, which is kept.
+// Edit is a body to send instead of the accepted one, which is kept.
 type Edit struct {
 	Body        []byte
 	ContentType string
 	Version     string
-	Note        string // what it is for
+	Note        string // the operator's reason
 }
 
-// Replay asks for a dead message to be delivered after all. The lane's holder does it: the
-// Status says where the message stands at the moment. A replay that waits already is the
-// same one. Conflict: the message is not dead, or a later one of its key was delivered.
-// Unavailable: it may or may not have been asked.
+// Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned
+// Status may be the state before. If an equal request waits already, Replay adds none. Conflict: the message is
+// not dead, or a later one of its key was delivered. Unavailable: the request may or may not be stored.
 func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
 	ask := replayCall{Store: s, ReplayOptions: o, nonce: newNonce()}
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
@@ -42,16 +41,17 @@ type replayCall struct {
 	*Store
 	ReplayOptions
 	nonce  string
-	edit   map[string]any // once its body is stored
+	edit   map[string]any // its columns; nil until its body is stored
 	status weir.Status
 }
 
-// requestOps make the request, for a message as it stands. The message's row is written with it: it
-// tells this request when the answer got lost, and keeps retention away.
+// requestOps returns the operations of the request for a message as it is stored. They also write the message's
+// row: so a repeat recognizes its own request if the answer was lost, and retention does not remove the
+// message.
 func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if rows.ReplayNonce.Of(e.row) == a.nonce {
-		return nil, nil // it was us, and the answer got lost
+		return nil, nil // an earlier try has stored it, and its answer was lost
 	}
 	if e.Stage != weir.Dead {
 		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
@@ -91,8 +91,8 @@ func (a *replayCall) requestRowKey(e *Entry) string {
 	return requestKey(RequestReplay, e.Seq())
 }
 
-// isPending reports whether an equivalent replay request is already queued. A forced request covers an
-// unforced one. An edit conflicts with any queued replay of the message.
+// isPending reports whether an equivalent replay request is already queued. A forced request covers an unforced
+// one. An edit conflicts with any queued replay of the message.
 func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	first := requestKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
@@ -103,7 +103,7 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed returns an error if a later message of the key was delivered. The holder checks it again.
+// checkAllowed returns an error if a later message of the key was delivered. The holder checks that again.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
@@ -122,8 +122,8 @@ func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// storeEdit stores the edited body. A blob stays unmarked: the look for forgotten ones finds
-// out whether its request was granted.
+// storeEdit stores the edited body. A blob stays unmarked: the search for forgotten bodies finds out if the
+// request was granted.
 func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
@@ -134,7 +134,7 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 		return errUnavailable("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
-		rows.Put(v, editedBody.blob.Is("")) // of an earlier edit
+		rows.Put(v, editedBody.blob.Is("")) // removes the blob of an earlier edit
 	}
 	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version),
 		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note))
@@ -142,7 +142,7 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// editColumns are the columns that a request hands over to its message.
+// editColumns are the columns that a granted request copies to the row of its message.
 var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize,
 	rows.EditNote)
 
@@ -159,17 +159,18 @@ func editFrom(v map[string]any) map[string]any {
 // HasEdit reports whether the request has another body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
-// EditedBlob is the large body that an edit gave to the message; "" = none.
+// EditedBlob returns the name of the blob of an edited body; "" = none.
 func (e *Entry) EditedBlob() string { return editedBody.blob.Of(e.row) }
 
 // IsReplayed reports whether the message was ever replayed.
 func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
 
-// AttemptsSinceReplay is the number of attempts that count since it was filed, or replayed last.
+// AttemptsSinceReplay returns the number of counted attempts since acceptance or the last replay.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
-// Replay takes a dead message back among those held in its own block, at its old place.
-// What is not known of later deliveries stays so, should it die again. watched is tail's.
+// Replay makes a dead message wait again, in its own block and at its old position. If it is not known whether
+// a later message was delivered, that is recorded, in case the message dies again. watched is
+// Tail.HistoryFence.
 func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.status.Replays++
@@ -192,14 +193,14 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
-// RefuseReplay writes why a message stays dead.
+// RefuseReplay records why a message stays dead.
 func (c *Change) RefuseReplay(e *Entry, reason string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
 		Values: rows.Values(rows.ReplayRefused.Is(reason))})
 }
 
-// LoadEditedMessage reads an edited message with its edited body. NotFound: as with Status, or it
-// was never edited.
+// LoadEditedMessage reads an edited message with its edited body. NotFound: as for Status, or the message was
+// never edited.
 func (s *Store) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.loadVersion(ctx, id, true)
 }

@@ -11,19 +11,19 @@ import (
 	"weir/internal/weir"
 )
 
-// ReplayJob is a bulk replay under way. Its row is a marker of lane 0, so each process that reads that lane
-// sees the jobs that a dead process has left. Package replay owns the contents.
+// ReplayJob is a bulk replay in progress. Its row is a marker of lane 0, so each process that reads that lane
+// sees the jobs of a process that has died. Package replay defines its contents.
 type ReplayJob struct {
 	ID         string
 	ETag       storage.ETag
-	Text       string // what users see
-	Checkpoint string // what its runner remembers
+	Text       string // shown to users
+	Checkpoint string // the progress that its runner saves
 }
 
 // jobLane is the lane with the rows of bulk replays.
 const jobLane = 0
 
-// MaxReplayJobs is how many bulk replays may be under way at a time.
+// MaxReplayJobs limits the bulk replays in progress.
 const MaxReplayJobs = 10
 
 func jobKey(id string) string { return rows.ReplayJobPrefix + id }
@@ -38,7 +38,7 @@ func jobFrom(r storage.Row) ReplayJob {
 		Checkpoint: rows.JobCheckpoint.Of(v)}
 }
 
-// ReplayJobs are the bulk replays under way, where this is lane 0.
+// ReplayJobs returns the bulk replays in progress. Only lane 0 has any.
 func (c Control) ReplayJobs() []ReplayJob {
 	var jobs []ReplayJob
 	for _, r := range c.markers {
@@ -49,13 +49,13 @@ func (c Control) ReplayJobs() []ReplayJob {
 	return jobs
 }
 
-// ReadReplayJobs reads the bulk replays under way.
+// ReadReplayJobs reads the bulk replays in progress.
 func (s *Store) ReadReplayJobs(ctx context.Context) ([]ReplayJob, error) {
 	c, err := s.ReadControl(ctx, jobLane)
 	return c.ReplayJobs(), err
 }
 
-// ReadReplayJob reads one; NotFound when it is not under way.
+// ReadReplayJob reads one bulk replay; NotFound if it is not in progress.
 func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error) {
 	r, err := s.Table.Get(ctx, s.partitionOf(jobLane), jobKey(id))
 	if err != nil {
@@ -64,9 +64,9 @@ func (s *Store) ReadReplayJob(ctx context.Context, id string) (ReplayJob, error)
 	return jobFrom(r), nil
 }
 
-// CreateReplayJob writes the row of a new job, and returns it as it is stored. Conflict: too many jobs are
-// under way. Head's ETag goes with it: of two at once one comes second, and none is created once head is
-// sealed.
+// CreateReplayJob inserts the row of a new job, and returns it as stored. Conflict: too many jobs are in
+// progress. The transaction has a condition on head: of two concurrent jobs one is created after the other, and
+// none after head is sealed.
 func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (created ReplayJob, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *Store) CreateReplayJob(ctx context.Context, j ReplayJob) (created Repla
 	return created, err
 }
 
-// insertReplayJob inserts the row of a job, or returns the row that an earlier attempt has inserted.
+// insertReplayJob inserts the row of a job, or returns the row that an earlier try has inserted.
 func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, error) {
 	c, err := s.ReadControl(ctx, jobLane)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *Store) insertReplayJob(ctx context.Context, j ReplayJob) (ReplayJob, er
 	return j, nil
 }
 
-// SaveReplayJob writes a job over the row that it was read from, and returns its new ETag. Precondition or
-// NotFound: another process has changed it, or ended it.
+// SaveReplayJob replaces the row that a job was read from, and returns its new ETag. Precondition or NotFound:
+// another process has changed or ended the job.
 func (s *Store) SaveReplayJob(ctx context.Context, j ReplayJob) (storage.ETag, error) {
 	etags, err := s.Table.Transact(ctx, s.partitionOf(jobLane),
 		[]storage.Op{{Kind: storage.Replace, Key: jobKey(j.ID), IfMatch: j.ETag, Values: j.jobValues()}})

@@ -12,8 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// grantReplays does what the requests of the lane ask for, as its holder would, but for the
-// blocks.
+// grantReplays carries out the requests of the lane as its holder would, except for the blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
 	wishes, err := b.eyes.PendingRequests(b.t.Context(), 0, 10)
@@ -115,7 +114,7 @@ func TestReplay_LostAnswers(t *testing.T) {
 	}
 }
 
-// TestReplay_Forced: the message tells of it, until it is replayed in another way.
+// A forced request covers a waiting unforced one, and a further unforced one changes nothing.
 func TestReplay_Forced(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.died(b.holder(), "a", "x")
@@ -250,7 +249,7 @@ func TestDeadKeys_TooMany(t *testing.T) {
 	})
 }
 
-// shortPages gives one row at a time, as storage may.
+// shortPages returns one row at a time, as storage may.
 type shortPages struct{ storage.Table }
 
 func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -276,8 +275,8 @@ func TestWishes_InShortPages(t *testing.T) {
 	})
 }
 
-// The last request that is read may be forced by the first that is not: without it, an edit
-// would be refused, and what is forced would send the body that was to be corrected.
+// The last request within the limit may be forced by the next row. Without that row, the edit would be refused,
+// and the forced replay would send the uncorrected body.
 func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.died(b.holder(), "a", "x")
@@ -337,8 +336,8 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	}
 }
 
-// A replay that is asked for when retention has begun to remove its message is refused, also
-// where it was read just before: its body is gone, though the sweep did not come to its end.
+// A replay that is requested after retention has begun to remove its message is refused, even if the message
+// was just read and retention was interrupted: the body is gone.
 func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.holder()

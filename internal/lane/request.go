@@ -13,43 +13,43 @@ import (
 	"weir/internal/weir"
 )
 
-// A request is a row by which a process that is not the holder asks the holder for a change. The
-// transaction that inserts it raises the request number in head, so that the next holder cannot overlook
-// it. A scheduled message is not the business of the holder yet: it is cancelled or gets another due time
-// at once, by its s_ row, and a holder that is about to release it finds that row gone.
+// A request is a row by which another process asks the holder for a change. The transaction that inserts it
+// raises the request number in head, so the next holder cannot miss it. A scheduled message is not in the
+// holder's hands yet: it is cancelled or rescheduled at once, by its s_ row. A holder that is about to release
+// it finds that row gone.
 
-// RequestKind is what a request asks for. It stands in the key of the request's row: w_<kind>, and
-// where it is about a message _<seq> behind that.
+// RequestKind is the kind of change. The key of a request's row is w_<kind>, followed by _<seq> if it is about
+// a message.
 type RequestKind string
 
 // The kinds of requests.
 const (
 	RequestCancel RequestKind = "cancel" // a message
 	RequestReplay RequestKind = "replay" // a dead message
-	RequestResume RequestKind = "resume" // the lane: to forget that the CMS was unavailable
+	RequestResume RequestKind = "resume" // the lane: to end a pause for the CMS
 )
 
-// Request is a row that waits for the holder.
+// Request is a request that waits for the holder.
 type Request struct {
 	Kind RequestKind
-	Seq  int64 // of the message it is about
-	Done bool  // the message is cancelled already, and has only to be counted
+	Seq  int64 // of the message
+	Done bool  // the message is cancelled already, and is still to be counted
 	key  string
 
-	Force bool           // a replay: whatever was delivered since
-	edit  map[string]any // a replay: columns of another body; empty = the one there is
+	Force bool           // of a replay: even if a later message of the key was delivered
+	edit  map[string]any // of a replay: columns of another body; empty = the present body
 }
 
-// requestPatience bounds how long a caller waits for storage or for its turn at head.
+// requestPatience limits how long a call tries to reach storage and to win the race for head.
 const requestPatience = 5 * time.Second
 
-// requestKey is the row of a request about a message.
+// requestKey returns the row key of a request about a message.
 func requestKey(kind RequestKind, seq int64) string {
 	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
-// forcedReplayKey is the row of a replay that is forced. It is one of its own behind that of the
-// replay that is not, for that may wait already, and be refused.
+// forcedReplayKey returns the row key of a forced replay. It has a row of its own behind that of the unforced
+// replay, which may wait already and be refused.
 func forcedReplayKey(seq int64) string { return requestKey(RequestReplay, seq) + "_forced" }
 
 func cancelKey(seq int64) string { return requestKey(RequestCancel, seq) }
@@ -61,8 +61,8 @@ func requestFrom(r storage.Row) Request {
 		Force: rows.Force.Of(v), edit: editFrom(v)}
 }
 
-// PendingRequests reads the requests of a lane, up to limit: fewer mean that there are no more. It
-// reads one more, since that may force the last of them.
+// PendingRequests reads the requests of a lane, at most limit; fewer mean that there are no more. It reads one
+// row more, because that row may force the last request.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Req
 	return wishes[:min(len(wishes), limit)], nil
 }
 
-// ResolveRequest removes a request that was granted or refused.
+// ResolveRequest removes a request that the holder has granted or refused.
 func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
@@ -87,15 +87,14 @@ func (c *Change) ResolveRequest(w Request) {
 	}
 }
 
-// Cancel stops a message from being delivered. A scheduled one is cancelled when Cancel
-// returns. One that waits in the log becomes so when its lane's holder finds the request in
-// time: the Status then says where it stands at the moment. Conflict: it is final.
-// Unavailable: it may or may not have been asked.
+// Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is
+// cancelled if the lane's holder reads the request before it sends the message; the returned Status is the
+// state before. Conflict: the message is final. Unavailable: the request may or may not be stored.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return s.cancelWithNonce(ctx, id, newNonce())
 }
 
-// cancelWithNonce is Cancel with a nonce, by which it recognizes a cancellation of its own.
+// cancelWithNonce is Cancel with a nonce, by which a repeat recognizes its own cancellation.
 func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	wished := false
 	var st weir.Status
@@ -103,7 +102,7 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 		st = e.status
 		switch {
 		case e.Stage == weir.Cancelled && (wished || rows.CancelNonce.Of(e.row) == nonce):
-			return nil, nil // it was us, and the answer got lost
+			return nil, nil // an earlier try has cancelled it, and its answer was lost
 		case e.Stage.Final():
 			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
@@ -124,7 +123,7 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 	return st, err
 }
 
-// cancelOps cancel a scheduled message.
+// cancelOps returns the operations that cancel a scheduled message.
 func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	ops := []storage.Op{
 		{Kind: storage.Delete, Key: dueKey(e.DueTime())},
@@ -139,7 +138,7 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	return ops
 }
 
-// isCancelPending reports whether a message's cancellation already waits for the holder.
+// isCancelPending reports whether a cancellation of the message already waits for the holder.
 func (s *Store) isCancelPending(ctx context.Context, id weir.ID) (bool, error) {
 	_, err := s.Table.Get(ctx, s.partitionOf(id.Lane), cancelKey(id.Seq))
 	if storage.Is(err, storage.NotFound) {
@@ -148,9 +147,8 @@ func (s *Store) isCancelPending(ctx context.Context, id weir.ID) (bool, error) {
 	return err == nil, err
 }
 
-// Reschedule gives a scheduled message another moment. version is the weir.Tag of the Status that
-// the caller decided by; empty = any. Conflict: the message is not scheduled any more.
-// Stale: it has changed since.
+// Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the
+// caller decided; empty = any. Conflict: the message is not scheduled any more. Stale: it has changed since.
 func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	due = RoundDueTime(due)
 	nonce := newNonce()
@@ -178,14 +176,14 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 	return s.Status(ctx, id)
 }
 
-// RoundDueTime rounds a due time up to the precision of rows.
+// RoundDueTime rounds a due time to the precision of rows.
 func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
 
-// changeMessage makes the change that ask returns for a message as it is stored, together with a higher
-// request number in head. If another process was faster, it asks again. No operations mean that there
-// is nothing to change.
+// changeMessage makes the change that ask returns for the stored message, and raises the request number in head
+// with it. If another process was faster, it calls ask again. No operations mean that there is nothing to
+// change.
 func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -203,7 +201,7 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 	return explainUndone(err)
 }
 
-// judgeRequest reports whether a change that returned err is over, with success or for good.
+// judgeRequest reports whether a change that returned err is finished, with success or with a lasting error.
 func judgeRequest(err error) (done bool, _ error) {
 	switch storage.KindOf(err) {
 	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
@@ -215,8 +213,8 @@ func judgeRequest(err error) (done bool, _ error) {
 	return true, err
 }
 
-// explainUndone returns the error for the caller of the API if time ran out before a change was known to
-// be made. It returns other errors unchanged.
+// explainUndone returns the error for the caller of the API if the time ended before the change was known to be
+// made. It returns other errors unchanged.
 func explainUndone(err error) error {
 	if !errors.Is(err, rows.ErrUndone) {
 		return err
@@ -226,10 +224,10 @@ func explainUndone(err error) error {
 		RetryAfter: 2 * time.Second, Err: err}
 }
 
-// pauseAfterConflict returns the pause before a change is tried again that another process was faster with.
+// pauseAfterConflict returns the pause before a change is repeated after another process was faster.
 func (s *Store) pauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
-// raiseRequestSeq sends one transaction that raises head.touched.
+// raiseRequestSeq sends one transaction that raises the request number in head.
 func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {

@@ -10,48 +10,47 @@ import (
 	"weir/internal/storage"
 )
 
-// Retention removes messages that are final and old. It walks each lane's log from a place of its
-// own (!swept), a thousand rows a page, and removes as many messages with one transaction as it
-// can hold. The walk passes over old messages that have to stay (dead ones, waiting ones, those
-// that storage refuses to remove); a new walk begins each day and looks at these again.
+// Retention removes final messages whose time to be kept is over. It walks through each lane's log from a
+// position of its own (the row !swept), a thousand rows a page, and removes as many messages with one
+// transaction as fit. It passes over old messages that have to stay: dead and waiting ones, and those that
+// storage refuses to remove. A new walk begins each day and checks them again.
 type Retention struct {
 	Store     *Store
-	KeepFinal time.Duration // for delivered, cancelled, superseded: after they became so
-	KeepDead  time.Duration // for dead ones
-	TimeShare time.Duration // the time after which a Run leaves the rest to the next one
+	KeepFinal time.Duration // delivered, cancelled and superseded messages: after they became final
+	KeepDead  time.Duration // dead messages
+	TimeShare time.Duration // after this time RunLane leaves the rest to the next run
 	Log       *slog.Logger  // nil = nothing is logged
 
 	// OnRemoved, unless nil, is called with the number of removed messages, and the number of
 	// messages and bodies that storage refused to remove. It must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
-	nextEpoch *Store // of a lane whose epoch is over: the store of the epoch that followed
+	nextEpoch *Store // in a lane of an earlier epoch: the store of the next epoch
 }
 
 const (
-	// walkInterval is the time after which a walk that has reached the young starts anew.
+	// walkInterval is the time until a walk that has reached the young messages starts again.
 	walkInterval = 24 * time.Hour
-	// removalRate is how many rows a second a Run removes of one lane: half of what a
-	// partition takes, so that appends and commits find room while removal is behind.
+	// removalRate is how many rows a second RunLane removes from one lane: half of the rate that a partition
+	// can take, so that appends and commits are not slowed down while removal is behind.
 	removalRate = 1000
-	// removalWait is how long the walk waits for a delivered message that is too young. It passes
-	// over messages that are younger than that, and removes them a day later.
+	// removalWait is how long the walk waits until a delivered message may be removed. It passes over a message
+	// that needs longer, and removes it a day later.
 	removalWait = time.Hour
-	// A Run has a cost of its own, which the messages it removes share: the walk comes back soon
-	// only if it removed many.
+	// idlePause is the pause unless a run has removed many messages. Each run has a cost of its own, which the
+	// messages that it removes should share.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
-	// movingPause is the pause while another process is at work: retention in the same lane, or a
-	// change of the number of lanes.
+	// movingPause is the pause while another process works on the lane: retention, or a change of the number of
+	// lanes.
 	movingPause = time.Minute
 )
 
 // errOtherProcess means that another process removes messages of the same lane.
 var errOtherProcess = errors.New("another process removes messages of the lane")
 
-// RunLane removes a lane's share of old messages. It returns when there is more to do; zero = call again
-// soon.
+// RunLane removes old messages of a lane for a limited time. It returns when there is more to do; zero = soon.
 func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.ReadControl(ctx, lane)
 	if err != nil {
@@ -59,16 +58,16 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	now := r.Store.Now()
 	if control.Tail.IsClosed && r.nextEpoch == nil {
-		return now.Add(movingPause), nil // it is being copied; Earlier will remove it soon
+		return now.Add(movingPause), nil // the lane is being copied; RunEarlierEpochs will remove its messages
 	}
 	walk := control.retentionWalk(now)
 	if walk.nextAt.After(now) {
-		return walk.nextAt, nil // another process was here
+		return walk.nextAt, nil // another process has worked on the lane
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
 	if errors.Is(err, errOtherProcess) {
-		return now.Add(movingPause), nil // its place is further than ours
+		return now.Add(movingPause), nil // the stored position is ahead of ours
 	}
 	t.walk.nextAt = next
 	if t.walk == walk {
@@ -77,15 +76,14 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	return next, errors.Join(err, r.saveWalk(ctx, lane, t.walk))
 }
 
-// retentionWalk is the row !swept. It is a note, which each look at the lane reads with the control
-// rows.
+// retentionWalk is the row !swept. It is a marker: each reader of the control rows reads it.
 type retentionWalk struct {
-	seq       int64 // looked at up to here
+	seq       int64 // messages up to here were checked
 	startedAt time.Time
-	nextAt    time.Time // nothing has to be done before; zero = not known
+	nextAt    time.Time // there is nothing to do before; zero = not known
 }
 
-// retentionWalk returns how far retention has come.
+// retentionWalk returns the stored position of retention.
 func (c Control) retentionWalk(now time.Time) retentionWalk {
 	for _, r := range c.markers {
 		if r.Key != rows.RetentionKey {
@@ -101,7 +99,8 @@ func (c Control) retentionWalk(now time.Time) retentionWalk {
 	return retentionWalk{startedAt: now}
 }
 
-// saveWalk writes the position of the walk. Two processes at once do no harm: either position is right.
+// saveWalk writes the position of the walk. Two processes may write it at the same time: both positions are
+// valid.
 func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) error {
 	_, err := r.Store.Table.Transact(ctx, r.Store.partitionOf(lane),
 		[]storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
@@ -109,18 +108,18 @@ func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) err
 	return err
 }
 
-// retentionRun is one Run in a lane.
+// retentionRun is one run of RunLane.
 type retentionRun struct {
 	*Retention
 	lane    int
-	cursor  int64 // nothing from here on is looked at
+	cursor  int64 // messages from here on are not checked
 	walk    retentionWalk
 	began   time.Time
 	removed int
 }
 
-// walkPages goes page by page until the walk has come to a message that is too young, or its share of
-// time is over. It returns when to go on; zero = soon.
+// walkPages checks page after page until it reaches a message that is too young, or its time is over. It
+// returns when to continue; zero = soon.
 func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.removePage(ctx)
@@ -145,8 +144,8 @@ func (t *retentionRun) pauseLength() time.Duration {
 	return idlePause
 }
 
-// reportRefused logs and counts a message or a body that storage refuses to remove. It holds up no
-// other: the next walk tries again.
+// reportRefused logs and counts a message or a body that storage refuses to remove. The walk goes on without
+// it; the next walk tries again.
 func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	if r.Log != nil {
 		r.Log.Warn("retention: message kept, storage refuses to remove it", "lane", lane, "seq", seq, "err", err)

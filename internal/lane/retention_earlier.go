@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// RunEarlierEpochs does a share of the lanes of earlier epochs. It deletes a lane without messages as a
-// whole, and an epoch without lanes from the record. It returns when there is more to do; zero = call again
-// soon.
+// RunEarlierEpochs removes old messages from the lanes of earlier epochs for a limited time. It deletes a lane
+// that has no messages left, and takes an epoch off the record that has no lanes left. It returns when there is
+// more to do; zero = soon.
 func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	meta, err := r.Store.ReadEpochRecord(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	}
 	soonest := r.Store.Now().Add(idlePause)
 	if meta.Step != StepNone {
-		return soonest, nil // the last epoch's books are not closed yet
+		return soonest, nil // the messages that moved out of the last epoch are not counted yet
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {
@@ -39,7 +39,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	return soonest, nil
 }
 
-// removeFromEpoch does a share of one epoch's lanes, a few lanes at a time.
+// removeFromEpoch removes old messages from the lanes of one epoch, a few lanes at a time.
 func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
 	old := *r
 	old.Store, old.nextEpoch = r.Store.ForEpoch(e), r.Store.ForEpoch(next)
@@ -59,7 +59,7 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest
 	return soonest, gone, err
 }
 
-// removeFromLane does one lane's share, and reports whether nothing is left of it.
+// removeFromLane removes old messages from one lane, and reports whether the lane is deleted.
 func (r *Retention) removeFromLane(ctx context.Context, removeFromLane int) (time.Time, bool, error) {
 	at, err := r.RunLane(ctx, removeFromLane)
 	if storage.Is(err, storage.NotFound) {
@@ -78,7 +78,7 @@ func (r *Retention) removeFromLane(ctx context.Context, removeFromLane int) (tim
 	return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)
 }
 
-// forgetEpoch takes an epoch off the record.
+// forgetEpoch removes an epoch from the record.
 func (r *Retention) forgetEpoch(ctx context.Context, e Epoch) error {
 	_, err := r.Store.UpdateEpochRecord(ctx, func(m *EpochRecord) error {
 		i := slices.Index(m.Earlier, e)

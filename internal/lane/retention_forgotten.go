@@ -14,33 +14,32 @@ import (
 	"weir/internal/weir"
 )
 
-// A body that is too large for its row is stored before its message is filed, and marked
-// afterwards. If no message was filed, the body is forgotten: nothing refers to it. Bodies are
-// named by the day on which they were stored, and each day is looked at once, by one process. The
-// row meta/forgotten records how far the look has come. If no process looks for some days, the
-// next look begins where the last one ended.
+// A body that is too large for its row is stored before its message is filed, and marked afterwards. If the
+// message was not filed, no row refers to the body: it is forgotten. Names of bodies begin with the day on
+// which they were stored. One process searches each day once. The row meta/forgotten records the progress of
+// the search. If no process searches for some days, the next search continues at the recorded day.
 
 const (
-	// searchDelayDays is how many days the look stays back: it looks at a body only when that is
-	// older than a day, even if its receiver's clock was ahead.
+	// searchDelayDays is how many days the search stays behind: a body is older than a day before it is
+	// checked, even if its receiver's clock was ahead.
 	searchDelayDays = 2
-	// searchTimeShare is the time after which a look leaves the rest to the next one.
+	// searchTimeShare is the time after which a search leaves the rest to the next one.
 	searchTimeShare = time.Minute
-	// searchClaimTime is how long one process has the look to itself. If the process is killed,
-	// another one takes the look over after that time.
+	// searchClaimTime is how long one process has the search for itself. If that process is killed, another one
+	// continues the search after that time.
 	searchClaimTime = 10 * time.Minute
-	// maxRepeatDays is how many days with a body that storage refused to remove are remembered.
+	// maxRepeatDays limits the remembered days with a body that storage refused to remove.
 	maxRepeatDays = 30
 	dayFormat     = time.DateOnly
 )
 
-// bodySearchRecord is the row that records how far the look has come.
+// bodySearchRecord is the row that records the progress of the search.
 type bodySearchRecord struct {
 	etag         storage.ETag
-	lastDay      string   // all days up to this one were looked at
-	marker       string   // in the day after it: where to go on
-	repeatDays   []string // days to look at again
-	namesSince   string   // bodies of later days have names as this version writes them
+	lastDay      string   // all days up to this one were searched
+	marker       string   // where to continue in the day after lastDay
+	repeatDays   []string // days to search again
+	namesSince   string   // bodies of later days have names in the form of this version
 	claimedUntil time.Time
 }
 
@@ -57,16 +56,15 @@ func (f *bodySearchRecord) searchValues() map[string]any {
 			" ")), rows.SinceDay.Is(f.namesSince), rows.ClaimedUntil.Is(f.claimedUntil))
 }
 
-// bodySearch is one look, by the process that has claimed it.
+// bodySearch is one search, by the process that has claimed it.
 type bodySearch struct {
 	*Retention
 	bodySearchRecord
 	began time.Time
 }
 
-// RemoveForgottenBodies removes the bodies that no message refers to, of all days before yesterday that
-// were not looked at yet. It returns the moment before which there is nothing more to do; zero
-// = call again soon.
+// RemoveForgottenBodies removes the bodies to which no message refers, on all days before yesterday that were
+// not searched yet. It returns when there is more to do; zero = soon.
 func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
 	last := now.AddDate(0, 0, -searchDelayDays).Format(dayFormat)
@@ -94,7 +92,7 @@ func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error
 	return tomorrow, nil
 }
 
-// searchDays looks at one day after the other, and reports whether it has come to the last.
+// searchDays searches one day after the other, and reports whether it has finished the last one.
 func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) {
 	if err := l.saveClaim(ctx, searchClaimTime); err != nil {
 		return false, err
@@ -132,7 +130,7 @@ func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) 
 	return l.lastDay >= last, l.saveClaim(ctx, 0)
 }
 
-// saveClaim writes how far the look has come, and keeps other processes from it for some time.
+// saveClaim saves the progress of the search, and reserves the search for this process for a time span.
 func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	l.claimedUntil = time.Time{}
 	if span > 0 {
@@ -153,11 +151,11 @@ func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// searchAgain looks once more at the days with a body that storage refused to remove, and returns
-// those that still have one. It stops after a share of time.
+// searchAgain searches the days again on which storage refused to remove a body. It returns the days that still
+// have such a body. It stops when its time is over.
 func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
-		return l.repeatDays, nil // it was done when the day was begun
+		return l.repeatDays, nil // it was done when the search of that day began
 	}
 	for _, day := range l.repeatDays {
 		whole, refused := false, false
@@ -175,7 +173,7 @@ func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error
 	return still, nil
 }
 
-// dayBeforeFirst returns where the very first look begins: the day before the oldest body.
+// dayBeforeFirst returns the day before the oldest body, at which the very first search begins.
 func (l *bodySearch) dayBeforeFirst(ctx context.Context, last string) (string, error) {
 	const century = "2" // names of other blobs in the container begin with a letter
 	for marker := ""; ; {
@@ -202,11 +200,11 @@ func dayAfter(day string) (string, error) {
 	return at.AddDate(0, 0, 1).Format(dayFormat), err
 }
 
-// searchDay lists a day's bodies from the marker on, and removes the forgotten ones lane by lane.
-// whole = it came to the end of the day; else the marker has the place. refused = storage refused
-// to remove one of them.
+// searchDay lists a day's bodies from the marker on, and removes the forgotten ones lane by lane. whole reports
+// whether it has reached the end of the day; otherwise the marker has the position. refused reports whether
+// storage has refused to remove a body.
 func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused bool, err error) {
-	var names []string // of one lane, not marked
+	var names []string // unmarked bodies of one lane
 	lane := ""
 	flush := func() error {
 		kept, err := l.removeForgotten(ctx, day, lane, names)
@@ -241,8 +239,8 @@ func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused 
 	}
 }
 
-// removeForgotten removes the unmarked bodies of a lane that no row refers to, and marks the
-// others: an append can have succeeded without a mark.
+// removeForgotten removes the unmarked bodies of a lane to which no row refers. It marks the others: an append
+// can succeed without the mark.
 func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool,
 	err error) {
 	if len(names) == 0 {
@@ -279,13 +277,12 @@ func (l *bodySearch) refusedBody(partition string, err error) {
 	l.countRemoved(0, 1)
 }
 
-// acceptedMargin is how far the time of acceptance may be from the day in a body's name, which
-// the same clock gave seconds before, and how far clocks may be apart for the search to find
-// the day's part of a log.
+// acceptedMargin is the tolerance of the search for a day's part of the log. The day in a body's name comes
+// from the receiver's clock, seconds before the message is accepted, and clocks may differ.
 const acceptedMargin = 6 * time.Hour
 
-// findUsed returns which of a lane's bodies a row refers to. It reads the requests that wait to edit
-// a message first: if one is granted meanwhile, the message has the body.
+// findUsed returns which of a lane's bodies a row refers to. It reads waiting requests for an edit before it
+// reads messages: if the holder grants a request meanwhile, the message has the body.
 func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	wishes := rows.WithPrefix(partition, rows.RequestPrefix, nil)
@@ -294,7 +291,7 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 	}
 	messages := rows.WithPrefix(partition, rows.MessagePrefix, nil)
 	if day <= l.namesSince {
-		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body could be any message's
+		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body can belong to any message
 	}
 	accepted := false
 	for _, name := range names {
@@ -322,28 +319,28 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// findFirst returns about the first message of a lane that was accepted after a moment.
+// findFirst returns roughly the first message of a lane that was accepted after a time.
 func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch,
 		id.Lane) != name {
-		return 1, nil // not one of ours
+		return 1, nil // not a name of this program
 	}
 	store := l.Store.ForEpoch(Epoch{Number: id.Epoch})
 	control, err := store.ReadControl(ctx, id.Lane)
 	if storage.Is(err, storage.NotFound) {
-		return 1, nil // it was dropped
+		return 1, nil // the lane was deleted
 	}
 	if err != nil {
 		return 0, err
 	}
-	// The search may return a message that is some hundreds late.
+	// FindAcceptedAfter may return a message up to some hundreds later.
 	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
 	return max(first-maxChunk, 1), err
 }
 
-// addBlobs notes the bodies that rows refer to, up to a page of rows that were all accepted
-// after a moment; zero = all rows.
+// addBlobs adds the bodies that rows refer to. It stops at a page of rows that were all accepted after until;
+// zero = all rows.
 func (l *bodySearch) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
 	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
 	for page, err := range rows.Pages(ctx, l.Store.Table, q) {

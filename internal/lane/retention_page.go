@@ -9,36 +9,36 @@ import (
 	"weir/internal/weir"
 )
 
-// expiringMessage is a message that retention looks at.
+// expiringMessage is a message that retention checks.
 type expiringMessage struct {
 	seq        int64
 	row        storage.Row
 	stage      weir.Stage
 	finishedAt time.Time
-	packed     *expiringPacked // the d_ row that names it; nil = none does
+	packed     *expiringPacked // the d_ row that names it; nil = none
 	hasCopy    bool            // a later epoch has a copy of it
 	isKept     bool            // storage refuses to remove its body
 }
 
 func (m *expiringMessage) rowValues() map[string]any { return m.row.Values }
 
-// isEndUnknown reports whether only a d_ row can have the end of the message.
+// isEndUnknown reports whether only a d_ row can tell when the message became final.
 func (m *expiringMessage) isEndUnknown() bool {
 	return m.stage == weir.Queued && !rows.IsHeld.Of(m.rowValues())
 }
 
-// expiringPacked is a d_ row. It is removed with the last of its messages and never before: without
-// it those that are left would count as queued, for good.
+// expiringPacked is a d_ row. It is removed together with the last of its messages, never before: without it,
+// the remaining messages would count as queued forever.
 type expiringPacked struct {
 	packedRow
-	left int // of its messages are in storage
+	left int // messages of the row that are still in storage
 }
 
 var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
 	rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key)
 
-// removePage looks at one page behind the walk's place. It returns a moment if it has come to a message
-// that is too young until then.
+// removePage handles one page from the walk's position on. If it reaches a message that is too young, it
+// returns when that message may be removed.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
 		Partition: t.Store.partitionOf(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor), Columns: expiringColumns})
@@ -60,17 +60,17 @@ func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err err
 	return young, nil
 }
 
-// cutAtYoung cuts a page before the first message that is too young, and returns the moment from which
-// that one is old enough.
+// cutAtYoung cuts a page before the first message that is too young, and returns when that message may be
+// removed.
 func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([]*expiringMessage, time.Time) {
 	for i, m := range messages {
 		accepted := rows.AcceptedAt.Of(m.rowValues())
 		if accepted.After(now.Add(removalWait)) {
-			continue // accepted by a clock that was ahead: it must not hold up the others
+			continue // accepted by a clock that was ahead: it must not delay the others
 		}
 		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
-			young = laterOf(young, end) // wait for it: few are passed over, and a d_ row's go together
+			young = laterOf(young, end) // wait: so the walk passes over few messages
 		}
 		if young.After(now) {
 			return messages[:i], young
@@ -79,24 +79,24 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 	return messages, time.Time{}
 }
 
-// endOf returns when the retention of a message is over; false = not known yet. A message with a
-// copy in a later epoch is kept as long as the copy, because its id leads there.
+// endOf returns when a message may be removed; false = not known yet. A message with a copy in a later epoch is
+// kept as long as the copy, because the id of the message leads to the copy.
 func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool) {
 	switch {
 	case t.nextEpoch != nil && isCopied(m.stage):
 		return now, !m.hasCopy
 	case m.stage == weir.Dead:
-		// A replay that waits for the holder must find its message: the time begins anew.
+		// A replay that waits for the holder needs its message, so the time to keep it starts again.
 		return laterOf(m.finishedAt, rows.ReplayAskedAt.Of(m.rowValues())).Add(t.KeepDead), true
 	case m.isEndUnknown():
-		// Below the cursor it is final, although no row records it: earlier versions removed a d_
-		// row before the last of its messages.
+		// Below the cursor a message is final, even if no row records it: earlier versions removed a d_ row
+		// before the last of its messages.
 		return rows.AcceptedAt.Of(m.rowValues()).Add(t.KeepFinal + walkInterval), true
 	}
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
 
-// classifyMessages reads the ends of a page's messages that their own rows do not have.
+// classifyMessages reads when the messages of a page became final, if their own rows do not have that time.
 func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) ([]*expiringMessage, error) {
 	messages := make([]*expiringMessage, len(page.Rows))
 	for i, row := range page.Rows {
@@ -114,10 +114,10 @@ func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) 
 	return messages, t.classifyCopied(ctx, messages)
 }
 
-// classifyPacked reads the d_ rows of a page, and counts the messages that are left of each.
+// classifyPacked reads the d_ rows of a page, and counts the remaining messages of each.
 func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringMessage, more bool) error {
 	if len(messages) == 0 && t.walk.seq > 0 {
-		return nil // nothing new since the last look
+		return nil // no message was filed since the last run
 	}
 	last := t.cursor - 1 // the page has all messages up to here
 	if more {
@@ -152,7 +152,7 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 	return t.removeEmpty(ctx, empty)
 }
 
-// countLeft counts the messages of a d_ row that reaches beyond a page.
+// countLeft counts the remaining messages of a d_ row that begins before the page or ends behind it.
 func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, err error) {
 	q := rows.Messages(t.Store.partitionOf(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage))
 	for row, err := range rows.Scan(ctx, t.Store.Table, q) {
@@ -170,7 +170,7 @@ func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, er
 	return left, nil
 }
 
-// classifyCopied finds out, in a lane of an earlier epoch, which messages have a copy.
+// classifyCopied finds out which messages of a lane of an earlier epoch have a copy.
 func (t *retentionRun) classifyCopied(ctx context.Context, messages []*expiringMessage) error {
 	if t.nextEpoch == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// removeExpired removes those of a page's messages whose retention is over, in the order of the log,
-// and moves the walk's place behind each transaction. It stops when the share is spent.
+// removeExpired removes the messages of a page that may be removed, in the order of the log, and moves the
+// walk's position forward after each transaction. It stops when its time is over.
 func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMessage, now time.Time) error {
 	var over []*expiringMessage
 	for _, m := range messages {
@@ -44,12 +44,12 @@ func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMe
 	return nil
 }
 
-// mostUncertain is how many removals of a page's bodies may fail without a verdict of storage.
-// More of them mean that storage cannot be reached, and the page is tried again.
+// mostUncertain is how many removals of bodies of a page may fail without a definite answer of storage. If
+// there are more, storage is unavailable, and the page is tried again.
 const mostUncertain = 8
 
-// removeBodies removes the blobs of messages before their rows: no later walk would find a blob
-// whose row is gone.
+// removeBodies removes the blobs of messages before their rows: a blob whose row is gone would never be found
+// by a later walk.
 func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMessage) error {
 	var large []*expiringMessage
 	for _, m := range messages {
@@ -73,11 +73,11 @@ func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMes
 	})
 }
 
-// errChanged means that a message was changed since it was read: the next walk looks again.
+// errChanged means that a message was changed after it was read: the next walk checks it again.
 var errChanged = errors.New("the message was changed")
 
-// removeBody removes the blobs of a message. It first marks the row of a dead message, so that no
-// replay is accepted whose body is gone.
+// removeBody removes the blobs of a message. It first marks the row of a dead message, so that no replay is
+// accepted after the body is gone.
 func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error {
 	if m.stage == weir.Dead {
 		etags, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), []storage.Op{
@@ -99,7 +99,8 @@ func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error
 	return nil
 }
 
-// deleteOps removes a message's rows, the message's own first. Its d_ row is not among them.
+// deleteOps returns the operations that delete the rows of a message, its own row first. Its d_ row is not
+// included.
 func (m *expiringMessage) deleteOps() []storage.Op {
 	v := m.rowValues()
 	ops := []storage.Op{{Kind: storage.Delete, Key: m.row.Key, IfMatch: m.row.ETag}}
@@ -116,13 +117,13 @@ func (m *expiringMessage) deleteOps() []storage.Op {
 	return ops
 }
 
-// nextBatch takes the first messages, as many as one transaction removes with all their rows.
+// nextBatch returns the first messages whose rows one transaction can delete.
 func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	ops, n := 0, 0
 	for _, m := range messages {
 		ops += len(m.deleteOps())
 		if m.packed != nil && (n == 0 || messages[n-1].packed != m.packed) {
-			ops++ // room for the d_ row
+			ops++ // for the d_ row
 		}
 		if ops > maxBatchOps {
 			break
@@ -132,7 +133,7 @@ func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	return messages[:n]
 }
 
-// deleteOpsOf removes the rows of messages, and the d_ rows whose last messages they are.
+// deleteOpsOf deletes the rows of messages, and each d_ row that has no other message.
 func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	var ops []storage.Op
 	here := map[*expiringPacked]int{}
@@ -147,8 +148,8 @@ func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	return ops
 }
 
-// removeBatch removes messages with one transaction. If storage refuses that, it removes each
-// message by itself: one that was changed, or cannot be removed, holds up no other.
+// removeBatch removes messages with one transaction. If storage refuses it, each message is removed alone, so
+// that one changed or refused message does not block the others.
 func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage) error {
 	began, ops := time.Now(), deleteOpsOf(batch)
 	_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
@@ -168,7 +169,7 @@ func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage
 	return nil
 }
 
-// countGone notes that messages were removed.
+// countGone counts removed messages.
 func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	for _, m := range messages {
 		if m.packed != nil {
@@ -179,7 +180,6 @@ func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	t.countRemoved(len(messages), 0)
 }
 
-// removeOne removes one message.
 func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error {
 	for ops := deleteOpsOf([]*expiringMessage{m}); ; {
 		_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
@@ -191,9 +191,9 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 		case isUndecided(err):
 			return err
 		case storage.Is(err, storage.Precondition):
-			return nil // changed since it was read: the next walk looks again
+			return nil // it was changed after it was read: the next walk checks it again
 		case storage.Is(err, storage.NotFound) && at > 0 && len(ops) > 1:
-			ops = slices.Delete(ops, at, at+1) // a row that goes with the message is gone already
+			ops = slices.Delete(ops, at, at+1) // another process has deleted one of the message's rows
 		case storage.Is(err, storage.NotFound) && at <= 0 && t.isGone(ctx, m):
 			return errOtherProcess
 		default:
@@ -203,13 +203,13 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 	}
 }
 
-// isGone reports whether a message's row was removed.
+// isGone reports whether a message's row was deleted.
 func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
 	_, err := t.Store.Table.Get(ctx, t.Store.partitionOf(t.lane), m.row.Key)
 	return storage.Is(err, storage.NotFound)
 }
 
-// isUndecided reports whether storage gave no verdict on a change.
+// isUndecided reports whether storage has not answered definitely if a change was made.
 func isUndecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
@@ -218,8 +218,8 @@ func isUndecided(err error) bool {
 	return false
 }
 
-// removeEmpty removes d_ rows without messages: two processes have removed the last messages at
-// the same time, and neither knew that they were the last.
+// removeEmpty removes d_ rows without messages. Two processes that each remove one of the last two messages at
+// the same time leave such a row.
 func (t *retentionRun) removeEmpty(ctx context.Context, empty []packedRow) error {
 	for chunk := range slices.Chunk(empty, maxBatchOps) {
 		ops := make([]storage.Op, len(chunk))

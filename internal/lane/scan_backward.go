@@ -15,35 +15,36 @@ import (
 // the scan reads the log in chunks, each of them forwards, and returns each chunk backwards. If retention
 // has left few messages, the chunks grow.
 type BackwardScan struct {
-	Before   int64 // only numbers below this are still to be read; 1 = none
-	Queries  int   // queries so far
-	RowsRead int   // rows they gave
+	Before   int64 // sequence numbers below this are still to be read; 1 = none
+	Queries  int   // so far
+	RowsRead int   // so far
 
 	store     *Store
 	lane      int
-	chunkSize int64 // numbers in the next piece
+	chunkSize int64 // sequence numbers in the next chunk
 }
 
 const (
-	// maxChunk is how many numbers a piece of a full log has at most: one answer of storage.
+	// maxChunk is the largest number of sequence numbers in a chunk of a full log: storage returns it in one
+	// answer.
 	maxChunk = 1000
-	// maxSpan keeps numbers far from overflowing.
+	// maxSpan prevents overflows.
 	maxSpan = 1 << 40
 )
 
-// ScanBackward begins to read back from a number on, with a piece of span numbers.
+// ScanBackward returns a scan of the messages below a sequence number. Its first chunk has span numbers.
 func (s *Store) ScanBackward(lane int, before, span int64) *BackwardScan {
 	return &BackwardScan{Before: max(before, 1), store: s, lane: lane, chunkSize: min(max(span, 1), maxSpan)}
 }
 
-// Lane is the number of the lane.
+// Lane returns the number of the lane.
 func (p *BackwardScan) Lane() int { return p.lane }
 
-// scanColumns are those a look at a message needs; its body and attempts are not among them.
+// scanColumns are the columns for a search. Body and attempts are not among them.
 var scanColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
 	rows.Blob, rows.EditedBlob, rows.EditNote, rows.ReplayRefused)...)
 
-// Read reads the next piece, newest first. It may be empty where more is still to be read.
+// Read reads the messages of the next chunk, newest first. A chunk may be empty although earlier ones are not.
 func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 	found, err := p.readChunk(ctx, rows.MessagePrefix, scanColumns)
 	if err != nil {
@@ -55,8 +56,8 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 	return entries, err
 }
 
-// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports
-// whether there are more.
+// ReadDead reads the dead messages of the next chunk, newest first. A chunk may be empty although earlier ones
+// are not.
 func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	found, err := p.readChunk(ctx, rows.DeadPrefix, nil)
 	if err != nil {
@@ -71,8 +72,7 @@ func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	return dead, nil
 }
 
-// readChunk reads the rows of the next piece, oldest first, and moves Before down to where it
-// began.
+// readChunk reads the rows of the next chunk, oldest first, and moves Before down to its beginning.
 func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
 	if p.Before <= 1 {
 		return nil, nil
@@ -111,7 +111,7 @@ func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []
 	return found, false, nil
 }
 
-// growChunk makes the next piece larger: a caller who comes back wants more than the first.
+// growChunk makes the next chunk larger: a caller that continues wants more than the first.
 func (p *BackwardScan) growChunk(found int) {
 	switch {
 	case int64(found) < p.chunkSize/4:
@@ -121,8 +121,8 @@ func (p *BackwardScan) growChunk(found int) {
 	}
 }
 
-// entriesFrom makes entries of thin m_ rows in the order of the log, those too of which only
-// a d_ row tells that they were delivered.
+// entriesFrom returns the entries of header-only m_ rows in the order of the log. It completes messages whose
+// delivery only a d_ row has.
 func (s *Store) entriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
 	entries := make([]*Entry, len(found))
 	low, high := int64(0), int64(0)

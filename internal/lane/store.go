@@ -19,17 +19,17 @@ type Store struct {
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
-	Rand   func() float64 // 0 to 1, called concurrently; nil = math/rand
+	Rand   func() float64 // random number from 0 to 1, called concurrently; nil = math/rand
 
-	SettleTime time.Duration // how long the CMS may work on a request that it did not answer; 0 = as long as settings allow
+	SettleTime time.Duration // of an unanswered request in the CMS; 0 = the longest that settings allow
 
-	Notifier Notifier // nil = nobody is told of anything but by callback
+	Notifier Notifier // nil = events go to callbacks only
 
-	EarlierEpochs []Epoch // that may still have messages, oldest first; set by Open
-	recordOrigin  string  // of the record of lanes that was adopted
+	EarlierEpochs []Epoch // they may still have messages; oldest first; set by Open
+	recordOrigin  string  // Origin of the adopted record of lanes
 }
 
-// drawPause draws a duration from 0 to span.
+// drawPause returns a random duration from 0 to span.
 func (s *Store) drawPause(span time.Duration) time.Duration {
 	draw := s.Rand
 	if draw == nil {
@@ -40,31 +40,30 @@ func (s *Store) drawPause(span time.Duration) time.Duration {
 
 func (s *Store) partitionOf(lane int) string { return rows.Partition(s.Epoch, lane) }
 
-// Entry is a message as the log has it.
+// Entry is a message of the log.
 type Entry struct {
 	Message        weir.Message // Body is nil until LoadBody
 	Stage          weir.Stage
 	Attempts       []weir.Attempt // the first and the last ten
 	AttemptCount   int            // attempts that count
-	IsHeld         bool           // it stands in a row of held messages
+	IsHeld         bool           // it has a row among the held messages
 	keyHash        string
 	status         weir.Status
-	row            map[string]any // nil: the body is in Message
-	isHeaderOnly   bool           // row was read without its body
+	row            map[string]any // nil = the body is in Message
+	isHeaderOnly   bool           // row lacks the body
 	attemptsBefore int            // attempts before the last replay
-	isEdited       bool           // what is sent is not what was accepted
-	replayAskedAt  time.Time      // to be replayed; zero = never
-	releasedPos    string         // among the held ones, where that is not its own place in the log
+	isEdited       bool           // the body to send is not the accepted one
+	replayAskedAt  time.Time      // a requested replay; zero = none
+	releasedPos    string         // its position among the held messages, if that is not its position in the log
 }
 
-// NewEntry is the entry of a message that was filed just now, as ReadLog would give it,
-// body and all.
+// NewEntry returns the entry of a message that was just filed, with its body, as ReadLog would return it.
 func NewEntry(m weir.Message) *Entry {
 	stage := stageOf(&m)
 	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
 }
 
-// stageOf is the stage in which a message is filed.
+// stageOf returns the stage in which a message is filed.
 func stageOf(m *weir.Message) weir.Stage {
 	if m.DueAt.IsZero() {
 		return weir.Queued
@@ -72,7 +71,7 @@ func stageOf(m *weir.Message) weir.Stage {
 	return weir.Scheduled
 }
 
-// Status is what the entry says of its message. One of ScanLog knows no attempts.
+// Status returns the message's status. An entry of ScanLog lacks the attempts.
 func (e *Entry) Status() weir.Status { return e.status }
 
 // KeyHash returns the hash by which row keys name an ordering key.
@@ -84,7 +83,7 @@ func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 // BlockID returns the block that holds this message if it has to wait for a retry.
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
-// BlockIDOf is Block of a message that was filed.
+// BlockIDOf is Entry.BlockID for a message that was filed.
 func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
 
 // IsBodyRemote reports whether LoadBody has to read from storage.
@@ -92,14 +91,13 @@ func (e *Entry) IsBodyRemote() bool {
 	return e.Message.Body == nil && (e.isHeaderOnly || e.bodyIn().blob.Of(e.row) != "")
 }
 
-// DropBody drops the body from memory; LoadBody reads it again.
+// DropBody removes the body from memory; LoadBody reads it again.
 func (e *Entry) DropBody() { e.Message.Body, e.row, e.isHeaderOnly = nil, nil, true }
 
-// HasBody reports whether the body, packed or not, is in memory.
+// HasBody reports whether the body is in memory, compressed or not.
 func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.IsBodyRemote() }
 
-// LoadBody fills in the body. For a large one that means reading a blob, for an entry of
-// ScanLog its row.
+// LoadBody fills in the body. It reads a blob for a large body, and the row for an entry of ScanLog.
 func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	if e.Message.Body != nil {
 		return nil
@@ -119,7 +117,7 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// entryFrom reads an m_ row.
+// entryFrom returns the entry of an m_ row.
 func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	seq, err := rows.SeqOfMessage(r.Key)
 	if err != nil {
@@ -152,9 +150,8 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		replayAskedAt: rows.ReplayAskedAt.Of(v), attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), isEdited: edited}, nil
 }
 
-// Status tells all about a message, wherever a change of the number of lanes has put it.
-// NotFound covers ids of epochs and lanes that do not exist and wrong nonces alike: an id
-// that was not given out names nothing.
+// Status returns the status of a message, whichever epoch has it now. It returns NotFound for an id with an
+// unknown epoch or lane, and for one with a wrong nonce.
 func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	e, err := s.findMessage(ctx, id)
 	if err != nil {
@@ -163,8 +160,7 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return e.status, nil
 }
 
-// findMessage reads a message by its id in the epoch in which it is now. Its errors are for callers of the
-// API.
+// findMessage reads a message by its id, in the epoch that has it now. Its errors are for callers of the API.
 func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
 	e, err := s.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -177,17 +173,17 @@ func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
 	return e, nil
 }
 
-// ReadLog reads up to limit messages from seq on, final ones too, without a gap: where the
-// answer shows one (a snapshot that is not one), what follows it is left for the next read.
+// ReadLog reads at most limit messages from seq on, final ones too. It stops before a gap: then the answer was
+// no snapshot, and the next read has the rest.
 func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	return s.readLog(ctx, lane, seq, limit, nil)
 }
 
-// headerColumns are a message's columns without its body and its attempts.
+// headerColumns are a message's columns except for body and attempts.
 var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede,
 	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
 
-// ScanLog is ReadLog without bodies, for looking far ahead.
+// ScanLog is ReadLog without bodies. It is for reading far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	entries, err := s.readLog(ctx, lane, seq, limit, headerColumns)
 	for _, e := range entries {
@@ -217,7 +213,7 @@ func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, col
 	return entries, nil
 }
 
-// ReadMessage reads one message of the log.
+// ReadMessage reads one message.
 func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
 	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.MessageKey(seq))
 	if err != nil {
@@ -226,11 +222,11 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 	return s.entryFrom(lane, r)
 }
 
-// plainAttempts is the size up to which attempts stand in their row as text: most messages
-// have one, and to compress that costs more than it saves.
+// plainAttempts is the size up to which attempts are stored as text. Most messages have one attempt, and
+// compressing it costs more than it saves.
 const plainAttempts = 1 << 10
 
-// packAttempts returns the value of the column: a string, or compressed bytes if that is long.
+// packAttempts returns the value of the column: text, or compressed bytes if the text is long.
 func packAttempts(a []weir.Attempt) (any, error) {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) <= plainAttempts {

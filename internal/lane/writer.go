@@ -24,12 +24,10 @@ type Writer struct {
 	lostCommits int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
 }
 
-// RaiseFence raises the fence: it writes tail under nonce on behalf of a new holder, who must
-// have the lane's lease. From then on every commit of an earlier holder is refused. seen
-// is tail as it was last read; it need not be the present one, and the zero Tail stands for
-// not read. change adapts the tail that
-// is there (count a crash, say). It tries until ctx, which is the lease's, ends. ErrClosed:
-// nobody can have the lane any more.
+// RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
+// then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date,
+// and the zero Tail means not read. change adapts the stored tail, for example to count a crash. RaiseFence
+// tries until ctx, the lease's context, ends. ErrClosed: no process may hold the lane any more.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
 	change func(*Tail)) (*Writer, error) {
 	closed := false

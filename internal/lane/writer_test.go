@@ -178,8 +178,8 @@ func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message})                                               // two rows of its own
-			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()}) // one that all share
+			ch.Hold("block", &lane.Entry{Message: r.Message})                                               // two rows
+			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()}) // one shared row
 			if !batch.TryAdd(ch) {
 				break
 			}

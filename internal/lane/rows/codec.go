@@ -19,8 +19,8 @@ type (
 	// Time is the column of a time.
 	Time string
 
-	// ErasableTime is the column of a time that a merge may have to erase. A merge cannot remove a
-	// value, so the Unix epoch stands for none.
+	// ErasableTime is the column of a time that a merge may have to erase. A merge cannot remove a value, so
+	// the Unix epoch means that there is none.
 	ErasableTime string
 
 	// Packed is a column that has text, or compressed bytes if the text is long.

@@ -30,7 +30,7 @@ const (
 	FinishedAt           ErasableTime = "FinishedAt"
 	SupersededBy         Text         = "SupersededBy" // an id
 	IsHeld               Bool         = "Held"         // it has an r_ row
-	OrderPos             Text         = "Place"        // its position in its key's order, if that is not its sequence number
+	OrderPos             Text         = "Place"        // in its key's order, if it is not its sequence number
 	Replays              Int          = "Replays"
 	ReplayAskedAt        ErasableTime = "ReplayAskedAt"
 	ReplayForced         Bool         = "ReplayForced"

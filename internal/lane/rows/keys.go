@@ -21,7 +21,7 @@ const (
 	ControlEnd      = TailKey + "~" // the first key behind the control rows
 )
 
-// Prefixes of the keys of all other rows of a lane. Package lane says what each row is for.
+// Prefixes of the keys of all other rows of a lane. Package lane documents each row.
 const (
 	BlockPrefix        = "b_"
 	PackedPrefix       = "d_"
