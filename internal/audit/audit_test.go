@@ -19,12 +19,12 @@ import (
 	"weir/internal/weir"
 )
 
-// clock is a time that a test moves.
+// clock is a clock that a test sets.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
 
-// newLog returns an empty log, its clock, and the text that it logs.
+// newLog returns an empty log, its clock, and the text of its log lines.
 func newLog(t *testing.T) (*audit.Log, *clock, *bytes.Buffer) {
 	t.Helper()
 	c, out := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, &bytes.Buffer{}
@@ -102,7 +102,7 @@ func (broken) Transact(context.Context, string, []storage.Op) ([]storage.ETag, e
 	return nil, &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: errors.New("away")}
 }
 
-// An entry that storage refuses is in the log, so that no change is without a trace.
+// The log has an entry that storage refuses, so no change goes unrecorded.
 func TestLog_LogsEveryEntry(t *testing.T) {
 	t.Parallel()
 	l, _, out := newLog(t)
@@ -118,7 +118,7 @@ func TestLog_LogsEveryEntry(t *testing.T) {
 	}
 }
 
-// request is a request through the wrapper, and the entry that is wanted; nil = none.
+// request is a request to the wrapped handler, with the wanted entry; nil = none.
 type request struct {
 	method, target, contentType, body string
 	headers                           []string
@@ -218,7 +218,7 @@ func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 	}
 }
 
-// The entry is there when the client has the answer.
+// The entry is stored before the client has the answer.
 func TestWrapper_RecordsBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)

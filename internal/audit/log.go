@@ -20,20 +20,20 @@ import (
 type Entry struct {
 	At         time.Time
 	Action     string // such as pause, or schedule.put
-	Subject    string // id of the message or job, name of the schedule; "" = the action has none
+	Subject    string // id of the message or job, name of the schedule; "" = none
 	Detail     string // parameters as JSON
-	Function   string // the function whose key was checked; "command" = a command on storage
-	Status     int    // of the answer; 0 = none
-	Principal  string // the person who signed in; "" = none did
-	KeyID      string // Fingerprint of the function key; "" = none was sent
-	From       string // addresses of client and proxies
+	Function   string // the function whose key was checked; "command" = a command that opens storage
+	Status     int    // of the answer; 0 = no answer
+	Principal  string // the person who signed in; "" = unknown
+	KeyID      string // Fingerprint of the function key; "" = no key was sent
+	From       string // addresses of the client and of proxies
 	Invocation string // the host's id of the invocation
 }
 
 // Log writes and reads entries. Safe for concurrent use.
 type Log struct {
 	Table  storage.Table
-	Keep   time.Duration // how long entries are kept
+	Keep   time.Duration // age at which entries are removed
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -42,12 +42,12 @@ const (
 	partition = "audit"
 	// maxText limits the bytes of one column.
 	maxText = 2 << 10
-	// writeTimeout limits the time that a caller waits for the entry of its change.
+	// writeTimeout limits how long a caller waits for the entry of its change.
 	writeTimeout = 5 * time.Second
 )
 
-// Fingerprint returns the beginning of a key's SHA-256. It tells keys apart and discloses none, because a
-// function key has far more random bits.
+// Fingerprint returns the beginning of a key's SHA-256. It distinguishes keys, and cannot be reversed, because
+// a function key has far more random bits.
 func Fingerprint(key string) string {
 	if key == "" {
 		return ""
@@ -56,8 +56,8 @@ func Fingerprint(key string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Record writes an entry, with the present time. It does not fail the change: if storage refuses the entry,
-// the log has it.
+// Record writes an entry with the present time. If storage refuses the entry, the change still succeeds, and
+// the log has the entry.
 func (l *Log) Record(ctx context.Context, e Entry) {
 	e.At = l.Now().UTC()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
@@ -74,13 +74,13 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	log.InfoContext(limited, "audit: changed")
 }
 
-// rowKey returns the beginning of the keys of a time: later times have smaller keys.
+// rowKey returns the first part of a row key. A later time has a smaller key.
 func rowKey(at time.Time) string { return fmt.Sprintf("%019d", math.MaxInt64-at.UnixNano()) }
 
 func randomSuffix() string {
 	b := make([]byte, 6)
 	_, _ = rand.Read(b) // never fails
-	b[0] |= 0xa0        // begins with a letter, so that no suffix reads as a number
+	b[0] |= 0xa0        // a letter first, so that no suffix is a number
 	return hex.EncodeToString(b)
 }
 
@@ -111,8 +111,8 @@ func fromRow(row storage.Row) Entry {
 // Query selects entries. Empty fields match every entry.
 type Query struct {
 	Action, Subject string
-	Limit           int    // entries at most
-	Continue        string // Page.Continue of the page before
+	Limit           int    // largest number of entries
+	Continue        string // Page.Continue of the previous page
 }
 
 // Page is one page of entries, newest first. Continue is empty at the end.
@@ -124,7 +124,7 @@ type Page struct {
 // maxScanned limits the rows that one page reads.
 const maxScanned = 5000
 
-// Read returns one page. It may have fewer entries than the limit, or none, although others follow.
+// Read returns one page. A page may have fewer entries than the limit, or none, even if more follow.
 func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	read := storage.Query{Partition: partition, After: q.Continue}
@@ -181,7 +181,7 @@ func (l *Log) RemoveExpired(ctx context.Context) error {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
 		}
 		if _, err := l.Table.Transact(ctx, partition, ops); err != nil && !storage.Is(err, storage.NotFound) {
-			return err // NotFound: another process removes them, too
+			return err // NotFound: another process has removed one of them
 		}
 		if !page.More {
 			return nil

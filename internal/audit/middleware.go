@@ -11,7 +11,7 @@ import (
 	"weir/internal/httpio"
 )
 
-// actions names the changes by method and pattern of the address.
+// actions has the name of each change, by method and pattern of the address.
 var actions = map[string]string{
 	"DELETE /api/messages/{id}":          "cancel",
 	"PATCH /api/messages/{id}":           "move",
@@ -32,13 +32,13 @@ var actions = map[string]string{
 // Wrapper records the changes that requests make.
 type Wrapper struct {
 	Log *Log
-	// HasSignIn reports that the platform checks who signs in, and so sets the header of the principal;
-	// otherwise any client could write it.
+	// HasSignIn reports that the platform authenticates users, and so sets the header of the principal.
+	// Otherwise any client could set that header.
 	HasSignIn bool
 }
 
-// Wrap returns a handler that passes requests to next, and records those that changed something, or may
-// have: those answered with 2xx or 5xx. The entry is written before the answer.
+// Wrap returns a handler that passes requests to next. It records requests that made a change or may have made
+// one: those answered 2xx or 5xx. It writes the entry before the answer.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		action := actionOf(r)
@@ -57,7 +57,7 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	})
 }
 
-// actionOf returns the name of a request's change; "" = it changes nothing.
+// actionOf returns the name of a request's change; "" = the request changes nothing.
 func actionOf(r *http.Request) string {
 	name := r.Method + " " + r.Pattern
 	action, known := actions[name]
@@ -85,10 +85,10 @@ func (w Wrapper) entryOf(r *http.Request, function, action string, status int, b
 	return e
 }
 
-// maxCaptured limits the bytes of a request that are kept for the entry.
+// maxCaptured limits the bytes of a request body that are kept for the entry.
 const maxCaptured = 64 << 10
 
-// capturedBody keeps the beginning of what a handler reads.
+// capturedBody keeps the beginning of a request body as the handler reads it.
 type capturedBody struct {
 	io.ReadCloser
 	kept bytes.Buffer
@@ -102,8 +102,8 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describe returns the parameters of a request as JSON: those of the query, and the fields of a JSON body.
-// The key and the body of a message are left out.
+// describe returns the parameters of a request as JSON: those of the query, and the fields of a JSON body. It
+// leaves out the function key and a message's body.
 func (b *capturedBody) describe(r *http.Request) string {
 	detail := map[string]any{}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -139,7 +139,7 @@ func (b *capturedBody) describe(r *http.Request) string {
 	return string(text)
 }
 
-// recordingWriter calls record before the answer begins.
+// recordingWriter calls record before it sends the answer.
 type recordingWriter struct {
 	http.ResponseWriter
 	record func(status int)

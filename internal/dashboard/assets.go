@@ -13,8 +13,7 @@ var assets embed.FS
 
 var assetTypes = map[string]string{"app.css": "text/css; charset=utf-8", "app.js": "text/javascript; charset=utf-8"}
 
-// stamp names this version of the assets: their addresses change with them, so that
-// browsers may keep them.
+// stamp is the version of the assets. It is part of their addresses, so browsers may cache them.
 var stamp = assetStamp()
 
 func assetStamp() string {
@@ -22,7 +21,7 @@ func assetStamp() string {
 	for _, name := range []string{"app.css", "app.js"} {
 		data, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			panic(err) // they are in the binary
+			panic(err) // the assets are in the binary
 		}
 		h.Write(data)
 	}

@@ -23,9 +23,9 @@ type cacheLoad[T any] struct {
 // maxCached limits the entries of a cache.
 const maxCached = 8
 
-// load returns a value that is not older than age, or loads it. All loads of a page have the same now, so
-// the page loads each value once. If a caller gives up, the load goes on for the others. A failed load is
-// not kept.
+// load returns a cached value that is not older than age, or loads it. All parts of a page have the same now,
+// so the page loads each value once. If a caller stops waiting, the load continues for the others. A failed
+// load is not cached.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// The plot's own units: it is stretched to the width there is.
+// Size of the plot in units of its own. The page stretches it to the available width.
 const (
 	plotWidth  = 600.0
 	plotHeight = 140.0
 )
 
-// series is one line of a chart. NaN leaves a gap.
+// series is one line of a chart. NaN is a gap.
 type series struct {
 	Name   string
 	Class  string
-	Now    string // its value, for the legend
+	Now    string // last value, for the legend
 	Line   string // SVG path
-	Dots   string // SVG path of points on their own, which have no line
-	Area   string // the same, closed down to the axis
+	Dots   string // SVG path of points without a line to a neighbour
+	Area   string // SVG path of the line, closed at the axis
 	values []float64
 }
 
-// chart is a plot over time, with everything written out that is drawn.
+// chart is a plot over time, with all its texts and paths.
 type chart struct {
 	ID, Title, Unit string
-	Summary         string // for who cannot see it
+	Summary         string // for readers who cannot see the plot
 	Series          []series
 	Grid            []gridLine
 	Columns         []column
 	Times           []string // below the axis
-	Empty           bool     // there is nothing to draw
+	Empty           bool     // no series has a value
 }
 
 type gridLine struct {
@@ -41,7 +41,7 @@ type gridLine struct {
 	Label string
 }
 
-// column has the values of one step, for its tooltip and the table.
+// column has the values of one time, for its tooltip and the table.
 type column struct {
 	X, Width string
 	Time     string
@@ -49,12 +49,12 @@ type column struct {
 	Title    string
 }
 
-// axis turns values into heights.
+// axis maps values to heights.
 type axis struct {
 	top   float64
-	log   bool // by powers of ten, from 1 on
+	log   bool // logarithmic, from 1 on
 	label func(float64) string
-	mark  func(float64) string // of the grid
+	mark  func(float64) string // label of a grid line
 }
 
 func (a axis) scaleY(v float64) float64 {
@@ -65,7 +65,7 @@ func (a axis) scaleY(v float64) float64 {
 	return plotHeight * (1 - min(max(share, 0), 1))
 }
 
-// linearAxis makes an axis from 0 to a round number not below the highest value.
+// linearAxis returns an axis from 0 to a round number that is not below the highest value.
 func linearAxis(label func(float64) string, all ...series) axis {
 	top := maxValue(all)
 	if top <= 0 {
@@ -80,13 +80,13 @@ func linearAxis(label func(float64) string, all ...series) axis {
 	return axis{top: 10 * step, label: label, mark: plainNumber}
 }
 
-// logAxis makes an axis of milliseconds by powers of ten.
+// logAxis returns a logarithmic axis for milliseconds.
 func logAxis(all ...series) axis {
 	top := max(math.Pow(10, math.Ceil(math.Log10(max(maxValue(all), 1)))), 100)
 	return axis{top: top, log: true, label: formatMilliseconds, mark: decadeLabel}
 }
 
-// decadeLabel writes a power of ten of milliseconds.
+// decadeLabel formats a power of ten of milliseconds.
 func decadeLabel(v float64) string {
 	if v < 1000 {
 		return number0(v) + " ms"
@@ -100,7 +100,7 @@ func maxValue(all []series) float64 {
 	top := 0.0
 	for _, s := range all {
 		for _, v := range s.values {
-			if v > top { // NaN is not
+			if v > top { // false for NaN
 				top = v
 			}
 		}
@@ -123,7 +123,7 @@ func (a axis) gridLines() []gridLine {
 	return lines
 }
 
-// drawChart makes a chart of series with a value for each time.
+// drawChart returns a chart of series that have a value for each time.
 func drawChart(id, title, unit string, a axis, times []time.Time, all []series) chart {
 	c := chart{ID: id, Title: title, Unit: unit, Grid: a.gridLines(), Empty: true}
 	for i := range all {

@@ -2,9 +2,9 @@ package dashboard
 
 import "strings"
 
-// List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as
-// published at azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in
-// November 2026. They differ by region and contract, and are the same as in docs/scale.md.
+// List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as published at
+// azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in November 2026. They differ by region
+// and contract. docs/scale.md uses the same prices.
 const (
 	tablePrice     = 0.00036
 	queuePrice     = 0.004
@@ -12,19 +12,19 @@ const (
 	blobOtherPrice = 0.004
 )
 
-// blobWrites are the operations on blobs that are billed as writes, deletions being free.
+// blobWrites are the operations on blobs that are billed as writes. Deletions are free.
 var blobWrites = map[string]bool{"blob put": true, "blob list": true, "blob create": true}
 
-// meter has the cost of the storage transactions of a span.
+// meter has the cost of the storage transactions of a period.
 type meter struct {
 	Transactions int64
 	Tables       int64
 	Queues       int64
 	Blobs        int64
-	Messages     int64   // that were accepted or became final, the larger
+	Messages     int64   // the larger of accepted and finished messages
 	PerMessage   float64 // transactions
 	PerMillion   float64 // USD
-	Known        bool    // there were messages to divide by
+	Known        bool    // Messages is not 0
 }
 
 func newMeter(s Step) meter {
@@ -49,7 +49,7 @@ func newMeter(s Step) meter {
 	return m
 }
 
-// priceOf is that of 10,000 transactions of a kind.
+// priceOf returns the price of 10,000 transactions of a kind.
 func priceOf(name string) float64 {
 	switch service, _, _ := strings.Cut(name, " "); {
 	case service == "table":

@@ -1,27 +1,24 @@
-// Package dashboard is the operator's page: GET /api/dashboard and what is below it.
+// Package dashboard serves the operator's page: GET /api/dashboard and the addresses below it.
 //
 // # How it works
 //
-// Pages are made on the server and work without a script, to be read. One script of our own
-// adds the rest: it replaces what changed every five seconds, and sends what the operator
-// does to the same addresses everybody else uses. There is no build step and no library:
-// plots are drawn as SVG on the server, for that needs no script, can be read by a screen
-// reader, and is as strict a page's content security policy as there can be.
+// Pages are made on the server, and can be read without a script. One script updates the changed parts of a
+// page every five seconds, and sends the operator's changes to the same API that other clients use. There is no
+// build step and no library. Plots are drawn as SVG on the server: so they need no script, a screen reader can
+// read them, and the content security policy stays strict.
 //
 // # Keys
 //
-// The page is opened with ?code=, the key of the function view, as Azure has it; every
-// address on the page carries it on. The key of the function write is asked for when it is
-// needed, and stays in the tab.
+// The operator opens the page with ?code=, the key of the function view, and every link on the page repeats it.
+// The page asks for the key of the function write at the first change, and keeps it in the browser tab.
 //
 // # Bounds
 //
-// A page reads what it shows at the same time, within ten seconds. What could not be read is
-// said, and the rest is shown. What every page needs is read once for all who look.
+// A page loads its parts concurrently, within ten seconds. It shows a note for each part that could not be
+// loaded. Parts that all pages need are loaded once for all requests.
 //
 // # Hostile content
 //
-// Keys, bodies and error texts were written by others. html/template escapes them, no script
-// or style stands in a page, and characters that cannot be seen, or that turn the direction
-// of writing, are shown by their numbers.
+// Keys, bodies and error texts come from others. html/template escapes them, and pages have no inline script or
+// style. Characters that are invisible, or change the direction of writing, are shown as their numbers.
 package dashboard

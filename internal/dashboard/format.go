@@ -13,7 +13,7 @@ import (
 	"weir/internal/wire"
 )
 
-// functions are the functions of templates.
+// functions are the functions that templates can call.
 var functions = template.FuncMap{
 	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn, "moment": formatTime, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
@@ -24,13 +24,13 @@ var functions = template.FuncMap{
 	"state":  jobStateBadge,
 }
 
-// pairOf passes a page and a value to a template of a part.
+// pairOf passes the page and a value to a template of a part.
 type pairOf struct{ Page, V any }
 
 // integer is the type of a count.
 type integer interface{ ~int | ~int64 }
 
-// formatCount writes a number with thin spaces between thousands.
+// formatCount formats a number with thin spaces between thousands.
 func formatCount[N integer](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -43,7 +43,7 @@ func formatCount[N integer](n N) string {
 	return sign + digits
 }
 
-// formatPlural writes a number with its word.
+// formatPlural formats a number with its noun.
 func formatPlural[N integer](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -53,7 +53,7 @@ func formatPlural[N integer](n N, one, many string) string {
 
 func anyCount(n any) string { return formatCount(asWhole(n)) }
 
-// asWhole takes a number as templates have it.
+// asWhole converts a number of a template.
 func asWhole(n any) int64 {
 	if small, ok := n.(int); ok {
 		return int64(small)
@@ -61,7 +61,7 @@ func asWhole(n any) int64 {
 	return n.(int64)
 }
 
-// formatRate writes messages a minute with as many digits as tell something.
+// formatRate formats messages per minute with as many digits as are significant.
 func formatRate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:
@@ -75,7 +75,7 @@ func formatRate(perMinute float64) string {
 // formatLaneRate is formatRate for a rate that may be unknown.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
 
-// emptyIn returns the time until a lane is empty; 0 = not known, or it is empty.
+// emptyIn returns the expected time until a lane is empty; 0 = not known, or it is empty.
 func emptyIn(l wire.Lane) time.Duration {
 	return time.Duration(valueOrZero(l.EmptyIn) * float64(time.Second))
 }
@@ -112,7 +112,7 @@ func bytesText(n int) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// spanText writes a duration in two units at most.
+// spanText formats a duration with at most two units.
 func spanText(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -140,7 +140,7 @@ func joinUnits(n int, unit string, m int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// formatTime returns a time, without the day if it is today.
+// formatTime formats a time, without the day if it is today.
 func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
@@ -156,12 +156,12 @@ func formatTime(t, now time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// formatFraction is the milliseconds of a moment.
+// formatFraction returns the milliseconds of a time.
 func formatFraction(t time.Time) string { return t.Format(".000") }
 
 func formatISO(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// formatAgo returns the distance of a time from now.
+// formatAgo formats the distance of a time from now.
 func formatAgo(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -177,7 +177,7 @@ func formatAgo(t, now time.Time) string {
 	}
 }
 
-// truncateText keeps the first n characters.
+// truncateText returns the first n characters.
 func truncateText(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -185,8 +185,7 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show makes visible what cannot be seen, or would turn the direction of what stands around
-// it: the character's number instead.
+// Show replaces each character that is invisible, or changes the direction of writing, by its number.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s

@@ -18,10 +18,10 @@ import (
 // Base is the address of the first page.
 const Base = "/api/dashboard"
 
-// timeLimit limits the time of loading one page.
+// timeLimit limits the loading of one page.
 const timeLimit = 10 * time.Second
 
-// policy allows a page to load from and send to its own origin only.
+// policy allows a page to load from its own origin only, and to send to it only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -34,7 +34,7 @@ type Config struct {
 	Replays   Replays
 	Schedules Schedules
 	Changes   Changes
-	Contracts []string // names, for the search
+	Contracts []string // names for the search
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -54,7 +54,7 @@ type Dashboard struct {
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// New makes a Dashboard.
+// New returns a Dashboard.
 func New(cfg Config) *Dashboard {
 	d := &Dashboard{Config: cfg, mux: http.NewServeMux()}
 	d.mux.HandleFunc(Base, d.servePage("overview", d.overviewPage))
@@ -73,7 +73,6 @@ func New(cfg Config) *Dashboard {
 	return d
 }
 
-// ServeHTTP implements http.Handler, for Base and everything below it.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -88,7 +87,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // view is the data of a page's template: it embeds page.
 type view interface{ status() int }
 
-// servePage serves the page of a template and a view. An error of building the view is a page, too.
+// servePage serves a page of a template and a view. If the view cannot be built, it serves a page with the
+// error.
 func (d *Dashboard) servePage(name string,
 	build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -131,13 +131,12 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-// templates are parsed when the first page is requested: that takes 5 ms, which no cold start
-// should wait for.
+// templates are parsed at the first request for a page. That takes 5 ms, which would delay every cold start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "audit", "failed")
 })
 
-// parseTemplates makes each page's template: the layout, the parts that pages share, and its own.
+// parseTemplates returns the template of each page: the layout, the shared parts, and its own part.
 func parseTemplates(names ...string) map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
 		"templates/parts.html"))

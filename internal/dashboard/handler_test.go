@@ -103,8 +103,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
-// TestDashboard_CountsThatAreNotComplete: what was not counted to the end is at least so
-// much; what is left for queued is at most so much.
+// A count that was stopped early is shown as "at least". The number of queued messages, which is the rest, is
+// shown as "at most".
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
@@ -118,7 +118,7 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
-// TestDashboard_ResumeSaysWhatStays: the API's "all" is all lanes, and no key.
+// A resume of "all" lanes resumes no key, and the page says so.
 func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
@@ -134,8 +134,8 @@ type faulty struct{ *dashboardtest.Source }
 func (faulty) Lanes(context.Context) (wire.LaneList, error)        { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no body") }
 
-// TestDashboard_ADefectIsNotTheProcessesEnd: pages are read beside the request, where nobody
-// else would catch what panics.
+// Parts of a page are loaded in other goroutines, whose panics no HTTP server recovers. A panic there must not
+// end the process.
 func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -154,7 +154,7 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	}
 }
 
-// slow is a source whose lanes take their time, and that counts who asks.
+// slow is a source whose lanes load slowly. It counts the calls.
 type slow struct {
 	*dashboardtest.Source
 	asked atomic.Int32

@@ -11,8 +11,8 @@ import (
 	"weir/internal/wire"
 )
 
-// How old cached data may be. Lane data changes between two updates of a page (five seconds apart), so it
-// is loaded for each update. Schedules rarely change, so a longer age saves requests to storage.
+// How old cached data may be. Lane data changes between two updates of a page, which are five seconds apart, so
+// it is loaded for each update. Schedules rarely change, and a longer age saves requests to storage.
 const (
 	shortAge = 3 * time.Second
 	longAge  = 30 * time.Second
@@ -42,8 +42,8 @@ func (r *loader) loadPart(what string, read func() error) {
 	})
 }
 
-// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine, so it
-// would end the process, and its deliveries, at each view of the page.
+// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine, so each view
+// of the page would end the process, with its deliveries.
 func recoverPanic(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -85,7 +85,7 @@ func (r *loader) loadHistory(s span, into *History) {
 }
 
 // loadErrors loads the causes of dead messages. That takes many queries if many messages are dead, so the
-// cached value is used until their number changes or age is over.
+// cached value is used until their number changes or age has passed.
 func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)

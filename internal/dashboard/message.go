@@ -29,7 +29,7 @@ type storyView struct {
 	CanCancel     bool
 }
 
-// BodyVersion changes with the body that is sent.
+// BodyVersion identifies the body to send. It changes with each edit.
 func (v *storyView) BodyVersion() string {
 	if v.Edited {
 		return formatISO(v.M.Edited.At)
@@ -37,7 +37,7 @@ func (v *storyView) BodyVersion() string {
 	return "accepted"
 }
 
-// Which names the body that is sent.
+// Which returns "accepted" or "edited", for the body to send.
 func (v *storyView) Which() string {
 	if v.Edited {
 		return "edited"
@@ -45,19 +45,19 @@ func (v *storyView) Which() string {
 	return "accepted"
 }
 
-// event is a point of a message's story.
+// event is an event in a message's history.
 type event struct {
 	At    time.Time
 	Look  badge
 	Title string
 	Text  string
 	Facts []labelledValue
-	Wait  string // how long it waited before
-	Link  string // id of another message
-	Gap   string // note on the attempts that are not shown before it
+	Wait  string // time since the event before
+	Link  string // id of a related message
+	Gap   string // note that attempts before it are not shown
 }
 
-// labelledValue is a value with its name.
+// labelledValue is a value with a label.
 type labelledValue struct{ Name, Value string }
 
 func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (view, error) {
@@ -74,7 +74,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	p.Title, p.Refresh = "Message "+m.ID, true
 	v.Events = messageEvents(m.Message, p.Now)
 	if p.known == v.BodyVersion() {
-		return v, nil // an update: the reader has the body
+		return v, nil // the request is an update, and the browser has the body
 	}
 	v.WithBody = true
 	reading := d.newLoader(ctx, p)
@@ -99,7 +99,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// messageEvents returns the events of a message in order; the last one is its end or its wait.
+// messageEvents returns the events of a message in order. The last one is its end or its waiting.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {
@@ -135,8 +135,8 @@ func messageEvents(m wire.Message, now time.Time) []event {
 	return events
 }
 
-// lastReplay is the replay that was asked for last, and whether it was done; nothing where
-// it came with an edit, which tells of it.
+// lastReplay returns the event of the last requested replay, and whether it was carried out. It returns no
+// event for a replay that came with an edit, because the event of the edit mentions it.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
@@ -157,8 +157,7 @@ func editedLast(m wire.Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
-// forcedFact tells of a replay that order did not hold back: who finds an older version in the CMS
-// will look for that.
+// forcedFact notes that a replay was forced. An operator who finds an older version in the CMS looks for that.
 func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
@@ -205,7 +204,7 @@ func attemptEvents(m wire.Message) []event {
 	return events
 }
 
-// outcomeEvents returns the end of a message, or its wait.
+// outcomeEvents returns the event of the message's end, or of its waiting.
 func outcomeEvents(m wire.Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
@@ -228,7 +227,7 @@ func outcomeEvents(m wire.Message) []event {
 	return []event{e}
 }
 
-// serveText answers with a body as text in UTF-8, for the editor.
+// serveText answers with a body as UTF-8 text, for the editor.
 func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"weir/internal/wire"
 )
 
-// span is a stretch of the past that can be looked at.
+// span is a period that the page can show.
 type span struct {
 	Name         string
 	Current      bool
@@ -37,7 +37,7 @@ func chosenSpan(r *http.Request) (span, []span) {
 	return all[chosen], all
 }
 
-// maxClusters is how many errors the first page shows.
+// maxClusters limits the errors on the first page.
 const maxClusters = 8
 
 type overviewView struct {
@@ -50,25 +50,25 @@ type overviewView struct {
 	Oldest    time.Time
 	Rate1     float64
 	Rate15    float64
-	Paused    []wire.Lane // whole lanes
+	Paused    []wire.Lane // paused as a whole
 	KeyPauses int
 	Charts    []chart
 	CMS       health
 	Meter     meter
 	Clusters  wire.ErrorList
-	More      int // clusters not shown
+	More      int // errors that are not shown
 	Jobs      []wire.Job
 	Schedules []Schedule
 }
 
-// health is how the CMS does, by the attempts of the span.
+// health is the state of the CMS, by the attempts of the span.
 type health struct {
 	Attempts                      int64
 	Failed, Rejected, Unavailable int64
 	Share                         float64 // of attempts that were not delivered
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // the first lane that waits for the CMS
+	PausedUntil                   time.Time // of the first lane that waits for the CMS
 	Reason                        string
 	Tone                          badge
 }
@@ -96,7 +96,7 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	return v, nil
 }
 
-// addTotals sums up the lanes.
+// addTotals adds up the lanes.
 func (v *overviewView) addTotals() {
 	v.Totals = v.Report.Totals
 	v.Balanced = v.Totals.IsBalanced()
@@ -117,7 +117,7 @@ func (v *overviewView) addTotals() {
 	}
 }
 
-// valueOrZero returns a number of the API; 0 if it is not known.
+// valueOrZero returns a number of the API, or 0 if it is not known.
 func valueOrZero(n *float64) float64 {
 	if n == nil {
 		return 0
@@ -161,8 +161,8 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
-// drawCharts draws the steps. The last one is not over yet: it counts for the time it has had, and
-// is left out while that is too short to tell anything.
+// drawCharts draws the steps. The last step is not over yet, so its rates use the time since its beginning. It
+// is left out while that is too short for a meaningful rate.
 func drawCharts(steps []Step, step time.Duration, now time.Time) []chart {
 	if n := len(steps) - 1; n > 0 && now.Sub(steps[n].At) < step/4 {
 		steps = steps[:n]
@@ -195,13 +195,13 @@ func drawCharts(steps []Step, step time.Duration, now time.Time) []chart {
 		of("dead", "s-dead", formatRate, func(s Step) float64 { return perMinute(s, s.Dead) }),
 	}
 	times3 := []series{
-		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP50) }),
-		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP95) }),
-		of("p99", "s-p99", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.AttemptP99) }),
+		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP50) }),
+		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP95) }),
+		of("p99", "s-p99", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP99) }),
 	}
 	lag := []series{
-		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.LagP50) }),
-		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownSeconds(s.LagP95) }),
+		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.LagP50) }),
+		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.LagP95) }),
 	}
 	depth := []series{of("waiting", "s-waiting", formatRate, func(s Step) float64 { return float64(s.Waiting) })}
 	return []chart{
@@ -212,8 +212,8 @@ func drawCharts(steps []Step, step time.Duration, now time.Time) []chart {
 	}
 }
 
-// knownSeconds is a duration in milliseconds, or a gap.
-func knownSeconds(d time.Duration) float64 {
+// knownMilliseconds returns a duration in milliseconds, or a gap if it is not known.
+func knownMilliseconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()
 	}

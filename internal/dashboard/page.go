@@ -15,22 +15,22 @@ import (
 // page has the data of every page.
 type page struct {
 	Title   string
-	Name    string // of the page, for the navigation
-	Theme   string // "light", "dark", "" = as the system has it
+	Name    string // for the navigation
+	Theme   string // "light", "dark", "" = the browser's setting
 	Now     time.Time
-	Refresh bool     // what has an id and data-live is replaced while the page is looked at
-	Fresh   bool     // the reader wants nothing from memory
+	Refresh bool     // elements with an id and data-live are updated while the page is open
+	Fresh   bool     // the user asked for uncached data
 	Notes   []string // notes for the operator
 	Unread  []string // parts that could not be loaded
 	Query   string   // in the search field
-	Styles  string   // addresses of the assets
+	Styles  string   // address of the style sheet
 	Script  string
 
-	key   string // of the function view, as the address has it
-	known string // in an update: the version of the body that the page shows
+	key   string // of the function view, from the address
+	known string // in an update: the version of the body on the page
 	self  *url.URL
 	code  int
-	mu    sync.Mutex // of Unread
+	mu    sync.Mutex // guards Unread
 }
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {
@@ -47,11 +47,11 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link is the address of a page below Base, with what every address carries on, and the
-// parameters given: name and value in turn, empty values left out.
+// Link returns the address of a page below Base, with the parameters that every address repeats, and with
+// params: name and value in turn, without empty values.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
-// API is the address of something that is no page.
+// API returns an address of the API.
 func (p *page) API(path string, params ...string) string {
 	q := queryValues(params)
 	if p.key != "" {
@@ -88,7 +88,7 @@ func joinURL(path string, q url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// With is this page's address with one parameter changed; an empty value removes it.
+// With returns this page's address with one parameter changed. An empty value removes it.
 func (p *page) With(name, value string) string {
 	q := p.self.Query()
 	q.Del(name)
@@ -99,7 +99,7 @@ func (p *page) With(name, value string) string {
 	return joinURL(p.self.EscapedPath(), q)
 }
 
-// Hidden are the parameters that a form has to carry on.
+// Hidden returns the parameters that a form has to repeat.
 func (p *page) Hidden() map[string]string {
 	hidden := map[string]string{}
 	if p.key != "" {
@@ -111,7 +111,6 @@ func (p *page) Hidden() map[string]string {
 	return hidden
 }
 
-// noteUnread records a part that could not be loaded.
 func (p *page) noteUnread(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +118,7 @@ func (p *page) noteUnread(what string) {
 	slices.Sort(p.Unread)
 }
 
-// Missed reports whether a part could not be loaded, so that the page must not show it as empty.
+// Missed reports whether a part could not be loaded. The page must not show that part as empty.
 func (p *page) Missed(what string) bool { return slices.Contains(p.Unread, what) }
 
 func asError(err error) (*weir.Error, bool) {

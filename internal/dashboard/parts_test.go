@@ -27,7 +27,7 @@ func FuzzTokens(f *testing.F) {
 		if got := allText(tokenizeXML(text)); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
-		// Laid out, it has the same characters but for spaces between elements.
+		// The tokens have the same characters as the text, except for spaces between elements.
 		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
 		if got := allText(indentXML(text)); bare(got) != bare(text) {
 			t.Errorf("%q was laid out as %q", text, got)
@@ -52,7 +52,7 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-// TestPretty_CostsLittle: what is nested deeply is looked through once, not once a level.
+// Nested elements are searched once, not once for each level.
 func TestPretty_CostsLittle(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("<a>", shownBytes/3)

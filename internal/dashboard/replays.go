@@ -29,11 +29,11 @@ type clusterView struct {
 	C        wire.ErrorCause
 	Gone     bool // no dead message has this error any more
 	Messages []wire.MessageLine
-	More     bool // there are others
+	More     bool // there are more messages
 	Jobs     []wire.Job
 }
 
-// clusterPage shows an error: the messages that died of it, and their replay.
+// clusterPage shows an error with its dead messages and their replay.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}
@@ -61,7 +61,7 @@ func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// ofCluster lists an error's newest messages.
+// ofCluster loads the newest messages of an error.
 func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
 	found, err := d.Messages.Search(ctx,
 		Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
@@ -86,7 +86,7 @@ func (d *Dashboard) jobsPage(ctx context.Context, p *page, r *http.Request) (vie
 	return v, nil
 }
 
-// laneNumber is the lane the address names, if it does.
+// laneNumber returns the lane in the address, or "".
 func laneNumber(r *http.Request) string {
 	text := r.URL.Query().Get("lane")
 	if _, err := strconv.ParseUint(text, 10, 16); err != nil {
@@ -114,7 +114,7 @@ type pausesView struct {
 	*page
 	Report    wire.LaneList
 	Pauses    []wire.Pause
-	Automatic []wire.Lane // paused by the calendar or because of the CMS
+	Automatic []wire.Lane // paused by the calendar or for the CMS
 	Key, Lane string
 }
 

@@ -12,10 +12,10 @@ import (
 	"weir/internal/wire"
 )
 
-// pageSize is how many messages a list shows.
+// pageSize is the number of messages in a list.
 const pageSize = 50
 
-// option is one of a field's choices.
+// option is one choice of a field.
 type option struct {
 	Value, Text string
 	Selected    bool
@@ -26,10 +26,10 @@ type searchView struct {
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
 	Found                     wire.MessageList
-	Next                      string // address of what follows
+	Next                      string // address of the next page
 }
 
-// searchPage looks for messages. What is asked for stands in the address.
+// searchPage searches messages. The address has the query.
 func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"),
@@ -112,7 +112,7 @@ func readQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// readMoment parses the value of a browser's field for date and time, as UTC.
+// readMoment parses the value of a browser's date-and-time field, as UTC.
 func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true

@@ -13,13 +13,13 @@ type Lanes interface {
 	Lanes(ctx context.Context) (wire.LaneList, error)
 }
 
-// Past reads the counters of the last span, in steps.
+// Past reads the counters of the last span, by steps.
 type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 }
 
-// Messages finds and reads messages. A missing message is weir.NotFound; a query
-// that makes no sense is weir.Malformed.
+// Messages finds and reads messages. It returns weir.NotFound for a missing message, and weir.Malformed for an
+// invalid query.
 type Messages interface {
 	Search(ctx context.Context, q Query) (wire.MessageList, error)
 	Message(ctx context.Context, id weir.ID) (wire.MessageLine, error)
@@ -45,7 +45,7 @@ type Schedules interface {
 	Schedules(ctx context.Context) ([]Schedule, error)
 }
 
-// Changes reads the audit log, newest first. The token is that of the page before, or "".
+// Changes reads the audit log, newest first. The token is that of the previous page, or "".
 type Changes interface {
 	Changes(ctx context.Context, token string) (ChangeList, error)
 }
@@ -81,8 +81,8 @@ type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
 	Attempts                           map[weir.Outcome]int64
-	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = there was none
-	LagP50, LagP95                     time.Duration // from acceptance, or the due time, to delivery
+	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = there was no attempt
+	LagP50, LagP95                     time.Duration // from acceptance or due time to delivery; 0 = none
 	Waiting                            int64
 	Oldest                             time.Duration
 	Transactions                       map[string]int64 // by service and operation

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// token is a piece of XML, as it stands in the body.
+// token is a piece of a body's XML.
 type token struct{ Class, Text string }
 
 // The classes of tokens.
@@ -16,10 +16,10 @@ const (
 	dataToken    = "data"    // CDATA
 )
 
-// shownBytes is how much of a body is shown; the rest is behind a link.
+// shownBytes limits the part of a body on the page. A link leads to the whole body.
 const shownBytes = 64 << 10
 
-// firstPart cuts a text at a whole character.
+// firstPart cuts a text after a whole character.
 func firstPart(text string) (part string, cut bool) {
 	if len(text) <= shownBytes {
 		return text, false
@@ -31,7 +31,7 @@ func firstPart(text string) (part string, cut bool) {
 	return text[:end], true
 }
 
-// tokenizeXML takes XML apart by its marks alone, so it never fails, and changes nothing.
+// tokenizeXML splits XML at its markup characters. It accepts any text, and the tokens together are the text.
 func tokenizeXML(text string) []token {
 	var all []token
 	for text != "" {
@@ -68,7 +68,7 @@ func nextToken(text string) (token, string) {
 	return token{tagToken, text[:n]}, text[n:]
 }
 
-// tagEnd finds the end of a tag, which may stand in none of its quoted values.
+// tagEnd returns the end of a tag. A > in a quoted value does not count.
 func tagEnd(text string) int {
 	var quote byte
 	for i := 1; i < len(text); i++ {
@@ -86,11 +86,11 @@ func tagEnd(text string) int {
 	return len(text)
 }
 
-// maxIndent bounds the indentation of what is nested deeply.
+// maxIndent limits the indentation of deeply nested elements.
 const maxIndent = 20
 
-// indentXML puts XML on lines of its own, by its elements. An element with text in it stays as
-// it is, for its spaces can mean something.
+// indentXML puts each element on a line of its own. An element with text in it is left unchanged, because its
+// spaces may matter.
 func indentXML(text string) []token {
 	in := tokenizeXML(text)
 	ends := findMixedContent(in)
@@ -129,8 +129,8 @@ func isStartTag(t token) bool {
 
 func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// findMixedContent gives, for each element in which text stands directly or nothing at all, its end by
-// its beginning.
+// findMixedContent returns the end of each element that has text directly in it, or no content, by its
+// beginning.
 func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int
@@ -155,7 +155,7 @@ func findMixedContent(in []token) map[int]int {
 	return ends
 }
 
-// diffLine is a line of a unified difference.
+// diffLine is a line of a unified diff.
 type diffLine struct{ Tone, Text string }
 
 func diffLines(text string) []diffLine {

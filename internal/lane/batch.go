@@ -11,18 +11,18 @@ import (
 // Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
 // in the order of the decisions.
 type Change struct {
-	Key           string // hash of the ordering key that is closed until this is committed; "" = none
+	Key           string // hash of the ordering key that takes no other delivery until this is committed; "" = none
 	ops           []storage.Op
 	firstDelivery *Entry // delivered at its first attempt; its row is written last or packed
 	tail          []func(*Tail)
-	final         []int64 // messages that it makes final
-	hasEvents     bool    // it puts something into the outbox
+	final         []int64 // sequence numbers of the messages that become final
+	hasEvents     bool    // it adds events to the outbox
 }
 
-// FinalSeqs are the sequence numbers of the messages that it makes final.
+// FinalSeqs returns the sequence numbers of the messages that become final.
 func (c *Change) FinalSeqs() []int64 { return c.final }
 
-// UpdateTail adds a change of the control row.
+// UpdateTail adds a change of tail.
 func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 
 // keepAttempts is how many of the first and of the last attempts a message's row keeps.
@@ -62,13 +62,13 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	return c.mergeMessage(e)
 }
 
-// NextAttempt is when it is to be tried again; zero = it does not wait for that.
+// NextAttempt returns when the message is tried again; zero = it waits for no attempt.
 func (e *Entry) NextAttempt() time.Time { return e.status.NextAttemptAt }
 
-// LastError is the reason of the last failure.
+// LastError returns the reason of the last failure.
 func (e *Entry) LastError() string { return e.status.LastError }
 
-// Retry writes that the message waits for another try, held in a block.
+// Retry records that the message is held in a block until its next attempt.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	known := e.IsHeld && e.Stage == weir.Retrying
 	e.Stage, e.status.NextAttemptAt, e.IsHeld = weir.Retrying, next, true
@@ -110,18 +110,17 @@ func (c *Change) Hold(block string, e *Entry) {
 		Values: rows.Values(rows.IsHeld.Is(true))})
 }
 
-// putHeld writes the message's row in a block's line.
+// putHeld writes the message's row among the held messages of a block.
 func (c *Change) putHeld(block string, e *Entry) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()),
 		Values: heldFrom(e).heldValues()})
 }
 
-// Unhold takes it away; it must stand there in storage.
+// Unhold deletes that row, which must exist in storage.
 func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
 
-// SaveBlock writes a block's row.
 func (c *Change) SaveBlock(b KeyBlock) {
 	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount), rows.Key.Is(b.KeyHash))
 	if b.LogWaitsFrom != 0 {
@@ -135,7 +134,7 @@ func (c *Change) SaveBlock(b KeyBlock) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 
-// RemoveBlock removes a block's row; it must stand there in storage.
+// RemoveBlock removes a block's row, which must exist in storage.
 func (c *Change) RemoveBlock(id string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.BlockKey(id)})
 }
@@ -153,21 +152,21 @@ func (c *Counts) countStage(stage weir.Stage) {
 	}
 }
 
-// Batch is as many changes as one transaction can take.
+// Batch has the changes of one transaction.
 type Batch struct {
-	opOfRow         map[string]int // index in ops of the write of a row
+	opOfRow         map[string]int // index in ops of the operation on a row
 	ops             []storage.Op
 	changes         []*Change
-	firstDeliveries []*Entry // delivered at their first attempt
+	firstDeliveries []*Entry // messages that were delivered at their first attempt
 	bytes           int
 }
 
 // maxBatchOps leaves room for the control row.
 const maxBatchOps = storage.MaxOps - 1
 
-// TryAdd takes the change if there is room for it. Of several writes of one row the last
-// counts: they write whole states, and no row is both made and removed in one batch,
-// since a key's next outcome waits for the commit of its last one.
+// TryAdd adds the change if there is room for it. Of several writes of one row the last counts, because each
+// writes the whole state. No row is both written and removed in one batch, because the next outcome of a key
+// waits for the commit of its last one.
 func (b *Batch) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}
@@ -218,10 +217,10 @@ func estimateSize(c *Change) int {
 	return n
 }
 
-// Changes are those taken.
+// Changes returns the added changes.
 func (b *Batch) Changes() []*Change { return b.changes }
 
-// updateTail makes all changes to a tail, in order.
+// updateTail applies all changes to a tail, in order.
 func (b *Batch) updateTail(t *Tail) {
 	for _, c := range b.changes {
 		for _, f := range c.tail {
@@ -230,8 +229,7 @@ func (b *Batch) updateTail(t *Tail) {
 	}
 }
 
-// buildOps are the rows' operations, without the control row's, in a transaction that moves
-// the cursor to cursor.
+// buildOps returns the operations of a transaction that moves the cursor, except for that on tail.
 func (b *Batch) buildOps(cursor int64) ([]storage.Op, error) {
 	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)

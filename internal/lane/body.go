@@ -28,7 +28,7 @@ type bodyStore interface {
 // transaction, and compressing a body of 1 KiB takes 15 µs, a twentieth of the handler's time for a message.
 const storedLimit = 2 << 10
 
-// Writers are kept for reuse: a new one that compresses allocates over a megabyte.
+// Writers are reused, because a new one allocates more than a megabyte.
 var (
 	compressingWriters = newWriters(flate.BestSpeed)
 	plainWriters       = newWriters(flate.NoCompression)
@@ -38,7 +38,7 @@ func newWriters(level int) *sync.Pool {
 	return &sync.Pool{New: func() any {
 		w, err := flate.NewWriter(nil, level)
 		if err != nil {
-			panic(err) // only for a level that does not exist
+			panic(err) // only for an invalid level
 		}
 		return w
 	}}
@@ -62,7 +62,7 @@ func compressBytes(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// flateReaders are kept for reuse too: a new one allocates 40 kilobytes.
+// flateReaders are reused, because a new one allocates 40 KB.
 var flateReaders = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 func decompressBytes(data []byte) ([]byte, error) {
@@ -78,8 +78,8 @@ func decompressBytes(data []byte) ([]byte, error) {
 	return out, r.Close()
 }
 
-// blobName holds the day, so that a look for forgotten blobs lists one old day only, and
-// the lane, so that it knows which rows could refer to them.
+// blobName has the day, so that the search for forgotten bodies can list one day, and the lane, so that the
+// search knows which rows can refer to them.
 func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
 }
@@ -111,7 +111,7 @@ func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in body
 	return rows.Values(in.blob.Is(blob)), nil
 }
 
-// bodyColumns are those of a row that keep one body: one or the other has it.
+// bodyColumns are the columns that keep a body. One of the two is set.
 type bodyColumns struct {
 	inline rows.Bytes
 	blob   rows.Text
@@ -122,7 +122,7 @@ var (
 	editedBody   = bodyColumns{rows.EditedBody, rows.EditedBlob}
 )
 
-// bodyIn are the columns of the body that is sent.
+// bodyIn returns the columns of the body to send.
 func (e *Entry) bodyIn() bodyColumns {
 	if e.isEdited {
 		return editedBody

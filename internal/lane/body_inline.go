@@ -7,8 +7,8 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// bodyGap is the largest distance of two sequence numbers whose bodies are read in one query. The rows in
-// between are read in vain, and bodies are large.
+// bodyGap is the largest distance of two sequence numbers whose bodies are read with one query. The rows
+// between them are read, too, and bodies are large.
 const bodyGap = 4
 
 // IsBodyInBlob reports whether the body is too large for its row. The entry comes from a BackwardScan or
@@ -21,8 +21,8 @@ func (e *Entry) WaitingSince() time.Time {
 	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.replayAskedAt)
 }
 
-// LoadInline fills in the bodies that are sent, of thin entries whose numbers fall, as far as they stand in
-// their rows: those in blobs stay out. looks is how many queries it took.
+// LoadInline loads the bodies to send of header-only entries with falling sequence numbers, except for bodies
+// in blobs. looks is the number of queries.
 func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (looks int, err error) {
 	var groups [][]*Entry
 	for _, e := range entries {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// WaitingFilter selects messages that are not final. A zero field selects all.
+// WaitingFilter selects waiting messages. An empty field selects all.
 type WaitingFilter struct {
 	Key       string
 	KeyPrefix string
@@ -33,7 +33,7 @@ func (f *WaitingFilter) selectLanes(n int) []int {
 	return lanes
 }
 
-// isSelected reports whether the filter selects a message that waits.
+// isSelected reports whether the filter selects a waiting message.
 func (f *WaitingFilter) isSelected(e *Entry) bool {
 	m := &e.Message
 	switch {
@@ -49,24 +49,23 @@ func (f *WaitingFilter) isSelected(e *Entry) bool {
 	return true
 }
 
-// WaitingPosition is the point that a walk over waiting messages has reached. The zero value is
-// its beginning.
+// WaitingPosition is the position of a walk through the waiting messages. The zero value is its beginning.
 type WaitingPosition struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
-	After string      `json:"a"` // the last row read of that part; "" = none
+	After string      `json:"a"` // the last row read there; "" = none
 }
 
-// IsValid reports whether a position can have come from a walk.
+// IsValid reports whether the position can come from a walk.
 func (p WaitingPosition) IsValid() bool {
 	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
 		partHeld: rows.HeldPrefix}[p.Part]
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
-// waitingPart is one of the three places in which a lane keeps messages that wait. A release
-// moves a message from the first to the last, a block from the second to the last: the walk
-// reads them in this order, and so overlooks none that moves meanwhile.
+// waitingPart is one of the three places of a lane for waiting messages. A release moves a message from the
+// first to the last, a block from the second to the last. The walk reads them in this order, so it misses no
+// message that moves meanwhile.
 type waitingPart int
 
 const (
@@ -80,17 +79,17 @@ const (
 type CancelCounts struct {
 	Selected  int64 // waiting and selected
 	Cancelled int64 // of those: scheduled, and cancelled on return
-	Asked     int64 // of those: the holder cancels them, unless it is sending them already
-	TooLate   int64 // of those: final by the time of the write
-	Lanes     []int // in which a holder was asked, rising
+	Asked     int64 // of those: the holder cancels them, unless their request is in flight
+	TooLate   int64 // of those: final before the write
+	Lanes     []int // lanes whose holder was asked, in rising order
 }
 
 // waitingPage is the number of rows that one step of the walk reads.
 const waitingPage = 500
 
-// CancelWaiting cancels all waiting messages that a filter selects, in steps: it returns the place
-// to go on from after it has looked at limit messages, or when ctx ends, and done when none is
-// left. With dryRun it only counts. To call it again from the same place does no harm.
+// CancelWaiting cancels the waiting messages that a filter selects, in steps. It returns after limit messages,
+// or when ctx ends, with the position to continue at; done reports that none is left. With dryRun it only
+// counts. Repeating a step does no harm.
 func (s *Store) CancelWaiting(ctx context.Context, f WaitingFilter, from WaitingPosition, limit int,
 	dryRun bool) (counts CancelCounts, at WaitingPosition, done bool, err error) {
 	lanes := f.selectLanes(s.Lanes)
@@ -164,8 +163,7 @@ func (s *Store) readWaitingLog(ctx context.Context, lane int, at WaitingPosition
 		return nil, at, err
 	}
 	entries, err := s.entriesFrom(ctx, lane, page.Rows)
-	// A message that is scheduled or held is read in a part of its own, and was or will be
-	// selected there.
+	// Scheduled and held messages are read in parts of their own.
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	return entries, at.positionAfter(page), err
 }
@@ -191,7 +189,7 @@ func (p WaitingPosition) positionAfter(page storage.Page) WaitingPosition {
 	return p
 }
 
-// cancelEach asks for the cancellation of messages of one lane, many to a transaction.
+// cancelEach cancels messages of one lane, or asks the holder to, many with one transaction.
 func (s *Store) cancelEach(ctx context.Context, lane int, entries []*Entry, counts *CancelCounts) error {
 	if !slices.Contains(counts.Lanes, lane) {
 		counts.Lanes = append(counts.Lanes, lane)
@@ -214,7 +212,7 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 		if e.Stage == weir.Scheduled {
 			more = cancelOps(e, at, nonce)
 		}
-		if len(ops)+len(more) >= storage.MaxOps { // head takes one
+		if len(ops)+len(more) >= storage.MaxOps { // one operation is for head
 			break
 		}
 		ops, n = append(ops, more...), n+1
@@ -222,8 +220,8 @@ func (s *Store) cancelGroup(entries []*Entry, at time.Time, nonce string) (n int
 	return n, ops
 }
 
-// cancelTogether writes the cancellation of a group. If one of its messages has changed since it
-// was read, or if the answer was lost, cancelTogether cancels each by itself.
+// cancelTogether cancels a group with one transaction. If a message has changed since it was read, or the
+// answer was lost, it cancels each message alone.
 func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
 	counts *CancelCounts) error {
 	err := s.raiseRequestSeq(ctx, lane, ops)
@@ -256,7 +254,7 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 	return nil
 }
 
-// countCancelled counts one message that was cancelled at once, or is to be cancelled by its holder.
+// countCancelled counts a message that was cancelled, or whose holder was asked.
 func (c *CancelCounts) countCancelled(atOnce bool) {
 	if atOnce {
 		c.Cancelled++

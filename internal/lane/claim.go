@@ -12,8 +12,8 @@ import (
 // if none of its invocations is in flight, because then the platform may end it at any time. The row is a
 // marker, which the holder reads with the control rows.
 type Claim struct {
-	By    string    // a random name of the process
-	Until time.Time // when it ends by itself
+	By    string    // random name of the process
+	Until time.Time // when the claim ends
 }
 
 // longestClaim is how far ahead a claim may end. A later one is ignored, because it would block the lane: the

@@ -8,10 +8,10 @@ import (
 	"weir/internal/storage"
 )
 
-// DeadRow is a line of a lane's list of dead messages.
+// DeadRow is a row in a lane's list of dead messages.
 type DeadRow struct {
 	Seq       int64
-	OrderPos  string // in its key's order
+	OrderPos  string // in the order of its key
 	Key       string
 	Contract  string
 	DiedAt    time.Time
@@ -19,7 +19,7 @@ type DeadRow struct {
 	CMSStatus int
 }
 
-// deadValues are those of the line of a message that died.
+// deadValues returns the columns of the row of a message that died.
 func deadValues(e *Entry, at time.Time) map[string]any {
 	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at),
 		rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))

@@ -10,9 +10,8 @@ import (
 	"weir/internal/storage"
 )
 
-// DeleteLane removes all rows of a lane: of an epoch that was undone before it opened, or of one whose
-// messages retention has removed. The control rows go last and together, so a lane without them has no
-// other rows.
+// DeleteLane deletes all rows of a lane whose epoch was undone before it opened, or whose messages retention
+// has removed. It deletes the control rows last, together: a lane without them has no other rows.
 func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	for {
 		keys, err := s.deleteNextRows(ctx, lane)
@@ -34,14 +33,13 @@ func (s *Store) deleteNextRows(ctx context.Context, lane int) (n int, err error)
 			ops[i] = storage.Op{Kind: storage.Delete, Key: key}
 		}
 		_, err = s.Table.Transact(ctx, s.partitionOf(lane), ops)
-		// NotFound: an earlier attempt, or another process, has deleted one of them.
+		// NotFound: an earlier try, or another process, has deleted one of them.
 		return !isUncertain(err) && !storage.Is(err, storage.NotFound), err
 	}, func(error) time.Duration { return resendPause })
 	return n, err
 }
 
-// nextDeleted returns the keys that Drop removes next: all others first, then the notes, then
-// the control rows.
+// nextDeleted returns the keys to delete next: first all other rows, then the markers, then the control rows.
 func (s *Store) nextDeleted(ctx context.Context, lane int) ([]string, error) {
 	found, err := rows.ReadFirst(ctx, s.Table,
 		storage.Query{Partition: s.partitionOf(lane), From: rows.ControlEnd,
@@ -65,11 +63,11 @@ func (s *Store) nextDeleted(ctx context.Context, lane int) ([]string, error) {
 	return control, nil
 }
 
-// errHalfDeleted means that a lane is neither whole nor dropped.
+// errHalfDeleted means that a lane is neither complete nor deleted.
 var errHalfDeleted = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// checkDeleted returns nil if the lane was dropped, except perhaps for its last rows. A query that did
-// not find the control rows is no proof: to drop a lane removes all that is known of it.
+// checkDeleted returns nil if the lane was deleted, except perhaps for its last rows. Not finding the control
+// rows is no proof, and deleting a complete lane would lose its messages.
 func (s *Store) checkDeleted(ctx context.Context, lane int) error {
 	for _, key := range []string{rows.HeadKey, rows.TailKey} {
 		_, err := s.Table.Get(ctx, s.partitionOf(lane), key)
@@ -79,8 +77,8 @@ func (s *Store) checkDeleted(ctx context.Context, lane int) error {
 		if err != nil {
 			return err
 		}
-		// Earlier versions dropped a lane of many notes one control row before the other, and
-		// everything else before both.
+		// Earlier versions deleted the control rows one after the other if a lane had many markers, but all
+		// other rows before them.
 		if any, err := s.hasRows(ctx, lane, rows.ControlEnd, ""); any || err != nil {
 			return errors.Join(err, errHalfDeleted)
 		}
@@ -98,7 +96,7 @@ func (s *Store) hasRows(ctx context.Context, lane int, from, to string) (bool, e
 	return len(found) > 0, err
 }
 
-// maxConcurrent is how many requests of one kind Each lets be under way.
+// maxConcurrent limits the concurrent calls of ForEach.
 const maxConcurrent = 8
 
 // ForEach calls f for 0 to n-1, a few at a time, and returns the first error by number.

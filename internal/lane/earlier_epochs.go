@@ -12,15 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Earlier epochs stay as they were when they were closed, until retention has removed their messages. A
-// message that was scheduled or dead has a copy in the next epoch, under a key made of its old id (o_
-// rows). All other messages of an earlier epoch are final.
+// Lanes of earlier epochs do not change after they were closed, until retention removes their messages. A
+// message that was scheduled or dead has a copy in the next epoch, under a key made of its old id (o_ rows).
+// All other messages of an earlier epoch are final.
 
-// copyID returns a message's position as the key of its copy has it: <epoch>.<lane>.<seq>.
+// copyID returns the part of an o_ row's key that names the message: <epoch>.<lane>.<seq>.
 func copyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
 
-// storesSince returns the stores of an epoch and of those that followed, in order; nil if the epoch is not
-// known.
+// storesSince returns the stores of an epoch and of all later ones, in order; nil if the epoch is unknown.
 func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
 	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], Epoch{s.Epoch, s.Lanes}) {
@@ -34,7 +33,7 @@ func (s *Store) storesSince(epoch int) []*Store {
 // isCopied reports whether a message of a closed lane, in this stage, has a copy in a later epoch.
 func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
 
-// followCopies reads the message of an id, in the epoch in which it is now. NotFound: there is none.
+// followCopies reads a message by its id in the epoch that has it now, or returns NotFound.
 func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	stores := s.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
@@ -58,7 +57,7 @@ func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	return e, s.ForEpoch(Epoch{e.Message.ID.Epoch, 0}).fillFromPacked(ctx, e)
 }
 
-// readCopy reads the copy of a message of the epoch before.
+// readCopy reads the copy of a message of the previous epoch.
 func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	lane := Of(e.Message.Key, s.Lanes)
 	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.CopyPrefix+copyID(e.Message.ID))
@@ -68,8 +67,8 @@ func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
-// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed
-// again. Rows of earlier epochs do not change any more.
+// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed again.
+// Those rows do not change any more.
 func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
 	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
@@ -86,13 +85,13 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 	}
 	st, err := s.Status(ctx, id)
 	if weir.KindOf(err) == weir.NotFound {
-		return Receipt{}, false, nil // removed just now: its retention is over
+		return Receipt{}, false, nil // retention has just removed it
 	}
 	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
 }
 
-// readEarlierIdempotency asks all earlier epochs at once for an idempotency row. The zero id: none
-// has it.
+// readEarlierIdempotency reads an idempotency row in all earlier epochs in parallel. The zero id means that
+// none has it.
 func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any,
 	weir.ID, error) {
 	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))

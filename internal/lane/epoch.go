@@ -15,11 +15,8 @@ import (
 // MaxLanes is the largest number of lanes.
 const MaxLanes = 1024
 
-// The number of lanes is kept in a partition of its own.
-const ()
-
-// ErrReplaced means that the record of lanes is not the one this process began with: the table
-// was removed, with all messages, and another process has begun anew.
+// ErrReplaced means that the record of lanes is not the one that this process has adopted: the table with all
+// messages was removed, and another process has created a new one.
 var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
 // ErrLaneCount means that the setting has another number of lanes than storage.
@@ -48,10 +45,10 @@ type Epoch struct {
 type EpochRecord struct {
 	ETag    storage.ETag
 	Open    Epoch   // the epoch in which messages are filed
-	Step    Step    // of a change that is under way
+	Step    Step    // of a change in progress
 	Next    Epoch   // the epoch to which it leads
-	Used    int     // the highest epoch number that was ever given; none is used twice
-	Earlier []Epoch // that may still have messages, oldest first
+	Used    int     // highest epoch number so far; none is used twice
+	Earlier []Epoch // they may still have messages; oldest first
 	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions
 }
 
@@ -97,9 +94,9 @@ func (s *Store) ReadEpochRecord(ctx context.Context) (EpochRecord, error) {
 // ErrNoChange is returned by a change of the record that has nothing to change.
 var ErrNoChange = errors.New("nothing to change")
 
-// UpdateEpochRecord reads the record, calls change, and writes the record under its ETag, until that is
-// known to be done. An attempt whose answer was lost is repeated: then change gets the record that it
-// has changed already, and returns ErrNoChange. Any other error of change ends the update.
+// UpdateEpochRecord reads the record, calls change, and writes the record under its ETag, until the write is
+// known to be done. If an answer was lost, change gets the record that it has changed already, and returns
+// ErrNoChange. Any other error of change ends the update.
 func (s *Store) UpdateEpochRecord(ctx context.Context, change func(*EpochRecord) error) (record EpochRecord,
 	err error) {
 	err = rows.Update(ctx, func() (bool, error) {
@@ -131,8 +128,8 @@ func (s *Store) writeEpochRecord(ctx context.Context, meta EpochRecord) error {
 	return err
 }
 
-// Initialize records the number of lanes when storage is first used, and returns the record. It makes
-// the lanes before: a process that finds the record finds the lanes, too.
+// Initialize records the number of lanes when storage is first used, and returns the record. It creates the
+// lanes first, so that a process that finds the record finds the lanes, too.
 func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) {
 	meta, err := s.ReadEpochRecord(ctx)
 	if !storage.Is(err, storage.NotFound) {
@@ -154,7 +151,7 @@ func (s *Store) Initialize(ctx context.Context, lanes int) (EpochRecord, error) 
 	return s.ReadEpochRecord(ctx)
 }
 
-// ensureAll makes the control rows of all lanes that have none.
+// ensureAll creates the missing control rows of all lanes.
 func (s *Store) ensureAll(ctx context.Context) error {
 	return ForEach(s.Lanes, func(lane int) error {
 		if err := s.EnsureControlRows(ctx, lane); err != nil {
@@ -182,15 +179,15 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// UseEpochRecord makes the store one of the open epoch.
+// UseEpochRecord makes the store use the open epoch of the record.
 func (s *Store) UseEpochRecord(m EpochRecord) {
 	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// UsesEpochRecord reports whether the record is the one that the store has adopted, in any step.
+// UsesEpochRecord reports whether the store has adopted this record, in any step.
 func (s *Store) UsesEpochRecord(m EpochRecord) bool { return s.recordOrigin == m.Origin }
 
-// ForEpoch returns a store for the lanes of an epoch. It knows of no earlier epochs.
+// ForEpoch returns a store for the lanes of an epoch. It does not look into earlier epochs.
 func (s *Store) ForEpoch(e Epoch) *Store {
 	other := *s
 	other.Epoch, other.Lanes, other.EarlierEpochs = e.Number, e.Lanes, nil

@@ -60,22 +60,22 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest
 }
 
 // removeFromLane removes old messages from one lane, and reports whether the lane is deleted.
-func (r *Retention) removeFromLane(ctx context.Context, removeFromLane int) (time.Time, bool, error) {
-	at, err := r.RunLane(ctx, removeFromLane)
+func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bool, error) {
+	at, err := r.RunLane(ctx, lane)
 	if storage.Is(err, storage.NotFound) {
-		if err := r.Store.checkDeleted(ctx, removeFromLane); err != nil {
+		if err := r.Store.checkDeleted(ctx, lane); err != nil {
 			return time.Time{}, false, err
 		}
-		return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)
+		return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 	}
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	if any, err := r.Store.hasRows(ctx, removeFromLane, rows.MessagePrefix,
+	if any, err := r.Store.hasRows(ctx, lane, rows.MessagePrefix,
 		rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
 		return at, false, err
 	}
-	return time.Time{}, true, r.Store.DeleteLane(ctx, removeFromLane)
+	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 }
 
 // forgetEpoch removes an epoch from the record.
