@@ -20,7 +20,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// Secret is a string that does not print itself.
+// Secret is a string that is never printed.
 type Secret string
 
 func (Secret) String() string { return "(secret)" }
@@ -31,7 +31,7 @@ func (Secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings are the ways of signing in that have no requests of their own. One is set.
+// Settings are the ways to sign in without steps. One of them is set.
 type Settings struct {
 	Basic  *Basic  `yaml:"basic"`
 	Bearer Secret  `yaml:"bearer"`
@@ -41,13 +41,13 @@ type Settings struct {
 	Azure  *Azure  `yaml:"azure"`
 }
 
-// Basic is a user with a password.
+// Basic signs in by user and password.
 type Basic struct {
 	User     string `yaml:"user"`
 	Password Secret `yaml:"password"`
 }
 
-// Header is a header with a key.
+// Header signs in by a header with a key.
 type Header struct {
 	Name  string `yaml:"name"`
 	Value Secret `yaml:"value"`
@@ -59,11 +59,11 @@ type OAuth2 struct {
 	ClientID     string            `yaml:"clientId"`
 	ClientSecret Secret            `yaml:"clientSecret"`
 	Scopes       []string          `yaml:"scopes"`
-	Params       map[string]string `yaml:"params"` // further ones, such as audience
-	Style        string            `yaml:"style"`  // header | params; empty = found out by trying
+	Params       map[string]string `yaml:"params"` // further parameters, such as audience
+	Style        string            `yaml:"style"`  // header | params; empty = try both
 }
 
-// JWT makes tokens that Weir signs itself.
+// JWT creates tokens that Weir signs itself.
 type JWT struct {
 	Alg    string            `yaml:"alg"` // HS256 | RS256
 	Key    Secret            `yaml:"key"`
@@ -82,14 +82,14 @@ type Azure struct {
 	Scope string `yaml:"scope"`
 }
 
-// AzureToken returns a token of the process's identity.
+// AzureToken returns a token for the process's identity.
 type AzureToken func(ctx context.Context, scope string) (token string, expiresAt time.Time, err error)
 
-// IsSet reports whether there is a way to sign in.
-func (s *Settings) IsSet() bool { return len(s.ways()) > 0 }
+// IsSet reports whether a way to sign in is set.
+func (s *Settings) IsSet() bool { return len(s.listWays()) > 0 }
 
-// ways returns the names of the ways that are set.
-func (s *Settings) ways() []string {
+// listWays returns the names of the ways that are set.
+func (s *Settings) listWays() []string {
 	var ways []string
 	for _, way := range []struct {
 		name  string
@@ -103,7 +103,7 @@ func (s *Settings) ways() []string {
 	return ways
 }
 
-// Secrets returns the secrets of the settings, for masks.
+// Secrets returns the secret values of the settings, for masks.
 func (s *Settings) Secrets() []string {
 	secrets := []string{string(s.Bearer)}
 	if s.Basic != nil {
@@ -121,16 +121,16 @@ func (s *Settings) Secrets() []string {
 	return secrets
 }
 
-// Tools are what sources need.
+// Tools are the dependencies of sources.
 type Tools struct {
 	Transport http.RoundTripper // of requests to token endpoints
 	Azure     AzureToken
 	Now       func() time.Time
 }
 
-// NewSource returns the source of the way that is set.
+// NewSource returns the source for the way that is set.
 func (s *Settings) NewSource(tools Tools) (Source, error) {
-	ways := s.ways()
+	ways := s.listWays()
 	if len(ways) != 1 {
 		return nil, fmt.Errorf(
 			"delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
@@ -212,7 +212,7 @@ type oauth2Source struct {
 	client *http.Client
 }
 
-// Fetch implements Source. Its error has no words of the endpoint, which may repeat the secret.
+// Fetch implements Source. Its error never quotes the endpoint, which may repeat the secret.
 func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 	token, err := s.config.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	var refused *oauth2.RetrieveError
@@ -229,7 +229,7 @@ func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// keepCode returns an error code of OAuth, such as invalid_client.
+// keepCode returns an OAuth error code, such as invalid_client; it drops any other text.
 func keepCode(code string) string {
 	if errorCode.MatchString(code) {
 		return code
@@ -237,14 +237,14 @@ func keepCode(code string) string {
 	return ""
 }
 
-// withoutAddress returns an error's text without the address of the request.
+// withoutAddress returns the text of an error without the request's address.
 func withoutAddress(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
 	text := err.Error()
-	if strings.HasPrefix(text, "oauth2: cannot parse") { // repeats the answer
+	if strings.HasPrefix(text, "oauth2: cannot parse") { // it quotes the answer
 		return "the token endpoint's answer cannot be read"
 	}
 	return text
@@ -269,7 +269,7 @@ func (j *JWT) newSource(tools Tools) (Source, error) {
 	return &jwtSource{j, method, key, ttl, tools.Now}, nil
 }
 
-// readKey returns the key. Its errors do not repeat it.
+// readKey returns the parsed key. Its errors never quote the key.
 func (j *JWT) readKey() (any, error) {
 	if j.Key == "" {
 		return nil, errors.New("key is missing")
@@ -352,14 +352,14 @@ func (s *azureSource) Fetch(ctx context.Context) (Credential, error) {
 	return Credential{Headers: http.Header{"Authorization": {"Bearer " + token}}, ExpiresAt: expiresAt}, nil
 }
 
-// TLS are client certificate and own authorities. Each is PEM itself, or the name of a file with it.
+// TLS has the client certificate and additional authorities. Each is PEM text, or the name of a file with it.
 type TLS struct {
 	Cert Secret `yaml:"cert"`
 	Key  Secret `yaml:"key"`
 	CA   Secret `yaml:"ca"`
 }
 
-// NewConfig returns the settings of TLS, or nil for the defaults.
+// NewConfig returns a TLS configuration, or nil for the default.
 func (t TLS) NewConfig() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil

@@ -1,9 +1,9 @@
-// Package signin signs requests to the CMS in: by a fixed header, by a token that it fetches and renews,
-// or by a chain of requests of its own.
+// Package signin signs requests to the CMS in: by a fixed header, by a token that it fetches and renews, or by
+// a chain of requests.
 //
-// A process fetches one token at a time, whatever the number of lanes. It renews a token at 75 % of its
-// life, and drops one that the CMS answers 401 to; then it repeats the request once. A failed sign-in
-// is never the message's failure: the request is not sent.
+// A process has one sign-in in flight, whatever the number of lanes. It renews a token at 75 % of its lifetime.
+// If the CMS answers 401, it drops the token and repeats the request once. A failed sign-in does not count as a
+// failure of the message: the request is not sent.
 package signin
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Credential is what a signed request carries.
+// Credential has the headers and cookies of signed requests.
 type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
@@ -27,13 +27,13 @@ type Source interface {
 	Fetch(ctx context.Context) (Credential, error)
 }
 
-// Fixed is a credential that does not change.
+// Fixed is a Source of a credential that does not change.
 type Fixed Credential
 
 // Fetch implements Source.
 func (f Fixed) Fetch(context.Context) (Credential, error) { return Credential(f), nil }
 
-// Error is a failed sign-in.
+// Error means that a sign-in failed.
 type Error struct{ Err error }
 
 func (e *Error) Error() string { return "sign-in: " + e.Err.Error() }
@@ -41,16 +41,16 @@ func (e *Error) Error() string { return "sign-in: " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 const (
-	// fetchTimeout limits a sign-in.
+	// fetchTimeout limits the time of a sign-in.
 	fetchTimeout = 20 * time.Second
-	// unknownLife is the life of a credential whose source names none. A 401 ends it earlier.
+	// unknownLife is the lifetime of a credential whose source does not name one. A 401 ends it earlier.
 	unknownLife = time.Hour
-	// retryPause is the time between two sign-ins of which the first failed. Meanwhile requests fail at
-	// once, so that all lanes together do not lock the account.
+	// retryPause is the pause after a failed sign-in. Until it ends, requests fail at once, so that many lanes
+	// do not lock the account.
 	retryPause = time.Second
 )
 
-// Keeper keeps a credential for all requests of a process.
+// Keeper keeps one credential for all requests of a process.
 type Keeper struct {
 	source Source
 	now    func() time.Time
@@ -62,26 +62,26 @@ type Keeper struct {
 	failure  error
 }
 
-// kept is a credential with the times that it is used and renewed at.
+// kept is a credential with the times of its renewal and its end.
 type kept struct {
 	Credential
 	renewAt   time.Time
 	expiresAt time.Time
 }
 
-// fetch is a sign-in under way.
+// fetch is a sign-in in progress.
 type fetch struct {
 	done chan struct{}
 	got  *kept
 	err  error
 }
 
-// NewKeeper returns a Keeper of a source.
+// NewKeeper returns a Keeper for a source.
 func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
 
-// get returns the credential, and fetches one if there is none. While a credential that still holds is
-// renewed, it is used.
-func (k *Keeper) get(ctx context.Context) (*kept, error) {
+// getCredential returns the credential, and fetches one if there is none. During a renewal it returns the old
+// one, if that is still valid.
+func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	k.mu.Lock()
 	now := k.now()
 	if k.current != nil && !now.Before(k.current.expiresAt) {
@@ -108,13 +108,13 @@ func (k *Keeper) get(ctx context.Context) (*kept, error) {
 	}
 }
 
-// hasFailedNow reports whether the last sign-in failed just now.
+// hasFailedNow reports whether the last sign-in failed within retryPause.
 func (k *Keeper) hasFailedNow(now time.Time) bool {
 	return k.failure != nil && now.Before(k.failedAt.Add(retryPause))
 }
 
-// startFetch begins a sign-in, unless one is under way. It is nobody's own: a request that is cut off
-// leaves it to the others. The caller holds the lock.
+// startFetch begins a sign-in unless one is in progress. It does not depend on the request that caused it: if
+// that is cut off, the others still get the credential. The caller holds the lock.
 func (k *Keeper) startFetch() *fetch {
 	if k.fetching != nil {
 		return k.fetching
@@ -149,8 +149,8 @@ func newKept(c Credential, now time.Time) *kept {
 	return &kept{Credential: c, renewAt: now.Add(life * 3 / 4), expiresAt: c.ExpiresAt}
 }
 
-// drop forgets a credential that was refused, unless another one has taken its place.
-func (k *Keeper) drop(refused *kept) {
+// dropCredential removes a refused credential, unless it was replaced meanwhile.
+func (k *Keeper) dropCredential(refused *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current == refused {
@@ -158,9 +158,9 @@ func (k *Keeper) drop(refused *kept) {
 	}
 }
 
-// Check signs in, for a look at the settings.
+// Check signs in, to check the settings.
 func (k *Keeper) Check(ctx context.Context) error {
-	_, err := k.get(ctx)
+	_, err := k.getCredential(ctx)
 	return err
 }
 
@@ -183,10 +183,10 @@ func (k *Keeper) Secrets() []string {
 	return secrets
 }
 
-// errUnsigned is wrapped if the credential cannot be put into a request.
+// errUnsigned means that the credential cannot be added to a request.
 var errUnsigned = errors.New("the credential cannot be sent in a header")
 
-func (c *kept) sign(req *http.Request) error {
+func (c *kept) signRequest(req *http.Request) error {
 	for name, values := range c.Headers {
 		for _, value := range values {
 			if !isHeaderValue(value) {

@@ -33,7 +33,7 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// counted fetches credentials with a number.
+// counted returns numbered credentials.
 type counted struct {
 	n     atomic.Int32
 	life  time.Duration
@@ -78,8 +78,8 @@ func send(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestTransport_OneTokenForAll sends 10,000 messages while tokens live 2 s: one sign-in in 1.5 s, and no
-// request waits for a renewal.
+// TestTransport_OneTokenForAll sends 10,000 messages while tokens live 2 s: there is one sign-in in 1.5 s, and
+// no request waits for a renewal.
 func TestTransport_OneTokenForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	}
 }
 
-// A dead token endpoint: the request is not sent, and all lanes together ask once a second.
+// If the token endpoint is down, the request is not sent, and all lanes together ask it once a second.
 func TestTransport_DeadEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTransport_DeadEndpoint(t *testing.T) {
 	})
 }
 
-// A failed renewal leaves the credential in use until it ends.
+// After a failed renewal the credential is used until it ends.
 func TestTransport_RenewalFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestSettings_OAuth2(t *testing.T) {
 	}
 }
 
-// An endpoint that cannot be read, or reached, must not be repeated in an error.
+// An error must not quote the answer of a token endpoint, or its address.
 func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 	t.Parallel()
 	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
@@ -373,7 +373,7 @@ func TestSettings_Refuses(t *testing.T) {
 	}
 }
 
-// A client certificate and an authority of one's own.
+// The CMS may require a client certificate and have an authority of its own.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -404,7 +404,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// transportTo sends each request to one server.
+// transportTo sends each request to the same server.
 type transportTo struct {
 	next http.RoundTripper
 	url  string

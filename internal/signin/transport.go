@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Transport signs requests.
+// Transport signs requests in.
 type Transport struct {
 	next   http.RoundTripper
 	keeper *Keeper
 }
 
-// NewTransport returns a Transport in front of another.
+// NewTransport returns a Transport that sends through next.
 func NewTransport(next http.RoundTripper, keeper *Keeper) *Transport { return &Transport{next, keeper} }
 
-// RoundTrip implements http.RoundTripper. It repeats a request once that was answered 401, with a new
+// RoundTrip implements http.RoundTripper. If a request is answered 401, it is repeated once with a new
 // credential.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
@@ -28,17 +28,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	resp, used, err := t.send(req, content)
+	resp, used, err := t.sendSigned(req, content)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || !t.isRenewable() {
 		return resp, err
 	}
-	t.keeper.drop(used)
-	renewed, err := t.keeper.get(req.Context())
+	t.keeper.dropCredential(used)
+	renewed, err := t.keeper.getCredential(req.Context())
 	if err != nil {
-		return resp, nil // the CMS's answer stands: 401
+		return resp, nil // return the CMS's own answer: 401
 	}
-	again := clone(req, content)
-	if err := renewed.sign(again); err != nil {
+	again := cloneRequest(req, content)
+	if err := renewed.signRequest(again); err != nil {
 		return resp, nil
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
@@ -46,27 +46,27 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(again)
 }
 
-func (t *Transport) send(req *http.Request, content []byte) (*http.Response, *kept, error) {
-	c, err := t.keeper.get(req.Context())
+func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Response, *kept, error) {
+	c, err := t.keeper.getCredential(req.Context())
 	if err != nil {
 		return nil, nil, err
 	}
-	signed := clone(req, content)
-	if err := c.sign(signed); err != nil {
+	signed := cloneRequest(req, content)
+	if err := c.signRequest(signed); err != nil {
 		return nil, nil, err
 	}
 	resp, err := t.next.RoundTrip(signed)
 	return resp, c, err
 }
 
-// isRenewable reports whether another sign-in may give another credential.
+// isRenewable reports whether another sign-in can return a different credential.
 func (t *Transport) isRenewable() bool {
 	_, isFixed := t.keeper.source.(Fixed)
 	return !isFixed
 }
 
-// clone returns a copy of a request, with a body that can be sent once.
-func clone(req *http.Request, content []byte) *http.Request {
+// cloneRequest returns a copy of a request with a body that can be sent once.
+func cloneRequest(req *http.Request, content []byte) *http.Request {
 	c := req.Clone(req.Context())
 	c.GetBody = nil
 	if content != nil {
@@ -78,12 +78,12 @@ func clone(req *http.Request, content []byte) *http.Request {
 	return c
 }
 
-// isHeaderValue reports whether a value can be sent.
+// isHeaderValue reports whether a value is valid in a header.
 func isHeaderValue(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// afterScheme returns the credential behind a scheme such as Bearer.
+// afterScheme returns the credential without a scheme such as Bearer.
 func afterScheme(value string) string {
 	_, credential, _ := strings.Cut(value, " ")
 	return credential

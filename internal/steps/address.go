@@ -9,10 +9,10 @@ import (
 	"weir/internal/cms"
 )
 
-// address is where a step's request goes. Expressions stand in its path and query, and each value is
-// one segment or one value there.
+// address is the address of a step's request. Expressions may be in its path and query; each value becomes one
+// segment or one value there.
 type address struct {
-	base *url.URL // delivery.url; nil = the address is complete
+	base *url.URL // delivery.url; nil = the text is a complete address
 	text *template
 }
 
@@ -22,42 +22,44 @@ var completeAddress = regexp.MustCompile(`^https?://[^/?#{}]+(/|\?|$)`)
 func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	text, ok := readText(p.value)
 	if !ok {
-		f.refuse(p.place(), "the address must be a text such as /items/{{ key }}, in quotes if it has {{ }}")
+		f.addMistake(p.placeOfValue(), "the address must be a text such as /items/{{ key }}, in quotes if it has {{ }}")
 		return nil
 	}
 	a := &address{base: base, text: f.compileText(p.value, p.at.path, text, s, f.fillVariables)}
-	f.requireText(a.text, p.place())
+	f.requireText(a.text, p.placeOfValue())
 	begin := ""
 	if len(a.text.parts) > 0 {
 		begin = a.text.parts[0].literal
 	}
 	switch isComplete := completeAddress.MatchString(begin); {
 	case isComplete && s.chain != nil:
-		f.refuse(p.place(), "the address of a step must begin with / or ?, because it is put behind delivery.url; "+
-			"write the host there")
+		f.addMistake(p.placeOfValue(),
+			"the address of a step must begin with / or ?, because it is put behind delivery.url; "+
+				"write the host there")
 	case isComplete:
 		a.base = nil
 	case strings.HasPrefix(text, "http://"), strings.HasPrefix(text, "https://"):
-		f.refuse(p.place(), "the host of an address cannot come from an expression")
+		f.addMistake(p.placeOfValue(), "the host of an address cannot come from an expression")
 	case !strings.HasPrefix(begin, "/") && !strings.HasPrefix(begin, "?") && len(a.text.parts) > 0:
-		f.refuse(p.place(), "the address must begin with / or ?; write /%s", strings.TrimSpace(f.hideVariables(text)))
-	case strings.Contains(a.text.literal(), "#"):
-		f.refuse(p.place(), "an address has no #; write %%23 if the character itself is meant")
-	case strings.ContainsAny(a.text.literal(), " \n\t"):
-		f.refuse(p.place(), "an address has no spaces; write %%20")
-	case strings.ContainsAny(a.text.literal(), "{}"):
-		f.refuse(p.place(), "{…} is not filled in within steps; write {{ key }}")
+		f.addMistake(p.placeOfValue(), "the address must begin with / or ?; write /%s",
+			strings.TrimSpace(f.hideVariables(text)))
+	case strings.Contains(a.text.literalText(), "#"):
+		f.addMistake(p.placeOfValue(), "an address has no #; write %%23 if the character itself is meant")
+	case strings.ContainsAny(a.text.literalText(), " \n\t"):
+		f.addMistake(p.placeOfValue(), "an address has no spaces; write %%20")
+	case strings.ContainsAny(a.text.literalText(), "{}"):
+		f.addMistake(p.placeOfValue(), "{…} is not filled in within steps; write {{ key }}")
 	}
 	return a
 }
 
-// errEmptyPart is the failure of an address with an expression that is empty: /items/ is all items, and
-// ?slug= no filter.
+// errEmptyPart is the error of an empty expression in an address. Without it, /items/{{ id }} would address all
+// items, and ?slug= would not filter.
 var errEmptyPart = errors.New("it is empty, and an address must not have an empty part")
 
-// expand returns the address with its values.
-func (a *address) expand(env map[string]any) (string, error) {
-	text, err := a.text.convert(env, func(before string, value any) (string, error) {
+// expandAddress returns the address with the values of its expressions.
+func (a *address) expandAddress(env map[string]any) (string, error) {
+	text, err := a.text.joinParts(env, func(before string, value any) (string, error) {
 		text, err := toText(value)
 		switch {
 		case err != nil:
@@ -75,7 +77,7 @@ func (a *address) expand(env map[string]any) (string, error) {
 	return joinAddress(a.base, text), nil
 }
 
-// joinAddress puts an address behind the base.
+// joinAddress returns base followed by the text of a relative address.
 func joinAddress(base *url.URL, text string) string {
 	path, query, _ := strings.Cut(text, "?")
 	joined := *base

@@ -12,19 +12,19 @@ import (
 	"weir/internal/contract"
 )
 
-// answer is an answer of the CMS, as expressions see it.
+// answer is an answer of the CMS, as expressions read it.
 type answer struct {
 	Status  int                   `expr:"status"`
 	JSON    any                   `expr:"json"`
-	Headers map[string]any        `expr:"headers"` // by name in lower case, the first value of each
+	Headers map[string]any        `expr:"headers"` // first value of each header, by name in lower case
 	Body    string                `expr:"body"`
 	XML     func(path string) any `expr:"xml"`
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
-	isCut   bool                  `expr:"-"` // the body ended early or was over the limit
+	isCut   bool                  `expr:"-"` // the body was incomplete, or over the limit
 	cutBy   string                `expr:"-"`
 	tree    *contract.Tree        `expr:"-"`
-	problem map[part]string       `expr:"-"` // why a part could not be read
+	problem map[part]string       `expr:"-"` // why a part cannot be read
 }
 
 // readAnswer reads an answer of at most limit bytes.
@@ -46,22 +46,22 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	return a, err
 }
 
-// need is how much an answer must have a part.
+// need is the degree to which expressions need a part of an answer.
 type need int
 
 const (
 	needNone    need = iota
-	needLenient      // a rule for every step's answer reads it
+	needLenient      // rules for the answers of all steps read it
 	needStrict       // an expression of this step or a later one reads it
 )
 
 // needs are the parts of an answer that expressions read.
 type needs map[part]need
 
-func (n needs) add(p part, more need) { n[p] = max(n[p], more) }
+func (n needs) addPart(p part, more need) { n[p] = max(n[p], more) }
 
-// parse reads the parts that expressions need.
-func (a *answer) parse(n needs) {
+// parseParts parses the parts that expressions need.
+func (a *answer) parseParts(n needs) {
 	if a.isCut {
 		for p := range n {
 			a.problem[p] = a.cutBy
@@ -103,8 +103,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody names another kind of answer, because a page in place of JSON has a common cause: a page for
-// signing in, a firewall, or a CMS that starts.
+// kindOfBody names the kind of a body that is no JSON. A web page instead of JSON has a common cause: a
+// sign-in, a firewall, or a CMS that is starting.
 func (a *answer) kindOfBody() string {
 	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
 	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
@@ -113,7 +113,7 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
-// convertNumbers returns a tree with numbers of Go. A whole number stays exact.
+// convertNumbers returns a tree with Go's number types. A whole number stays exact.
 func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -151,7 +151,7 @@ func (a *answer) parseXML() {
 	a.XML = func(path string) any {
 		p, err := contract.CompileTreePath(path)
 		if err != nil {
-			return nil // refused at the start
+			return nil // it was refused when the settings were read
 		}
 		if values := tree.Texts(p); len(values) > 0 {
 			return values[0]
@@ -160,8 +160,7 @@ func (a *answer) parseXML() {
 	}
 }
 
-// errorWords returns the words of an error in an answer's JSON, by the fields that CMSs use; empty =
-// there are none.
+// errorWords returns the error text in an answer's JSON, from the fields that CMSs use; empty = none.
 func errorWords(value any) string {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -185,7 +184,7 @@ func errorWords(value any) string {
 	return ""
 }
 
-// errorPath returns the field that an error names.
+// errorPath returns the name of the field that an error is about.
 func errorPath(object map[string]any) string {
 	switch where := object["path"].(type) {
 	case string:

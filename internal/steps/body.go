@@ -13,23 +13,23 @@ import (
 	"weir/internal/weir"
 )
 
-// body makes the body of a request.
+// body renders the body of a request.
 type body interface {
-	render(env map[string]any, m *weir.Message) (content []byte, contentType string, err error)
+	renderBody(env map[string]any, m *weir.Message) (content []byte, contentType string, err error)
 }
 
-// messageBody is the message's own bytes.
+// messageBody is the message's body, unchanged.
 type messageBody struct{}
 
-func (messageBody) render(_ map[string]any, m *weir.Message) ([]byte, string, error) {
+func (messageBody) renderBody(_ map[string]any, m *weir.Message) ([]byte, string, error) {
 	return m.Body, m.ContentType, nil
 }
 
-// tree is a JSON value whose leaves may be expressions.
+// tree is a JSON value that may have expressions in its leaves.
 type tree struct {
-	leaf   *template // set = this is a leaf with expressions
-	fixed  any       // the value of a leaf without
-	names  []string  // of an object, with its values
+	leaf   *template // set if this is a leaf with expressions
+	fixed  any       // value of a leaf without expressions
+	names  []string  // of an object's fields, in the order of values
 	values []*tree
 	isList bool
 	isLeaf bool
@@ -37,7 +37,7 @@ type tree struct {
 
 // compileTree compiles a YAML value.
 func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
-	n = f.resolve(n)
+	n = f.resolveNode(n)
 	switch t := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		return f.compileObject(n, path, s)
@@ -50,7 +50,7 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 	case *ast.StringNode, *ast.LiteralNode:
 		leaf := f.compileTemplate(n, path, s)
 		if leaf.isConstant() {
-			return &tree{isLeaf: true, fixed: leaf.literal()}
+			return &tree{isLeaf: true, fixed: leaf.literalText()}
 		}
 		if !leaf.isSingle() {
 			f.requireText(leaf, placeOf(n, path))
@@ -65,8 +65,9 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 	case *ast.NullNode, nil:
 		return &tree{isLeaf: true}
 	}
-	f.refuse(placeOf(n, path), "this value cannot be part of JSON; write a text, a number, true, false, a list or a "+
-		"mapping")
+	f.addMistake(placeOf(n, path),
+		"this value cannot be part of JSON; write a text, a number, true, false, a list or a "+
+			"mapping")
 	return &tree{isLeaf: true}
 }
 
@@ -75,7 +76,7 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	pairs, _ := f.readMapping(n, path)
 	for _, p := range pairs {
 		if strings.Contains(p.key, "{{") {
-			f.refuse(p.at, "a name cannot have an expression; only values can")
+			f.addMistake(p.at, "a name cannot have an expression; only values can")
 			continue
 		}
 		object.names = append(object.names, p.key)
@@ -84,19 +85,18 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	return object
 }
 
-// value returns the tree's value. Keep is false for an expression that is nil: then its field is left
-// out.
-func (t *tree) value(env map[string]any) (value any, keep bool, err error) {
+// evaluateTree returns the tree's value. keep is false if an expression is nil: then its field is left out.
+func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error) {
 	switch {
 	case t.isLeaf && t.leaf == nil:
 		return t.fixed, true, nil
 	case t.isLeaf:
-		value, err := t.leaf.value(env)
+		value, err := t.leaf.evaluateLeaf(env)
 		return value, value != nil, err
 	case t.isList:
 		list := []any{}
 		for _, item := range t.values {
-			v, keep, err := item.value(env)
+			v, keep, err := item.evaluateTree(env)
 			if err != nil {
 				return nil, false, err
 			}
@@ -108,7 +108,7 @@ func (t *tree) value(env map[string]any) (value any, keep bool, err error) {
 	}
 	object := map[string]any{}
 	for i, name := range t.names {
-		v, keep, err := t.values[i].value(env)
+		v, keep, err := t.values[i].evaluateTree(env)
 		if err != nil {
 			return nil, false, err
 		}
@@ -125,17 +125,17 @@ type jsonBody struct {
 	contentType string
 }
 
-func (b *jsonBody) render(env map[string]any, _ *weir.Message) ([]byte, string, error) {
-	value, _, err := b.tree.value(env)
+func (b *jsonBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
+	value, _, err := b.tree.evaluateTree(env)
 	if err != nil {
 		return nil, "", err
 	}
-	content, err := marshal(value)
+	content, err := marshalJSON(value)
 	return content, b.contentType, err
 }
 
-// marshal returns JSON, without the escapes for HTML.
-func marshal(value any) ([]byte, error) {
+// marshalJSON returns JSON without HTML escapes.
+func marshalJSON(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -149,24 +149,24 @@ type graphQLBody struct {
 	variables *tree // nil = none
 }
 
-func (b *graphQLBody) render(env map[string]any, _ *weir.Message) ([]byte, string, error) {
+func (b *graphQLBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
 	request := map[string]any{"query": b.query}
 	if b.variables != nil {
-		variables, _, err := b.variables.value(env)
+		variables, _, err := b.variables.evaluateTree(env)
 		if err != nil {
 			return nil, "", err
 		}
 		request["variables"] = variables
 	}
-	content, err := marshal(request)
+	content, err := marshalJSON(request)
 	return content, "application/json", err
 }
 
 // formBody is a form.
 type formBody struct{ tree *tree }
 
-func (b *formBody) render(env map[string]any, _ *weir.Message) ([]byte, string, error) {
-	value, _, err := b.tree.value(env)
+func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
+	value, _, err := b.tree.evaluateTree(env)
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,7 +184,7 @@ func (b *formBody) render(env map[string]any, _ *weir.Message) ([]byte, string, 
 	return []byte(form.Encode()), "application/x-www-form-urlencoded", nil
 }
 
-// asList returns a list's items, or the value as the only one.
+// asList returns the items of a list, or a list of one value.
 func asList(value any) []any {
 	switch v := value.(type) {
 	case []any:
@@ -199,7 +199,7 @@ func asList(value any) []any {
 	return []any{value}
 }
 
-// bodyKeys are the settings that make a body.
+// bodyKeys are the settings that define a body.
 var bodyKeys = []string{"json", "form", "xml", "body", "graphql"}
 
 // compileBody compiles the body of a step, or returns nil if it has none.
@@ -211,7 +211,7 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 		}
 	}
 	if len(found) > 1 {
-		f.refuse(settings[found[1]].at, "a step has one body; write %s or %s", found[0], found[1])
+		f.addMistake(settings[found[1]].at, "a step has one body; write %s or %s", found[0], found[1])
 		return nil
 	}
 	if len(found) == 0 {
@@ -219,7 +219,7 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	}
 	p := settings[found[0]]
 	if st.isSafe && found[0] != "graphql" {
-		f.refuse(p.at, "a step with %s has no body; write the values into the address, or write post, put or patch",
+		f.addMistake(p.at, "a step with %s has no body; write the values into the address, or write post, put or patch",
 			strings.ToLower(st.method))
 		return nil
 	}
@@ -234,10 +234,11 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 		return f.compileGraphQL(settings, p, s)
 	}
 	if text, _ := readText(p.value); text != "message" {
-		f.refuse(p.place(), "it must be message (the message's own bytes); for a body of your own write json, form "+
-			"or xml")
+		f.addMistake(p.placeOfValue(),
+			"it must be message (the message's own bytes); for a body of your own write json, form "+
+				"or xml")
 	} else if s.chain == nil {
-		f.refuse(p.at, "signing in has no message; write json or form")
+		f.addMistake(p.at, "signing in has no message; write json or form")
 	}
 	return messageBody{}
 }
@@ -245,13 +246,13 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 func (f *File) compileForm(p pair, s *scope) body {
 	t := f.compileTree(p.value, p.at.path, s)
 	if t.isLeaf || t.isList {
-		f.refuse(p.place(), "form must be a mapping of fields, such as { name: \"{{ key }}\" }")
+		f.addMistake(p.placeOfValue(), "form must be a mapping of fields, such as { name: \"{{ key }}\" }")
 		return nil
 	}
 	for i, field := range t.values {
 		isListOfLeaves := field.isList && !slices.ContainsFunc(field.values, func(t *tree) bool { return !t.isLeaf })
 		if !field.isLeaf && !isListOfLeaves {
-			f.refuse(
+			f.addMistake(
 				p.at,
 				"the field %s of a form must be a text or a list of texts; for a tree write json",
 				t.names[i],
@@ -264,12 +265,12 @@ func (f *File) compileForm(p pair, s *scope) body {
 func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	query, ok := readText(p.value)
 	if !ok || strings.TrimSpace(query) == "" {
-		f.refuse(p.place(), "graphql must be the text of a query or a mutation")
+		f.addMistake(p.placeOfValue(), "graphql must be the text of a query or a mutation")
 		return nil
 	}
 	if strings.Contains(query, "{{") {
-		f.refuse(
-			f.locate(p.value, p.at.path, "{{", 0, ""),
+		f.addMistake(
+			f.locatePart(p.value, p.at.path, "{{", 0, ""),
 			"a query has no {{ expressions }}; name a variable such as "+
 				"$path in it, and write its value under variables",
 		)
@@ -278,18 +279,18 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	if v, ok := settings["variables"]; ok {
 		b.variables = f.compileTree(v.value, v.at.path, s)
 		if b.variables.isLeaf || b.variables.isList {
-			f.refuse(v.place(), "variables must be a mapping of names to values")
+			f.addMistake(v.placeOfValue(), "variables must be a mapping of names to values")
 		}
 		f.checkVariables(query, v, b.variables)
 	}
 	return b
 }
 
-// checkVariables records variables that the query does not name: a typing error would be sent as null.
+// checkVariables records variables that the query does not name. After a typing error, the CMS would get null.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {
-			f.refuse(p.place(), "the query has no variable $%s", name)
+			f.addMistake(p.placeOfValue(), "the query has no variable $%s", name)
 		}
 	}
 }

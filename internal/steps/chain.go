@@ -15,11 +15,11 @@ import (
 	"weir/internal/contract"
 )
 
-// chain is the compiled steps of a contract.
+// chain has the compiled steps of a contract.
 type chain struct {
 	contract   string
 	steps      []*step
-	selections []contract.Selection // of the message, by all expressions
+	selections []contract.Selection // values of the message that expressions read
 	extractor  *contract.Extractor
 }
 
@@ -33,19 +33,19 @@ func (c *chain) addSelection(s contract.Selection) {
 type step struct {
 	name       string
 	method     string
-	isSafe     bool // it writes nothing
+	isSafe     bool // it changes nothing in the CMS
 	isGraphQL  bool
 	address    *address
 	headers    []header
 	body       body
 	when       *expression // nil = always
 	expect     []int       // empty = 2xx
-	rules      []rule      // its own, and then those of all steps
-	success    *expression // nil = each expected answer
-	until      *expression // nil = the step is done once
+	rules      []rule      // its own rules, then those for all steps
+	success    *expression // nil = each expected answer is a success
+	until      *expression // nil = the step is sent once
 	every      time.Duration
 	forTime    time.Duration
-	retryAfter string // name of the header
+	retryAfter string // name of the header with the delay
 	needs      needs
 }
 
@@ -55,7 +55,7 @@ type header struct {
 	value *template
 }
 
-// The settings of a step, besides its method.
+// The settings of a step, except for its method.
 var (
 	methods      = []string{"get", "head", "post", "put", "patch", "delete"}
 	otherKeys    = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter"}
@@ -88,9 +88,9 @@ const (
 // compiler compiles the steps of one contract, or of a sign-in.
 type compiler struct {
 	file       *File
-	chain      *chain // nil = of a sign-in
+	chain      *chain // nil = the steps of a sign-in
 	base       *url.URL
-	common     Source // rules for every step
+	common     Source // rules for the answers of all steps
 	retryAfter string
 	timeout    time.Duration
 }
@@ -100,7 +100,7 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	f := c.file
 	items, ok := f.readList(n)
 	if !ok || len(items) == 0 {
-		f.refuse(placeOf(n, path), "it must be a list of steps, such as - get: /items/{{ key }}")
+		f.addMistake(placeOf(n, path), "it must be a list of steps, such as - get: /items/{{ key }}")
 		return nil
 	}
 	names := c.readNames(items, path)
@@ -114,10 +114,10 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	return steps
 }
 
-// readNames returns the names of the steps, and records names that are no good.
+// readNames returns the names of the steps, and records invalid names.
 func (c *compiler) readNames(items []ast.Node, path string) []string {
 	f := c.file
-	taken := (&scope{chain: c.chain, own: &step{}}).prototype()
+	taken := (&scope{chain: c.chain, own: &step{}}).buildPrototype()
 	names := make([]string, len(items))
 	for i, item := range items {
 		names[i] = "step" + strconv.Itoa(i+1)
@@ -127,19 +127,19 @@ func (c *compiler) readNames(items []ast.Node, path string) []string {
 				continue
 			}
 			name, _ := readText(p.value)
-			at := p.place()
+			at := p.placeOfValue()
 			at.path = fmt.Sprintf("%s[%d].name", path, i)
 			switch {
 			case !stepName.MatchString(name):
-				f.refuse(
+				f.addMistake(
 					at,
 					"%q is not a name that expressions can use; write letters, digits and _, such as find",
 					name,
 				)
 			case slices.Contains(names[:i], name):
-				f.refuse(at, "%s is the name of an earlier step, too; each needs its own", name)
+				f.addMistake(at, "%s is the name of an earlier step, too; each needs its own", name)
 			case taken[name] != nil || slices.Contains(reservedName, name):
-				f.refuse(at, "%s has a meaning in expressions; take another name, such as %s_item", name, name)
+				f.addMistake(at, "%s has a meaning in expressions; take another name, such as %s_item", name, name)
 			}
 			names[i] = name
 		}
@@ -152,7 +152,7 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	f := c.file
 	pairs, ok := f.readMapping(n, path)
 	if !ok {
-		f.refuse(placeOf(n, path), "a step must be a mapping, such as { name: find, get: /items/{{ key }} }")
+		f.addMistake(placeOf(n, path), "a step must be a mapping, such as { name: find, get: /items/{{ key }} }")
 		return nil
 	}
 	settings := map[string]pair{}
@@ -175,15 +175,15 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	return st
 }
 
-// refuseInSignIn records settings that the steps of a sign-in cannot have: all of them are done, each
-// once, and a failure of one is a failure of the sign-in.
+// refuseInSignIn records settings that a sign-in's step cannot have: each step is sent once, and if one fails,
+// the sign-in fails.
 func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	if c.chain != nil {
 		return
 	}
 	for _, key := range []string{"when", "on", "until", "retryAfter"} {
 		if p, ok := settings[key]; ok {
-			c.file.refuse(
+			c.file.addMistake(
 				p.at,
 				"a step of a sign-in has no %s; it has an address, headers, a body, expect and success",
 				key,
@@ -192,21 +192,21 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 }
 
-// refuseUnknown records settings that no step has.
+// refuseUnknown records unknown settings of a step.
 func (c *compiler) refuseUnknown(pairs []pair) {
 	known := slices.Concat(otherKeys, methods, bodyKeys, []string{"variables", "address"})
 	for _, p := range pairs {
 		if !slices.Contains(known, p.key) {
-			hint := suggest(p.key, known)
+			hint := suggestName(p.key, known)
 			if hint == "" {
 				hint = "; a step has " + strings.Join(known, ", ")
 			}
-			c.file.refuse(p.at, "%s is not a setting of a step%s", p.key, hint)
+			c.file.addMistake(p.at, "%s is not a setting of a step%s", p.key, hint)
 		}
 	}
 }
 
-// compileRequest compiles method and address.
+// compileRequest compiles method and address. It reports whether the step has a request.
 func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, at place) bool {
 	f := c.file
 	var found []string
@@ -217,11 +217,11 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 	}
 	switch len(found) {
 	case 0:
-		f.refuse(at, "the step has no request; write get, post, put, patch, delete (with an address) or graphql")
+		f.addMistake(at, "the step has no request; write get, post, put, patch, delete (with an address) or graphql")
 		return false
 	case 1:
 	default:
-		f.refuse(settings[found[1]].at, "a step is one request; make two steps of %s and %s", found[0], found[1])
+		f.addMistake(settings[found[1]].at, "a step is one request; make two steps of %s and %s", found[0], found[1])
 		return false
 	}
 	st.method = strings.ToUpper(found[0])
@@ -229,7 +229,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 	if found[0] == "graphql" {
 		query, _ := readText(p.value)
 		st.method, st.isGraphQL, st.isSafe = http.MethodPost, true, !isMutation(query)
-		st.needs.add(partJSON, needStrict)
+		st.needs.addPart(partJSON, needStrict)
 		if p, ok := settings["address"]; ok {
 			st.address = f.compileAddress(p, s, c.base)
 		} else {
@@ -238,10 +238,10 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 		return true
 	}
 	if p, ok := settings["address"]; ok {
-		f.refuse(p.at, "the address stands behind the method: %s: /items", found[0])
+		f.addMistake(p.at, "the address stands behind the method: %s: /items", found[0])
 	}
 	if p, ok := settings["variables"]; ok {
-		f.refuse(p.at, "variables belong to graphql")
+		f.addMistake(p.at, "variables belong to graphql")
 	}
 	st.isSafe = st.method == http.MethodGet || st.method == http.MethodHead
 	st.address = f.compileAddress(p, s, c.base)
@@ -250,7 +250,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 
 var graphQLWrites = regexp.MustCompile(`(?m)(^|\})\s*(mutation|subscription)\b`)
 
-// isMutation reports whether a GraphQL request writes.
+// isMutation reports whether a GraphQL request may change the CMS.
 func isMutation(query string) bool { return graphQLWrites.MatchString(query) }
 
 func (c *compiler) compileHeaders(settings map[string]pair, st *step, s *scope) {
@@ -265,7 +265,7 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 	f := c.file
 	pairs, ok := f.readMapping(p.value, p.at.path)
 	if !ok {
-		f.refuse(p.place(), "headers must be a mapping of names to values, such as "+
+		f.addMistake(p.placeOfValue(), "headers must be a mapping of names to values, such as "+
 			"{ If-Match: \"{{ find.headers.etag }}\" }")
 	}
 	var headers []header
@@ -273,12 +273,12 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 		canonical := http.CanonicalHeaderKey(h.key)
 		switch {
 		case !headerName.MatchString(h.key):
-			f.refuse(h.at, "%q is not the name of a header", h.key)
+			f.addMistake(h.at, "%q is not the name of a header", h.key)
 		case slices.Contains(ownHeaders, canonical) || strings.HasPrefix(canonical, "Weir-"):
-			f.refuse(h.at, "%s is set by Weir; leave it out", h.key)
+			f.addMistake(h.at, "%s is set by Weir; leave it out", h.key)
 		}
 		t := f.compileTemplate(h.value, h.at.path, s)
-		f.requireText(t, h.place())
+		f.requireText(t, h.placeOfValue())
 		headers = append(headers, header{canonical, t})
 	}
 	return headers
@@ -306,13 +306,13 @@ func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	if p, ok := settings["retryAfter"]; ok {
 		name, ok := readText(p.value)
 		if !ok || !headerName.MatchString(name) {
-			f.refuse(p.place(), "it must be the name of a header, such as X-RateLimit-Reset")
+			f.addMistake(p.placeOfValue(), "it must be the name of a header, such as X-RateLimit-Reset")
 		}
 		st.retryAfter = name
 	}
 }
 
-// readStatuses reads expect.
+// readStatuses reads the setting expect.
 func (c *compiler) readStatuses(p pair) []int {
 	f := c.file
 	items, isList := f.readList(p.value)
@@ -326,16 +326,16 @@ func (c *compiler) readStatuses(p pair) []int {
 		at := placeOf(item, p.at.path)
 		switch {
 		case err != nil || status < 200 || status > 599:
-			f.refuse(at, "%q is not a status from 200 to 599; write a list such as [200, 404]", text)
+			f.addMistake(at, "%q is not a status from 200 to 599; write a list such as [200, 404]", text)
 		case status == http.StatusUnauthorized:
-			f.refuse(at, "401 is never an answer to a step; Weir signs in anew and repeats it")
+			f.addMistake(at, "401 is never an answer to a step; Weir signs in anew and repeats it")
 		}
 		statuses = append(statuses, status)
 	}
 	return statuses
 }
 
-// compilePolling compiles until, every and for.
+// compilePolling compiles the settings until, every and for.
 func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) {
 	f := c.file
 	own := *s
@@ -354,11 +354,11 @@ func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) 
 		d, err := time.ParseDuration(text)
 		switch {
 		case !polls:
-			f.refuse(p.at, "%s belongs to until; write until: with the condition that ends the step", name)
+			f.addMistake(p.at, "%s belongs to until; write until: with the condition that ends the step", name)
 		case err != nil || d <= 0:
-			f.refuse(p.place(), "%q is not a duration such as 2s or 1m", text)
+			f.addMistake(p.placeOfValue(), "%q is not a duration such as 2s or 1m", text)
 		case name == "for" && d > c.timeout:
-			f.refuse(p.place(), "%s is longer than delivery.timeout (%s), which holds for all steps together",
+			f.addMistake(p.placeOfValue(), "%s is longer than delivery.timeout (%s), which holds for all steps together",
 				text, c.timeout)
 		default:
 			*target = d

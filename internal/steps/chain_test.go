@@ -30,14 +30,16 @@ const upsert = `
         json: *item
 `
 
-// store is a CMS with items by slug. Fault is asked before each request is served, and may answer itself.
+// store is a CMS with items by slug. fault is called before each request is served, and may answer the request
+// itself.
 type store struct {
 	mu       sync.Mutex
 	items    map[int]map[string]any
 	requests []string
 	keys     []string
 	fault    func(n int, w http.ResponseWriter, r *http.Request) bool
-	after    func(n int, w http.ResponseWriter, r *http.Request) bool // the change is made; true = it answers
+	// called after the change was made; true = it has answered
+	after func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
 func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {

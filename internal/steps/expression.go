@@ -22,28 +22,28 @@ import (
 type expression struct {
 	program *vm.Program
 	source  string
-	kind    reflect.Type // nil = known only when it is evaluated
-	reads   bool         // it reads an answer of the CMS
+	kind    reflect.Type // nil = known only after evaluation
+	reads   bool         // it depends on an answer of the CMS
 }
 
-// evaluate returns the value of an expression.
-func (e *expression) evaluate(env map[string]any) (any, error) {
+// evaluateExpression returns the value of an expression.
+func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	value, err := expr.Run(e.program, env)
 	if err != nil {
-		return nil, e.fail(errors.New(firstLine(err)))
+		return nil, e.newValueError(errors.New(firstLine(err)))
 	}
 	return value, nil
 }
 
-// holds evaluates a condition.
-func (e *expression) holds(env map[string]any) (bool, error) {
-	value, err := e.evaluate(env)
+// evaluateCondition returns the value of a condition.
+func (e *expression) evaluateCondition(env map[string]any) (bool, error) {
+	value, err := e.evaluateExpression(env)
 	if err != nil {
 		return false, err
 	}
 	held, ok := value.(bool)
 	if !ok {
-		return false, e.fail(fmt.Errorf("it is %s, neither true nor false", describe(value)))
+		return false, e.newValueError(fmt.Errorf("it is %s, neither true nor false", describeKind(value)))
 	}
 	return held, nil
 }
@@ -57,8 +57,8 @@ func firstLine(err error) string {
 	return line
 }
 
-// describe returns a value's kind in words.
-func describe(value any) string {
+// describeKind returns a value's kind in words.
+func describeKind(value any) string {
 	switch value.(type) {
 	case nil:
 		return "nil"
@@ -76,7 +76,7 @@ func describe(value any) string {
 	return fmt.Sprintf("a %T", value)
 }
 
-// part is a part of an answer that an expression may read.
+// part is a part of an answer.
 type part string
 
 const (
@@ -87,7 +87,7 @@ const (
 	partHeaders part = "headers"
 )
 
-// ownParts are the names of the step's own answer in on, success and until.
+// ownParts are the names of the parts of the step's own answer in on, success and until.
 var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": partXML, "body": partBody,
 	"headers": partHeaders}
 
@@ -96,12 +96,12 @@ type scope struct {
 	chain     *chain // nil = no message
 	earlier   []*step
 	later     []string
-	own       *step // nil = the own answer is not there yet
-	isLenient bool  // the own answer need not be of the form that the expression reads
+	own       *step // nil = there is no own answer yet
+	isLenient bool  // the own answer may lack a part that the expression reads
 }
 
-// prototype returns an environment with the types of all names.
-func (s *scope) prototype() map[string]any {
+// buildPrototype returns an environment with a value of the right type for each name.
+func (s *scope) buildPrototype() map[string]any {
 	env := map[string]any{}
 	addFunctions(env)
 	if s.chain != nil {
@@ -116,19 +116,19 @@ func (s *scope) prototype() map[string]any {
 	return env
 }
 
-// compile compiles an expression. It records a mistake and returns nil if that fails. Locate returns the
-// place of a line (from 1) and a column (from 0) of the source.
-func (f *File) compile(source string, s *scope, locate func(line, column int) place) *expression {
+// compileExpression compiles an expression. If that fails, it records a mistake and returns nil. locate returns
+// the place of a line (from 1) and a column (from 0) of the source.
+func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
-		f.refuse(at, "a variable of the environment cannot stand in an expression; write it outside of {{ }}")
+		f.addMistake(at, "a variable of the environment cannot stand in an expression; write it outside of {{ }}")
 		return nil
 	}
 	if strings.TrimSpace(source) == "" {
-		f.refuse(at, "the expression is empty; write one such as text('./title')")
+		f.addMistake(at, "the expression is empty; write one such as text('./title')")
 		return nil
 	}
-	env := s.prototype()
+	env := s.buildPrototype()
 	known := types.Map{}
 	for name, value := range env {
 		known[name] = types.TypeOf(value)
@@ -143,37 +143,40 @@ func (f *File) compile(source string, s *scope, locate func(line, column int) pl
 		if errors.As(err, &found) {
 			at = locate(found.Line, found.Column)
 		}
-		f.refuse(at, "%s", s.explain(err, env))
+		f.addMistake(at, "%s", s.explainError(err, env))
 		return nil
 	}
-	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.finish()}
+	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
 	if kind := program.Node().Type(); kind != nil && kind.Kind() != reflect.Interface {
 		e.kind = kind
 	}
 	return e
 }
 
-// compileCondition compiles the whole value of a setting as an expression that is true or false.
+// compileCondition compiles the value of a setting as an expression that is true or false.
 func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression {
 	source, ok := readText(n)
 	if !ok {
-		f.refuse(placeOf(n, path), "it must be an expression such as status == 404")
+		f.addMistake(placeOf(n, path), "it must be an expression such as status == 404")
 		return nil
 	}
 	if trimmed := strings.TrimSpace(source); strings.HasPrefix(trimmed, "{{") && strings.HasSuffix(trimmed, "}}") {
-		f.refuse(placeOf(n, path), "it is an expression already; write it without {{ and }}")
+		f.addMistake(placeOf(n, path), "it is an expression already; write it without {{ and }}")
 		return nil
 	}
-	e := f.compile(source, s, func(line, column int) place { return f.locateIn(n, path, source, line, column) })
+	e := f.compileExpression(source, s, func(line,
+		column int) place {
+		return f.locateIn(n, path, source, line, column)
+	})
 	if e != nil && e.kind != nil && e.kind.Kind() != reflect.Bool {
-		f.refuse(placeOf(n, path), "%s is %s and must be true or false; compare it, for example with ==", e.source,
+		f.addMistake(placeOf(n, path), "%s is %s and must be true or false; compare it, for example with ==", e.source,
 			describeType(e.kind))
 		return nil
 	}
 	return e
 }
 
-// locateIn returns the place of a line and a column of a scalar's value.
+// locateIn returns the place of a line and a column in a scalar's value.
 func (f *File) locateIn(n yaml.Node, path, source string, line, column int) place {
 	lines := strings.Split(source, "\n")
 	if line < 1 || line > len(lines) {
@@ -181,7 +184,7 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 	}
 	text := lines[line-1]
 	before := string([]rune(text)[:min(column, len([]rune(text)))])
-	return f.locate(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
+	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
 func describeType(t reflect.Type) string {
@@ -204,8 +207,8 @@ func describeType(t reflect.Type) string {
 	return "of another kind"
 }
 
-// explain returns the sentence about an expression that does not compile.
-func (s *scope) explain(err error, env map[string]any) string {
+// explainError returns a sentence for the user about an expression that does not compile.
+func (s *scope) explainError(err error, env map[string]any) string {
 	text := firstLine(err)
 	if name, ok := strings.CutPrefix(text, "unknown name "); ok {
 		return s.explainName(name, env)
@@ -226,7 +229,7 @@ func (s *scope) explain(err error, env map[string]any) string {
 	return text
 }
 
-// notWords are words of other languages, with what to write here.
+// notWords maps words of other languages to those of expressions.
 var notWords = map[string]string{"null": "nil", "None": "nil", "undefined": "nil", "AND": "and", "OR": "or",
 	"NOT": "not", "True": "true", "False": "false"}
 
@@ -247,19 +250,19 @@ func (s *scope) explainName(name string, env map[string]any) string {
 		return "the environment cannot be read by expressions; write ${NAME} outside of {{ }}"
 	}
 	names := slices.Sorted(maps.Keys(env))
-	hint := suggest(name, names)
+	hint := suggestName(name, names)
 	if hint == "" {
 		hint = "; known are " + strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s is not known here%s", name, hint)
 }
 
-// uses collects what an expression reads: paths of the message, and parts of answers.
+// uses collects the paths of the message and the parts of answers that an expression reads.
 type uses struct {
 	file  *File
 	scope *scope
 	at    func(line, column int) place
-	names map[*ast.IdentifierNode]bool // false = as the beginning of a member, or compared with nil
+	names map[*ast.IdentifierNode]bool // false = only the object of a member, or compared with nil
 	reads bool
 }
 
@@ -286,7 +289,7 @@ func (u *uses) visitMember(n *ast.MemberNode) {
 			if st := u.scope.findStep(base.Value); st != nil {
 				u.names[base] = false
 				u.reads = true
-				st.needs.add(part(name.Value), needStrict)
+				st.needs.addPart(part(name.Value), needStrict)
 			}
 		}
 		if isHeaders(n.Node) {
@@ -309,7 +312,7 @@ func isHeaders(n ast.Node) bool {
 	return false
 }
 
-// visitComparison excepts find == nil, which asks whether a step ran.
+// visitComparison handles find == nil, which asks if a step ran, and reads no part of its answer.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return
@@ -344,14 +347,15 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path of a call. It must be written out, so that it is checked at the start.
+// constantPath returns the path argument of a call. It must be a constant, so that it is checked when the
+// settings are read.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false
 	}
 	path, ok := n.Arguments[0].(*ast.StringNode)
 	if !ok {
-		u.refuse(n, fmt.Sprintf("the path of %s must be written out in quotes, such as %s('./title')", name, name))
+		u.refuseNode(n, fmt.Sprintf("the path of %s must be written out in quotes, such as %s('./title')", name, name))
 		return "", false
 	}
 	return path.Value, true
@@ -359,7 +363,7 @@ func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, 
 
 func (u *uses) addSelection(n ast.Node, s contract.Selection) {
 	if err := contract.CheckSelection(s); err != nil {
-		u.refuse(n, err.Error())
+		u.refuseNode(n, err.Error())
 		return
 	}
 	u.scope.chain.addSelection(s)
@@ -367,27 +371,28 @@ func (u *uses) addSelection(n ast.Node, s contract.Selection) {
 
 func (u *uses) checkTreePath(n ast.Node, path string) {
 	if _, err := contract.CompileTreePath(path); err != nil {
-		u.refuse(n, err.Error())
+		u.refuseNode(n, err.Error())
 	}
 }
 
-func (u *uses) refuse(n ast.Node, message string) {
-	u.file.refuse(u.at(1, n.Location().From), "%s", message)
+func (u *uses) refuseNode(n ast.Node, message string) {
+	u.file.addMistake(u.at(1, n.Location().From), "%s", message)
 }
 
-// finish records the uses of names as a whole, and reports whether an answer is read.
-func (u *uses) finish() bool {
+// recordWholeUses records the parts of the answers that are read as a whole, and reports whether an answer is
+// read.
+func (u *uses) recordWholeUses() bool {
 	for name, isWhole := range u.names {
 		if own := u.scope.own; own != nil && ownParts[name.Value] != "" {
 			need := needStrict
 			if u.scope.isLenient {
 				need = needLenient
 			}
-			own.needs.add(ownParts[name.Value], need)
+			own.needs.addPart(ownParts[name.Value], need)
 			u.reads = true
 		}
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
-			st.needs.add(partJSON, needStrict) // handed on as a whole
+			st.needs.addPart(partJSON, needStrict) // the value as a whole is its JSON
 			u.reads = true
 		}
 	}

@@ -17,7 +17,7 @@ const published = upsert + `
         post: /items/{{ create?.json.data.id ?? find.json.data[0].id }}/publish
 `
 
-// publishing is a store whose items can be published; that is all that its further step does.
+// publishing is a store with a further step that publishes an item.
 type publishing struct{ store }
 
 func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func cutShort(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"data":[`)
 }
 
-// TestSender_FaultAtEachStep holds that after any single fault, at any step, before or after the change was
+// TestSender_FaultAtEachStep checks that after any single fault, at any step, before or after the change was
 // made, further attempts leave one item. In the first attempt each fault has the given outcome.
 func TestSender_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// An index that lags shows no item yet; a CMS with a check answers "not unique" to the second create.
+// If an index lags, the look-up misses the item, and a CMS that checks slugs refuses the second create.
 func TestSender_AgainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	const rule = `
@@ -337,7 +337,7 @@ func fault(code, text string) string {
 		`</string></value></member></struct></value></fault></methodResponse>`
 }
 
-// Another contract's messages are sent as before.
+// Messages of a contract without steps are sent as before.
 func TestSender_WithoutSteps(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, stepsOf("      - get: /a\n"), &store{})

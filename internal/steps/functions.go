@@ -17,17 +17,17 @@ import (
 	"weir/internal/weir"
 )
 
-// pathFunctions read the message by a path.
+// pathFunctions are the functions that read the message by a path.
 var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
 	"number": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
 
-// message is the message of an attempt, as expressions see it.
+// message is an attempt's message, as expressions read it.
 type message struct {
 	*weir.Message
 	values map[contract.Selection][]string
 }
 
-// addMessage adds the message and the functions that read it.
+// addMessage adds the message and the functions that read it to an environment.
 func addMessage(env map[string]any, m message) {
 	if m.Message == nil {
 		m.Message = &weir.Message{}
@@ -58,7 +58,7 @@ func addMessage(env map[string]any, m message) {
 	}
 }
 
-// messageNames are the names that addMessage adds.
+// messageNames returns the names that addMessage adds.
 func messageNames() []string {
 	env := map[string]any{}
 	addMessage(env, message{})
@@ -80,8 +80,8 @@ func parseNumber(path, text string) (any, error) {
 	return n, nil
 }
 
-// addFunctions adds the functions that depend on their arguments alone. Each returns nil for nil, so
-// that a field without a value is left out.
+// addFunctions adds the functions that only depend on their arguments. Each returns nil for nil, so that a
+// field without a value is left out.
 func addFunctions(env map[string]any) {
 	ofText := func(convert func(string) string) func(any) (any, error) {
 		return func(value any) (any, error) {
@@ -109,12 +109,12 @@ func addFunctions(env map[string]any) {
 	}
 }
 
-// addOwn adds the parts of the step's own answer.
+// addOwn adds the parts of the step's own answer to an environment.
 func addOwn(env map[string]any, a *answer) {
 	env["status"], env["json"], env["headers"], env["body"], env["xml"] = a.Status, a.JSON, a.Headers, a.Body, a.XML
 }
 
-// makeSlug returns a text as a part of an address: lower-case letters and digits of ASCII, and hyphens.
+// makeSlug returns a text as part of an address: lower-case ASCII letters and digits, and hyphens.
 func makeSlug(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ReplaceAll(text, "ß", "ss")) {
@@ -130,7 +130,7 @@ func makeSlug(text string) string {
 	return strings.TrimRight(b.String(), "-")
 }
 
-// toText returns a value as a part of a text.
+// toText converts a value to text.
 func toText(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
@@ -144,5 +144,5 @@ func toText(value any) (string, error) {
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}
-	return "", fmt.Errorf("%s cannot stand in a text; take one part of it, or write toJSON(…)", describe(value))
+	return "", fmt.Errorf("%s cannot stand in a text; take one part of it, or write toJSON(…)", describeKind(value))
 }

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// isExpected reports whether the step names the status as an answer.
+// isExpected reports whether the step expects the status.
 func (st *step) isExpected(status int) bool {
 	if len(st.expect) == 0 {
 		return status/100 == 2
@@ -21,31 +21,31 @@ func (st *step) isExpected(status int) bool {
 	return slices.Contains(st.expect, status)
 }
 
-// judge returns what an answer means: by the rules, then by the status, then by success.
-func (r *run) judge(st *step, a *answer) verdict {
-	base := r.classify(st, a)
+// judgeAnswer returns the verdict of an answer: by the rules, then by the status, then by success.
+func (r *run) judgeAnswer(st *step, a *answer) verdict {
+	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
 	if problem := st.findUnreadable(a); problem != "" && expected {
-		return r.unreadable(st, base, problem)
+		return r.judgeUnreadable(st, base, problem)
 	}
 	env := r.ownEnv(a)
 	found, err := firstRule(st.rules, env)
 	switch {
 	case found != nil:
-		return r.apply(st, base, found.do, found.words(env))
+		return r.applyAction(st, base, found.do, found.evaluateReason(env))
 	case err != nil && expected && a.isReadable():
-		return r.unreadable(st, base, "on: "+err.Error())
+		return r.judgeUnreadable(st, base, "on: "+err.Error())
 	case !expected:
 		return r.judgeStatus(st, a, base)
 	}
 	if do, words := st.judgeBody(a); do != actionOK {
-		return r.apply(st, base, do, words)
+		return r.applyAction(st, base, do, words)
 	}
 	if st.success != nil {
-		held, err := st.success.holds(env)
+		held, err := st.success.evaluateCondition(env)
 		switch {
 		case err != nil:
-			return r.unreadable(st, base, "success: "+err.Error())
+			return r.judgeUnreadable(st, base, "success: "+err.Error())
 		case !held:
 			base.Outcome = weir.OutcomeRetry
 			base.Reason += " (the answer does not fit success: " + st.success.source + ")"
@@ -56,8 +56,8 @@ func (r *run) judge(st *step, a *answer) verdict {
 	return verdict{actionOK, base}
 }
 
-// classify returns the result that the status means by default.
-func (r *run) classify(st *step, a *answer) weir.Result {
+// classifyStatus returns the result of the status if no rule matches.
+func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
 	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
 	result := cms.Classify(shown, rules, r.sender.cfg.Now())
@@ -74,7 +74,7 @@ func (r *run) classify(st *step, a *answer) weir.Result {
 	return result
 }
 
-// parseReset parses the delay of a named header: seconds, a date, or the time in seconds since 1970.
+// parseReset parses the delay in a named header: seconds, a date, or a Unix time in seconds.
 func parseReset(value string, now time.Time) time.Duration {
 	const laterThanAnyDelay = 1_000_000_000
 	if at, err := strconv.ParseInt(value, 10, 64); err == nil && at > laterThanAnyDelay {
@@ -86,11 +86,11 @@ func parseReset(value string, now time.Time) time.Duration {
 	return cms.ParseRetryAfter(value, now)
 }
 
-// isReadable reports whether every part that was needed could be read.
+// isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
-// findUnreadable returns why an answer that should be one cannot be read; empty = it can. An empty
-// answer to a write is readable where only the rules for all steps ask for its parts.
+// findUnreadable returns why a needed part of a good answer cannot be read; empty = all can. An empty answer to
+// a write is accepted if only the rules for all steps need the part.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
 	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
@@ -108,9 +108,9 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// unreadable returns the verdict of an answer that says nothing: a look-up has found the CMS out of
-// order, and a write may have been done.
-func (r *run) unreadable(st *step, result weir.Result, problem string) verdict {
+// judgeUnreadable returns the verdict of an answer that cannot be read. A look-up counts as a failure of the
+// CMS; a write may have been done.
+func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
 	if st.isSafe {
 		result.Outcome = weir.OutcomeUnavailable
@@ -120,14 +120,14 @@ func (r *run) unreadable(st *step, result weir.Result, problem string) verdict {
 	return verdict{actionRetry, result}
 }
 
-// judgeStatus returns the verdict of a status that the step does not expect and no rule names. A stale
-// version and an item that is there meanwhile need the look-up anew.
+// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. After a
+// conflict or a stale version, the chain has to look the item up again.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
 	case isDefined:
 	case a.Status == http.StatusConflict, a.Status == http.StatusPreconditionFailed:
-		return r.apply(st, base, actionAgain, "")
+		return r.applyAction(st, base, actionAgain, "")
 	case a.Status/100 == 2:
 		base.Outcome = weir.OutcomeRetry
 		base.Reason += " (not an expected status)"
@@ -135,8 +135,8 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	return verdict{"", base}
 }
 
-// judgeBody returns what an expected answer means by the conventions of its protocol: GraphQL and XML-RPC
-// answer 200 to failures.
+// judgeBody returns the action for an expected answer by the conventions of its protocol: GraphQL and XML-RPC
+// report failures with status 200.
 func (st *step) judgeBody(a *answer) (action, string) {
 	if st.isGraphQL {
 		return judgeGraphQL(a.JSON)
@@ -147,7 +147,7 @@ func (st *step) judgeBody(a *answer) (action, string) {
 	return actionOK, ""
 }
 
-// judgeGraphQL returns what a GraphQL answer means.
+// judgeGraphQL returns the action for a GraphQL answer.
 func judgeGraphQL(value any) (action, string) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -186,7 +186,7 @@ func mustTreePath(path string) contract.TreePath {
 	return p
 }
 
-// judgeCall returns what an answer of XML-RPC means. Its fault codes are often statuses of HTTP.
+// judgeCall returns the action for an XML-RPC answer. Fault codes are often HTTP statuses.
 func judgeCall(a *answer) (action, string) {
 	if a.tree == nil || a.tree.Root() != "methodResponse" {
 		return actionUnavailable, "the answer is not one of XML-RPC"
@@ -214,14 +214,14 @@ func judgeCall(a *answer) (action, string) {
 	return actionReject, words
 }
 
-// apply returns the verdict of an action.
-func (r *run) apply(st *step, result weir.Result, do action, words string) verdict {
+// applyAction returns the verdict of an action.
+func (r *run) applyAction(st *step, result weir.Result, do action, words string) verdict {
 	if words != "" {
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
 	}
 	result.Refused = false
 	if result.Unanswered && (do == actionAgain || do == actionDone) {
-		do = actionRetry // a server on the way gave up: the request may still be at work
+		do = actionRetry // a gateway timed out: the request may still be at work
 	}
 	result.Outcome = map[action]weir.Outcome{actionOK: weir.OutcomeDelivered, actionDone: weir.OutcomeDelivered,
 		actionAgain: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry, actionReject: weir.OutcomeRejected,
@@ -229,9 +229,9 @@ func (r *run) apply(st *step, result weir.Result, do action, words string) verdi
 	return verdict{do, result}
 }
 
-// fail returns the verdict of a step that has failed behind a good answer.
-func (r *run) fail(st *step, outcome weir.Outcome, words string, a *answer) verdict {
-	result := r.classify(st, a)
+// failStep returns the verdict of a step that fails although its answer was good.
+func (r *run) failStep(st *step, outcome weir.Outcome, words string, a *answer) verdict {
+	result := r.classifyStatus(st, a)
 	result.Outcome, result.Reason = outcome, st.name+": "+words
 	return verdict{"", result}
 }

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// settings are the parts of weir.yaml that have steps.
+// settings are the parts of weir.yaml that this package reads.
 type settings struct {
 	Delivery struct {
 		URL        string            `yaml:"url"`
@@ -35,7 +35,7 @@ type settings struct {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// refusing fails for messages without steps.
+// refusing refuses messages without steps.
 type refusing struct{}
 
 func (refusing) Send(context.Context, weir.Delivery) weir.Result {
@@ -86,7 +86,7 @@ func compile(t *testing.T, text, url string, change ...func(*steps.Config)) (*st
 	return steps.New(cfg)
 }
 
-// newSender compiles steps for a CMS.
+// newSender returns a sender to a CMS that handler serves.
 func newSender(t *testing.T, text string, handler http.Handler, change ...func(*steps.Config)) *steps.Sender {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -156,7 +156,7 @@ func TestNew_Mistakes(t *testing.T) {
 	}
 }
 
-// A correct file must compile, or the table above proves nothing.
+// Each setting must be accepted where it is correct; otherwise the table above proves nothing.
 func TestNew_AllSettings(t *testing.T) {
 	t.Parallel()
 	const text = `

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// preparedRequest has the values of a step's request.
+// preparedRequest has the evaluated parts of a step's request.
 type preparedRequest struct {
 	method, address string
 	content         []byte
@@ -17,15 +17,15 @@ type preparedRequest struct {
 	headers         http.Header
 }
 
-// prepare evaluates the expressions of a step's request.
-func (st *step) prepare(env map[string]any, m *weir.Message) (*preparedRequest, error) {
+// prepareRequest evaluates the expressions of a step's request.
+func (st *step) prepareRequest(env map[string]any, m *weir.Message) (*preparedRequest, error) {
 	p := &preparedRequest{method: st.method}
 	var err error
-	if p.address, err = st.address.expand(env); err != nil {
+	if p.address, err = st.address.expandAddress(env); err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
 	if st.body != nil {
-		if p.content, p.contentType, err = st.body.render(env, m); err != nil {
+		if p.content, p.contentType, err = st.body.renderBody(env, m); err != nil {
 			return nil, fmt.Errorf("body: %w", err)
 		}
 	}
@@ -33,11 +33,11 @@ func (st *step) prepare(env map[string]any, m *weir.Message) (*preparedRequest, 
 	return p, err
 }
 
-// evaluateHeaders returns the headers. One that is nil is left out.
+// evaluateHeaders returns the headers, except for those that are nil.
 func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) {
 	out := http.Header{}
 	for _, h := range headers {
-		value, err := h.value.value(env)
+		value, err := h.value.evaluateLeaf(env)
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", h.name, err)
 		}
@@ -52,7 +52,7 @@ func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) 
 	return out, nil
 }
 
-// newRequest makes a request that net/http cannot send again by itself.
+// newRequest returns a request that net/http cannot repeat by itself.
 func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, p.method, p.address, bytes.NewReader(p.content))
 	if err != nil {

@@ -12,29 +12,29 @@ import (
 type action string
 
 const (
-	actionOK          action = "ok"          // the next step
-	actionAgain       action = "again"       // the chain from its first step
-	actionDone        action = "done"        // delivered, without the other steps
+	actionOK          action = "ok"          // continue with the next step
+	actionAgain       action = "again"       // start again at the first step
+	actionDone        action = "done"        // delivered; the remaining steps are not sent
 	actionRetry       action = "retry"       // the attempt has failed, and counts
 	actionReject      action = "reject"      // the message is dead
-	actionUnavailable action = "unavailable" // the CMS has failed: the attempt does not count
+	actionUnavailable action = "unavailable" // the CMS has failed, and the attempt does not count
 )
 
 var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable}
 
-// rule says what an answer means.
+// rule defines the action for some answers.
 type rule struct {
 	when *expression
 	do   action
-	say  *template // nil = the CMS's words
+	say  *template // nil = the words of the CMS
 }
 
-// compileRules compiles on.
+// compileRules compiles the setting on.
 func (c *compiler) compileRules(n ast.Node, path string, s *scope) []rule {
 	f := c.file
 	items, ok := f.readList(n)
 	if !ok {
-		f.refuse(placeOf(n, path), "on must be a list of rules, such as - { when: status == 409, do: again }")
+		f.addMistake(placeOf(n, path), "on must be a list of rules, such as - { when: status == 409, do: again }")
 		return nil
 	}
 	var rules []rule
@@ -50,7 +50,7 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 	f := c.file
 	pairs, ok := f.readMapping(n, path)
 	if !ok {
-		f.refuse(placeOf(n, path), "a rule must be a mapping, such as { when: status == 409, do: again }")
+		f.addMistake(placeOf(n, path), "a rule must be a mapping, such as { when: status == 409, do: again }")
 		return rule{}, false
 	}
 	r := rule{}
@@ -62,21 +62,21 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 			text, _ := readText(p.value)
 			r.do = action(text)
 			if !slices.Contains(actions, r.do) {
-				f.refuse(p.place(), "%q is not something to do; write ok, again, done, retry, reject or "+
-					"unavailable%s", text, suggest(text, actionNames()))
+				f.addMistake(p.placeOfValue(), "%q is not something to do; write ok, again, done, retry, reject or "+
+					"unavailable%s", text, suggestName(text, actionNames()))
 			}
 		case "say":
 			r.say = f.compileTemplate(p.value, p.at.path, s)
-			f.requireText(r.say, p.place())
+			f.requireText(r.say, p.placeOfValue())
 		default:
-			f.refuse(p.at, "%s is not a setting of a rule; it has when, do and say", p.key)
+			f.addMistake(p.at, "%s is not a setting of a rule; it has when, do and say", p.key)
 		}
 	}
 	if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == "when" }) {
-		f.refuse(placeOf(n, path), "the rule has no when; write the condition, such as when: status == 409")
+		f.addMistake(placeOf(n, path), "the rule has no when; write the condition, such as when: status == 409")
 	}
 	if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == "do" }) {
-		f.refuse(placeOf(n, path), "the rule has no do; write ok, again, done, retry, reject or unavailable")
+		f.addMistake(placeOf(n, path), "the rule has no do; write ok, again, done, retry, reject or unavailable")
 	}
 	return r, r.when != nil
 }
@@ -89,12 +89,12 @@ func actionNames() []string {
 	return names
 }
 
-// firstRule returns the first rule that holds, or nil. A rule that cannot be evaluated does not hold;
-// its problem is returned if no other does.
+// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match; its
+// error is returned if no other rule matches.
 func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	var problem error
 	for i := range rules {
-		held, err := rules[i].when.holds(env)
+		held, err := rules[i].when.evaluateCondition(env)
 		switch {
 		case held:
 			return &rules[i], nil
@@ -105,14 +105,14 @@ func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	return nil, problem
 }
 
-// words returns the reason that a rule gives; empty = the CMS's words.
-func (r *rule) words(env map[string]any) string {
+// evaluateReason returns the rule's text for the reason; empty = the words of the CMS.
+func (r *rule) evaluateReason(env map[string]any) string {
 	if r.say == nil {
 		return ""
 	}
-	text, err := r.say.text(env)
+	text, err := r.say.evaluateText(env)
 	if err != nil {
-		return strings.TrimSpace(r.say.literal())
+		return strings.TrimSpace(r.say.literalText())
 	}
 	return text
 }

@@ -15,41 +15,41 @@ import (
 	"weir/internal/weir"
 )
 
-// maxAgain limits how often an attempt begins the chain anew. Two documents that want one place refuse
-// each other for good; then the attempt fails, and counts.
+// maxAgain limits how often an attempt starts the chain again. Two documents that need the same address could
+// refuse each other forever; so the attempt then fails, and counts.
 const maxAgain = 2
 
 const idempotencyHeader = "Idempotency-Key"
 
-// The story of an attempt is stored with the message, so its size is limited: polling makes many requests.
+// The records of an attempt are stored with the message, so their size is limited: polling sends many requests.
 const (
 	maxRecords = 10
 	maxWords   = 120 // bytes
 )
 
-// run is one attempt.
+// run is one attempt of a chain.
 type run struct {
 	sender   *Sender
 	chain    *chain
-	ctx      context.Context // ends when Weir cuts the attempt off
-	limited  context.Context // ends at the timeout, too
+	ctx      context.Context // ends when the attempt is cut off
+	limited  context.Context // also ends at the timeout
 	delivery weir.Delivery
 	mask     cms.Mask
-	round    int // of the chain within the attempt, from 1
+	round    int // number of the chain's run within the attempt, from 1
 	env      map[string]any
 	records  []weir.Step
 	last     weir.Result // of the last answer
 }
 
-// verdict is what a step's answer means, with the result of the attempt if it ends here.
+// verdict is the action for an answer, with the attempt's result if it ends here.
 type verdict struct {
 	do     action
 	result weir.Result
 }
 
-// attempt runs the chain, and begins anew as long as a step asks for it.
-func (r *run) attempt() weir.Result {
-	values, failure := r.extract()
+// runAttempt runs the chain, and runs it again while a step demands it.
+func (r *run) runAttempt() weir.Result {
+	values, failure := r.extractValues()
 	if failure != nil {
 		return *failure
 	}
@@ -69,8 +69,8 @@ func (r *run) attempt() weir.Result {
 	}
 }
 
-// extract reads the values that expressions need from the message.
-func (r *run) extract() (map[contract.Selection][]string, *weir.Result) {
+// extractValues returns the values of the message that expressions need.
+func (r *run) extractValues() (map[contract.Selection][]string, *weir.Result) {
 	m := r.delivery.Message
 	found, err := r.sender.cfg.Messages.Extract(r.limited, r.chain.extractor, m.ContentType, m.Body)
 	switch {
@@ -88,13 +88,12 @@ func (r *run) extract() (map[contract.Selection][]string, *weir.Result) {
 	return values, nil
 }
 
-// runSteps runs the chain once.
 func (r *run) runSteps() verdict {
 	r.last = weir.Result{Outcome: weir.OutcomeDelivered, Reason: "no step had to be done"}
 	for _, st := range r.chain.steps {
 		r.env[st.name] = nil
 		if st.when != nil {
-			held, err := st.when.holds(r.env)
+			held, err := st.when.evaluateCondition(r.env)
 			if err != nil {
 				return r.failValue(st, err, true)
 			}
@@ -109,35 +108,35 @@ func (r *run) runSteps() verdict {
 	return verdict{actionDone, r.last}
 }
 
-// runStep sends a step's request, again and again if it waits for a condition.
+// runStep sends a step's request, repeatedly if the step waits for a condition.
 func (r *run) runStep(st *step) verdict {
 	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
 	for {
-		v, a := r.send(st)
+		v, a := r.sendStep(st)
 		if v.do != actionOK || st.until == nil {
 			return v
 		}
-		reached, err := st.until.holds(r.ownEnv(a))
+		reached, err := st.until.evaluateCondition(r.ownEnv(a))
 		switch {
 		case err != nil:
-			return r.fail(st, weir.OutcomeRetry, "until: "+err.Error(), a)
+			return r.failStep(st, weir.OutcomeRetry, "until: "+err.Error(), a)
 		case reached:
 			return v
 		case r.sender.cfg.Now().Add(st.every).After(giveUpAt):
-			return r.fail(
+			return r.failStep(
 				st,
 				weir.OutcomeRetry,
 				fmt.Sprintf("%s does not hold after %s", st.until.source, st.forTime),
 				a,
 			)
 		case !clock.Sleep(r.limited, st.every):
-			return r.stopped(st)
+			return r.stopAttempt(st)
 		}
 	}
 }
 
-// stopped returns the verdict of an attempt whose time is over between two requests.
-func (r *run) stopped(st *step) verdict {
+// stopAttempt returns the verdict if the attempt's time ends between two requests.
+func (r *run) stopAttempt(st *step) verdict {
 	if r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off"}}
 	}
@@ -145,22 +144,22 @@ func (r *run) stopped(st *step) verdict {
 		Reason: st.name + ": no time is left of the timeout of all steps"}}
 }
 
-// send makes one request of a step, and returns what its answer means.
-func (r *run) send(st *step) (verdict, *answer) {
+// sendStep sends one request of a step, and returns the verdict and the answer.
+func (r *run) sendStep(st *step) (verdict, *answer) {
 	if r.limited.Err() != nil {
-		return r.stopped(st), nil
+		return r.stopAttempt(st), nil
 	}
 	record := weir.Step{Name: st.name, At: r.sender.cfg.Now()}
 	request, err := r.newRequest(st)
 	if err != nil {
 		v := r.failValue(st, err, false)
-		r.record(record, v)
+		r.recordStep(record, v)
 		return v, nil
 	}
 	resp, failure := cms.Exchange(r.ctx, r.limited, r.sender.client, request)
 	if resp == nil {
 		v := r.failExchange(st, failure)
-		r.record(record, v)
+		r.recordStep(record, v)
 		return v, nil
 	}
 	defer resp.Body.Close()
@@ -168,20 +167,21 @@ func (r *run) send(st *step) (verdict, *answer) {
 	if err != nil && r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: !st.isSafe}}, nil
 	}
-	a.parse(st.needs)
-	v := r.judge(st, a)
+	a.parseParts(st.needs)
+	v := r.judgeAnswer(st, a)
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
-		v.result.Unanswered = true // the CMS was still answering when the time was over
+		v.result.Unanswered = true // the CMS was still answering at the timeout
 	}
 	r.env[st.name] = a
 	record.Status = a.Status
-	r.record(record, v)
+	r.recordStep(record, v)
 	r.last = v.result
 	return v, a
 }
 
-// record adds a request to the story of the attempt. The reason of the last step is the attempt's own.
-func (r *run) record(s weir.Step, v verdict) {
+// recordStep adds a request to the attempt's records. It leaves out the reason of the last step, which is the
+// attempt's.
+func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain {
 		s.Reason = cms.SingleLine(r.mask.Hide(v.result.Reason))
@@ -193,9 +193,9 @@ func (r *run) record(s weir.Step, v verdict) {
 	r.records = append(r.records, s)
 }
 
-// newRequest returns a function that makes the step's request. Its error is that of a value.
+// newRequest returns a function that makes the step's request. It fails if an expression has no usable value.
 func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error), error) {
-	p, err := st.prepare(r.env, r.delivery.Message)
+	p, err := st.prepareRequest(r.env, r.delivery.Message)
 	if err != nil {
 		return nil, err
 	}
@@ -210,16 +210,15 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 		cms.SetMessageHeaders(req, r.delivery)
 		key := r.idempotencyKey(req, st)
 		req.Header.Del(idempotencyHeader)
-		// net/http sends a request again by itself if it has this header in its usual spelling and no body.
+		// net/http repeats a request by itself if it has this header in its usual spelling and no body.
 		req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 		maps.Copy(req.Header, p.headers)
 		return req, nil
 	}, nil
 }
 
-// idempotencyKey returns the step's key. A repeated chain sends the same keys. Once a step was answered
-// with "again", the next round's request is another one, and a CMS that honours the header must not
-// answer it from memory.
+// idempotencyKey returns the step's key. Each attempt sends the same keys. After "again", the next round sends
+// different ones: its request may differ, and a CMS that honours the header must not repeat the old answer.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {
@@ -228,7 +227,7 @@ func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	return key
 }
 
-// ownEnv returns the environment with the step's own answer.
+// ownEnv returns the environment with the parts of the step's own answer.
 func (r *run) ownEnv(a *answer) map[string]any {
 	env := maps.Clone(r.env)
 	addOwn(env, a)
@@ -237,7 +236,7 @@ func (r *run) ownEnv(a *answer) map[string]any {
 
 // failExchange returns the verdict of a request without an answer.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
-	if st.isSafe { // a look-up without an answer leaves nothing at work in the CMS
+	if st.isSafe { // an unanswered look-up leaves nothing at work in the CMS
 		failure.Unanswered = false
 	}
 	if failure.Outcome != weir.OutcomeNone {
@@ -246,8 +245,8 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 	return verdict{"", failure}
 }
 
-// failValue returns the verdict of an expression that failed before a request was sent. A message that
-// cannot be written is dead; an answer of the CMS may be another one next time.
+// failValue returns the verdict of an expression that failed before a request was sent. If it reads the message
+// only, the message is dead; an answer of the CMS may be different next time.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	var value *valueError
 	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}

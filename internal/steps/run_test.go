@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A look-up without an answer leaves nothing at work in the CMS; a write may.
+// An unanswered look-up leaves nothing at work in the CMS; a write may.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -97,7 +97,7 @@ func TestSender_Until(t *testing.T) {
 	}
 }
 
-// TestSender_Bodies holds that no value becomes markup, another field or another part of the address.
+// TestSender_Bodies checks that no value becomes markup, another field or another part of the address.
 func TestSender_Bodies(t *testing.T) {
 	t.Parallel()
 	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path>` +

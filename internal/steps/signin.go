@@ -17,29 +17,29 @@ import (
 // SignInConfig has the settings of a sign-in by requests.
 type SignInConfig struct {
 	File      *File
-	URL       string // addresses that begin with / are put behind it
+	URL       string // base of addresses that begin with /
 	Steps     Source
 	Send      Source // headers of every later request
-	Cookies   bool   // the cookies of the answers belong to every later request
-	For       Source // life of the credential: a duration, or an expression of seconds
+	Cookies   bool   // add the cookies of the answers to every later request
+	For       Source // lifetime of the credential: a duration, or an expression in seconds
 	Transport http.RoundTripper
 	Timeout   time.Duration
 	Now       func() time.Time
 }
 
-// SignIn is a sign-in by requests.
+// SignIn fetches credentials by a chain of requests.
 type SignIn struct {
 	cfg     SignInConfig
 	base    *url.URL
 	steps   []*step
 	headers []header
 	life    time.Duration
-	seconds *template // nil = life
+	seconds *template // nil = the lifetime is life
 }
 
 const defaultLife = 10 * time.Minute
 
-// NewSignIn compiles a sign-in. The error has one line for each mistake.
+// NewSignIn compiles a sign-in. The error has a line for each mistake.
 func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil {
@@ -55,16 +55,16 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 		at := placeOf(cfg.Send.node, path+".send")
 		s.headers = c.readHeaders(pair{"send", cfg.Send.node, at}, names)
 	} else if !cfg.Cookies {
-		f.refuse(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, "+
+		f.addMistake(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, "+
 			"such as { Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
 	}
 	if cfg.For.IsSet() {
 		s.compileLife(cfg.For, path+".for", names)
 	}
-	return s, f.err()
+	return s, f.joinMistakes()
 }
 
-// compileLife compiles for.
+// compileLife compiles the setting for.
 func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	f := s.cfg.File
 	text, _ := readText(life.node)
@@ -74,12 +74,13 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 	s.seconds = f.compileTemplate(life.node, path, names)
 	if !s.seconds.isSingle() {
-		f.refuse(placeOf(life.node, path), "%q is neither a duration such as 15m nor an expression of seconds such as "+
-			"{{ step1.json.expires_in }}", text)
+		f.addMistake(placeOf(life.node, path),
+			"%q is neither a duration such as 15m nor an expression of seconds such as "+
+				"{{ step1.json.expires_in }}", text)
 	}
 }
 
-// Fetch implements signin.Source. Its errors have no words of the answers, which may have secrets.
+// Fetch implements signin.Source. Its errors never quote answers, which may have secrets.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	env := map[string]any{}
 	addFunctions(env)
 	for _, st := range s.steps {
-		a, err := s.send(ctx, client, st, env)
+		a, err := s.sendStep(ctx, client, st, env)
 		if err != nil {
 			return signin.Credential{}, fmt.Errorf("%s: %w", st.name, err)
 		}
@@ -109,12 +110,12 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	return c, s.readLife(&c, began, env)
 }
 
-// readLife evaluates the life of the credential.
+// readLife evaluates the lifetime of the credential.
 func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]any) error {
 	if s.seconds == nil {
 		return nil
 	}
-	value, err := s.seconds.value(env)
+	value, err := s.seconds.evaluateLeaf(env)
 	var seconds float64
 	switch v := value.(type) {
 	case int:
@@ -129,9 +130,9 @@ func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]
 	return nil
 }
 
-// send makes one request of the sign-in.
-func (s *SignIn) send(ctx context.Context, client *http.Client, st *step, env map[string]any) (*answer, error) {
-	p, err := st.prepare(env, nil)
+// sendStep sends one request of the sign-in.
+func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, env map[string]any) (*answer, error) {
+	p, err := st.prepareRequest(env, nil)
 	if err != nil {
 		return nil, errors.New("the request cannot be made of the answers before it")
 	}
@@ -149,7 +150,7 @@ func (s *SignIn) send(ctx context.Context, client *http.Client, st *step, env ma
 	}
 	defer resp.Body.Close()
 	a, _ := readAnswer(resp, defaultMaxAnswer)
-	a.parse(st.needs)
+	a.parseParts(st.needs)
 	if !st.isExpected(a.Status) {
 		return nil, fmt.Errorf("%d %s", a.Status, http.StatusText(a.Status))
 	}
@@ -165,7 +166,7 @@ func (s *SignIn) checkSuccess(st *step, a *answer, env map[string]any) error {
 	}
 	own := maps.Clone(env)
 	addOwn(own, a)
-	if held, err := st.success.holds(own); err != nil || !held {
+	if held, err := st.success.evaluateCondition(own); err != nil || !held {
 		return fmt.Errorf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
 	}
 	return nil

@@ -42,7 +42,7 @@ func newSignIn(t *testing.T, text, url string) (*steps.SignIn, error) {
 	)
 }
 
-// newPortal is a CMS with a form to sign in, a cookie and a token against forged requests.
+// newPortal starts a CMS that has a sign-in form, a cookie and a token against forged requests.
 func newPortal(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -92,7 +92,7 @@ for: "{{ token.json.data.expires / 1000 }}"
 	var _ signin.Source = s
 }
 
-// loginStep begins the steps with a good sign-in.
+// loginStep is the beginning of steps with a valid sign-in.
 const loginStep = "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }"
 
 func TestSignIn_Fails(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Source is a part of the settings file that this package reads itself.
+// Source is a part of the settings file that this package parses itself.
 type Source struct{ node ast.Node }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
@@ -34,9 +34,9 @@ type File struct {
 	mistakes []Mistake
 }
 
-// NewFile returns the file of a parsed text. Variable matches the place of a variable of the environment
-// in the text, with its name as the first group. The places may stand in the literal part of a value;
-// there lookUp fills them in, and an expression never sees them.
+// NewFile returns the file of a parsed text. variable matches the placeholder of an environment variable; its
+// first group is the name. Placeholders may be in the literal part of a value, and lookUp returns their values.
+// Expressions never contain a variable's value.
 func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
 	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
 	for _, doc := range docs {
@@ -57,7 +57,7 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	return c
 }
 
-// Secrets returns the values of the variables that the steps have used.
+// Secrets returns the values of the variables that were used.
 func (f *File) Secrets() []string { return f.secrets }
 
 // Mistake is a mistake in the settings file.
@@ -71,14 +71,14 @@ func (m Mistake) Error() string {
 	return fmt.Sprintf("[%d:%d] %s: %s", m.Line, m.Column, m.Path, m.Message)
 }
 
-// place is a position with the name of what stands there.
+// place is a position in the file, with the name of the setting there.
 type place struct {
 	line, column int
 	path         string
 }
 
-// refuse records a mistake, each once: an alias brings the same text several times.
-func (f *File) refuse(at place, format string, args ...any) {
+// addMistake records a mistake once, even if aliases repeat its text.
+func (f *File) addMistake(at place, format string, args ...any) {
 	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}
 	same := func(other Mistake) bool {
 		return other.Line == m.Line && other.Column == m.Column && other.Message == m.Message
@@ -88,7 +88,7 @@ func (f *File) refuse(at place, format string, args ...any) {
 	}
 }
 
-// takeMistakes returns the mistakes in the order of the file, and forgets them.
+// takeMistakes returns the mistakes in the order of the file, and clears the list.
 func (f *File) takeMistakes() []Mistake {
 	found := f.mistakes
 	f.mistakes = nil
@@ -98,12 +98,12 @@ func (f *File) takeMistakes() []Mistake {
 	return found
 }
 
-// hideVariables writes the places of variables as the file's author wrote them.
+// hideVariables writes variables as ${NAME}, the form in the settings file.
 func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
 
-// fillVariables puts variables into a literal text, and remembers their values as secrets.
+// fillVariables fills variables into a literal text, and remembers their values as secrets.
 func (f *File) fillVariables(text string) string {
 	return f.variable.ReplaceAllStringFunc(text, func(found string) string {
 		value := f.lookUp(f.variable.FindStringSubmatch(found)[1])
@@ -114,8 +114,8 @@ func (f *File) fillVariables(text string) string {
 	})
 }
 
-// resolve returns the value behind anchors, aliases and tags.
-func (f *File) resolve(n ast.Node) ast.Node {
+// resolveNode returns the value behind anchors, aliases and tags.
+func (f *File) resolveNode(n ast.Node) ast.Node {
 	for range 100 {
 		switch t := n.(type) {
 		case *ast.AnchorNode:
@@ -131,7 +131,7 @@ func (f *File) resolve(n ast.Node) ast.Node {
 	return nil // an alias of itself
 }
 
-// placeOf returns the place at which a node begins.
+// placeOf returns the beginning of a node.
 func placeOf(n ast.Node, path string) place {
 	switch t := n.(type) {
 	case *ast.MappingNode:
@@ -152,13 +152,12 @@ type pair struct {
 	at    place // of the key
 }
 
-// place returns the place of the value.
-func (p pair) place() place { return placeOf(p.value, p.at.path) }
+func (p pair) placeOfValue() place { return placeOf(p.value, p.at.path) }
 
-// readMapping returns the entries of a mapping, with those of merged ones (<<).
+// readMapping returns the entries of a mapping, including merged ones (<<).
 func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	var values []*ast.MappingValueNode
-	switch t := f.resolve(n).(type) {
+	switch t := f.resolveNode(n).(type) {
 	case *ast.MappingNode:
 		values = t.Values
 	case *ast.MappingValueNode:
@@ -176,7 +175,7 @@ func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 			continue
 		}
 		name := v.Key.GetToken().Value
-		p := pair{key: name, value: f.resolve(v.Value), at: placeOf(v.Key, path+"."+name)}
+		p := pair{key: name, value: f.resolveNode(v.Value), at: placeOf(v.Key, path+"."+name)}
 		if p.value == nil {
 			p.value = emptyAt(p.at)
 		}
@@ -186,13 +185,13 @@ func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	return pairs, true
 }
 
-// emptyAt returns an empty value.
+// emptyAt returns an empty value at a place.
 func emptyAt(at place) ast.Node {
 	return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: &token.Token{Position: &token.Position{Line: at.line,
 		Column: at.column}}}
 }
 
-// addMerged adds a merged entry, unless the mapping has one of that name.
+// addMerged adds a merged entry, unless the mapping has an entry of that name.
 func addMerged(pairs []pair, p pair) []pair {
 	if slices.ContainsFunc(pairs, func(other pair) bool { return other.key == p.key }) {
 		return pairs
@@ -202,18 +201,18 @@ func addMerged(pairs []pair, p pair) []pair {
 
 // readList returns the items of a sequence.
 func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
-	list, ok := f.resolve(n).(*ast.SequenceNode)
+	list, ok := f.resolveNode(n).(*ast.SequenceNode)
 	if !ok {
 		return nil, false
 	}
 	items := make([]ast.Node, len(list.Values))
 	for i, item := range list.Values {
-		items[i] = f.resolve(item)
+		items[i] = f.resolveNode(item)
 	}
 	return items, true
 }
 
-// readText returns the text of a scalar: a string as it is, a number or a bool as written.
+// readText returns the text of a scalar: a string, or a number or bool as written.
 func readText(n ast.Node) (string, bool) {
 	switch t := n.(type) {
 	case *ast.StringNode:
@@ -226,9 +225,9 @@ func readText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// locate returns the place of part, which stands in the value of a scalar: its occurrence number count
-// (from 0) in the file from the scalar's beginning on, plus the characters of skip.
-func (f *File) locate(n ast.Node, path, part string, count int, skip string) place {
+// locatePart returns the place of a text in the value of a scalar. It searches the file from the beginning of
+// the scalar for occurrence number count (from 0) of part, and adds the length of skip.
+func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
 	for l := line; l <= len(f.lines); l++ {
@@ -244,7 +243,7 @@ func (f *File) locate(n ast.Node, path, part string, count int, skip string) pla
 			}
 			if count == 0 {
 				at.line, at.column = l, utf8.RuneCountInString(text[:from+i])+1
-				return f.advance(at, from+i, skip)
+				return f.advancePlace(at, from+i, skip)
 			}
 			count--
 			from += i + len(part)
@@ -253,15 +252,15 @@ func (f *File) locate(n ast.Node, path, part string, count int, skip string) pla
 	return at
 }
 
-// advance moves a place behind a text that stands in the file at that byte of the line, if it does.
-func (f *File) advance(at place, offset int, skip string) place {
+// advancePlace moves a place behind skip, if that text is at this byte of the line.
+func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)
 	}
 	return at
 }
 
-// byteOffset returns the byte at which a character of a line begins.
+// byteOffset returns the byte offset of a character in a line.
 func byteOffset(line string, characters int) int {
 	offset := 0
 	for range characters {
@@ -274,8 +273,8 @@ func byteOffset(line string, characters int) int {
 	return offset
 }
 
-// suggest returns the name that is most like the given one, in words; empty = none is like it.
-func suggest(given string, names []string) string {
+// suggestName returns a hint with the most similar name; empty = no name is similar.
+func suggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {
 		if cost := editDistance(strings.ToLower(given), strings.ToLower(name)); cost < bestCost && cost < len(given) {
@@ -288,7 +287,7 @@ func suggest(given string, names []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// editDistance returns how many characters differ between two words.
+// editDistance returns the number of characters to change between two words.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,12 +1,12 @@
-// Package steps writes a message to a CMS by a chain of requests that the settings describe: look an
-// item up, create or update it, publish it.
+// Package steps writes a message to a CMS by a chain of requests from the settings: for example, look an item
+// up, create or update it, publish it.
 //
-// An attempt is one run of the chain from its first step; no progress is stored. The look-up decides
-// whether an item is there, and an answer that cannot be read is a failure, never "not there". This is
-// safe because each key has one writer at a time.
+// An attempt runs the chain from its first step; no progress is stored. The look-up decides if an item exists,
+// and an answer that cannot be read is a failure, never "does not exist". This is safe because each key has one
+// writer at a time.
 //
-// All expressions are compiled and type-checked when the settings are read. Each mistake has its line
-// and column.
+// All expressions are compiled and type-checked when the settings are read. Each mistake has its line and
+// column.
 package steps
 
 import (
@@ -25,9 +25,9 @@ import (
 // Contract is a contract with steps.
 type Contract struct {
 	Name    string
-	Path    string // in the settings file
+	Path    string // of steps in the settings file
 	Steps   Source
-	Answers map[int]weir.Outcome // by status: overrides the default
+	Answers map[int]weir.Outcome // outcome by status, instead of the default
 }
 
 // Messages reads values of accepted messages.
@@ -35,7 +35,7 @@ type Messages interface {
 	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
 }
 
-// Next makes the attempts of messages whose contract has no steps.
+// Next sends the messages whose contract has no steps.
 type Next interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
@@ -43,17 +43,17 @@ type Next interface {
 // Config has the settings of a Sender.
 type Config struct {
 	File       *File
-	URL        string // the addresses of steps begin here
+	URL        string // base of the steps' addresses
 	Headers    map[string]string
-	Timeout    time.Duration // of one attempt: all its steps
-	Rules      Source        // of every step's answer, behind its own
+	Timeout    time.Duration // of one attempt with all its steps
+	Rules      Source        // for the answers of all steps, after their own rules
 	RetryAfter string        // name of the header with the delay; empty = Retry-After
-	MaxAnswer  int64         // bytes of an answer; 0 = 4 MiB
+	MaxAnswer  int64         // largest answer in bytes; 0 = 4 MiB
 	Contracts  []Contract
 	Messages   Messages
 	Next       Next
-	Transport  http.RoundTripper // signs in
-	Secrets    func() []string   // of the sign-in at this time; nil = none
+	Transport  http.RoundTripper // signs requests in
+	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
 	Now        func() time.Time
 }
 
@@ -68,7 +68,7 @@ type Sender struct {
 	secrets []string
 }
 
-// New compiles the steps of all contracts. The error has one line for each mistake.
+// New compiles the steps of all contracts. The error has a line for each mistake.
 func New(cfg Config) (*Sender, error) {
 	s := &Sender{cfg: cfg, chains: map[string]*chain{}, answers: map[string]map[int]weir.Outcome{}}
 	base, err := url.Parse(cfg.URL)
@@ -91,16 +91,16 @@ func New(cfg Config) (*Sender, error) {
 			timeout: cfg.Timeout}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
-			return nil, err // each selection was checked
+			return nil, err // cannot happen: each selection was checked
 		}
 		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
 	}
 	s.secrets = append(secretsOf(base, cfg.Headers), cfg.File.Secrets()...)
-	return s, cfg.File.err()
+	return s, cfg.File.joinMistakes()
 }
 
-// err returns the mistakes that were found, as one error; nil = none.
-func (f *File) err() error {
+// joinMistakes returns the recorded mistakes as one error; nil = none.
+func (f *File) joinMistakes() error {
 	var problems []error
 	for _, m := range f.takeMistakes() {
 		problems = append(problems, m)
@@ -108,7 +108,7 @@ func (f *File) err() error {
 	return errors.Join(problems...)
 }
 
-// secretsOf returns the secrets of an address and of headers.
+// secretsOf returns the secrets in an address and in headers.
 func secretsOf(base *url.URL, headers map[string]string) []string {
 	var secrets []string
 	if password, ok := base.User.Password(); ok {
@@ -118,14 +118,14 @@ func secretsOf(base *url.URL, headers map[string]string) []string {
 		secrets = append(secrets, values...)
 	}
 	for _, value := range headers {
-		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
+		_, credential, _ := strings.Cut(value, " ") // after Bearer or Basic
 		secrets = append(secrets, value, credential)
 	}
 	return secrets
 }
 
-// mask returns the mask of the texts that are kept.
-func (s *Sender) mask() cms.Mask {
+// newMask returns a mask for the texts that are stored or logged.
+func (s *Sender) newMask() cms.Mask {
 	secrets := s.secrets
 	if s.cfg.Secrets != nil {
 		secrets = append(secrets[:len(secrets):len(secrets)], s.cfg.Secrets()...)
@@ -142,8 +142,8 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	started := s.cfg.Now()
-	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.mask()}
-	result := r.attempt()
+	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.newMask()}
+	result := r.runAttempt()
 	result.Reason = cms.SingleLine(r.mask.Hide(result.Reason))
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
 	return result

@@ -12,16 +12,15 @@ import (
 	"weir/internal/weir"
 )
 
-// xmlBody is an XML document. Expressions stand in texts and attributes alone, so that no value can
-// become markup.
+// xmlBody is an XML document. Only texts and attributes have expressions, so that no value can become markup.
 type xmlBody struct {
 	doc         *etree.Document
-	expressions []*template // by number of the mark
-	isCall      bool        // of XML-RPC
+	expressions []*template // by number of their mark
+	isCall      bool        // an XML-RPC call
 }
 
-// Marks stand for expressions while the document is parsed: an expression may have characters that mean
-// something in XML.
+// Marks replace expressions while the document is parsed, because an expression may have characters of XML's
+// syntax.
 const (
 	xmlMarkBegin = "\uE010"
 	xmlMarkEnd   = "\uE011"
@@ -33,47 +32,48 @@ var xmlMark = regexp.MustCompile(xmlMarkBegin + `(\d+)` + xmlMarkEnd)
 func (f *File) compileXML(p pair, st *step, s *scope) body {
 	text, ok := readText(p.value)
 	if !ok || strings.TrimSpace(text) == "" {
-		f.refuse(p.place(), "xml must be the text of a document, such as <a>{{ key }}</a>")
+		f.addMistake(p.placeOfValue(), "xml must be the text of a document, such as <a>{{ key }}</a>")
 		return nil
 	}
 	b := &xmlBody{}
-	// A variable's value is text, too: it must not become markup.
+	// A variable must not become markup either.
 	markVariables := func(literal string) string {
 		return f.variable.ReplaceAllStringFunc(literal, func(found string) string {
-			return b.mark(templatePart{literal: f.fillVariables(found)})
+			return b.addMark(templatePart{literal: f.fillVariables(found)})
 		})
 	}
 	whole := f.compileText(p.value, p.at.path, text, s, markVariables)
-	f.requireText(whole, p.place())
+	f.requireText(whole, p.placeOfValue())
 	var marked strings.Builder
 	for _, t := range whole.parts {
 		if t.expression == nil {
 			marked.WriteString(t.literal)
 			continue
 		}
-		marked.WriteString(b.mark(t))
+		marked.WriteString(b.addMark(t))
 	}
-	// The stream of tokens finds what etree lets pass.
+	// ParseTree finds mistakes that etree accepts.
 	if _, err := contract.ParseTree([]byte(strings.TrimSpace(marked.String())), contract.Limits{}); err != nil {
-		f.refuse(p.place(), "xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
-			"value only", describeXML(err))
+		f.addMistake(p.placeOfValue(),
+			"xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
+				"value only", describeXML(err))
 		return nil
 	}
 	b.doc = etree.NewDocument()
 	if err := b.doc.ReadFromString(strings.TrimSpace(marked.String())); err != nil {
-		f.refuse(p.place(), "xml is not well-formed (%s)", describeXML(err))
+		f.addMistake(p.placeOfValue(), "xml is not well-formed (%s)", describeXML(err))
 		return nil
 	}
-	f.checkMarks(b.doc.Root(), p.place())
+	f.checkMarks(b.doc.Root(), p.placeOfValue())
 	b.isCall = b.doc.Root().Tag == "methodCall"
 	if b.isCall {
-		st.needs.add(partXML, needStrict)
+		st.needs.addPart(partXML, needStrict)
 	}
 	return b
 }
 
-// mark returns the mark that stands for a part.
-func (b *xmlBody) mark(p templatePart) string {
+// addMark stores an expression, and returns the mark that replaces it.
+func (b *xmlBody) addMark(p templatePart) string {
 	b.expressions = append(b.expressions, &template{parts: []templatePart{p}})
 	return xmlMarkBegin + strconv.Itoa(len(b.expressions)-1) + xmlMarkEnd
 }
@@ -82,7 +82,7 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records expressions in names and comments.
+// checkMarks records expressions in names and comments as mistakes.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {
@@ -99,14 +99,15 @@ func (f *File) checkMarks(e *etree.Element, at place) {
 		}
 	}
 	if strings.Contains(names, xmlMarkBegin) {
-		f.refuse(at, "an expression stands in a name or a comment of xml; it may stand in a text or in an attribute's "+
-			"value only")
+		f.addMistake(at,
+			"an expression stands in a name or a comment of xml; it may stand in a text or in an attribute's "+
+				"value only")
 	}
 }
 
-func (b *xmlBody) render(env map[string]any, _ *weir.Message) ([]byte, string, error) {
+func (b *xmlBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
 	doc := b.doc.Copy()
-	if err := b.fill(doc.Root(), env); err != nil {
+	if err := b.fillElement(doc.Root(), env); err != nil {
 		return nil, "", err
 	}
 	doc.WriteSettings = etree.WriteSettings{CanonicalText: true, CanonicalAttrVal: true}
@@ -114,11 +115,11 @@ func (b *xmlBody) render(env map[string]any, _ *weir.Message) ([]byte, string, e
 	return content, "text/xml; charset=utf-8", err
 }
 
-// fill puts values into an element. An attribute whose only expression is nil is left out.
-func (b *xmlBody) fill(e *etree.Element, env map[string]any) error {
+// fillElement fills values into an element. An attribute is left out if its only expression is nil.
+func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	kept := e.Attr[:0]
 	for _, a := range e.Attr {
-		value, isNil, err := b.expand(a.Value, env)
+		value, isNil, err := b.expandMarks(a.Value, env)
 		if err != nil {
 			return err
 		}
@@ -131,11 +132,11 @@ func (b *xmlBody) fill(e *etree.Element, env map[string]any) error {
 	for _, child := range e.Child {
 		switch c := child.(type) {
 		case *etree.Element:
-			if err := b.fill(c, env); err != nil {
+			if err := b.fillElement(c, env); err != nil {
 				return err
 			}
 		case *etree.CharData:
-			value, _, err := b.expand(c.Data, env)
+			value, _, err := b.expandMarks(c.Data, env)
 			if err != nil {
 				return err
 			}
@@ -145,11 +146,11 @@ func (b *xmlBody) fill(e *etree.Element, env map[string]any) error {
 	return nil
 }
 
-// expand replaces the marks in a text.
-func (b *xmlBody) expand(text string, env map[string]any) (expanded string, isNil bool, err error) {
+// expandMarks replaces the marks in a text by values.
+func (b *xmlBody) expandMarks(text string, env map[string]any) (expanded string, isNil bool, err error) {
 	expanded = xmlMark.ReplaceAllStringFunc(text, func(mark string) string {
 		number, _ := strconv.Atoi(xmlMark.FindStringSubmatch(mark)[1])
-		value, problem := b.expressions[number].value(env)
+		value, problem := b.expressions[number].evaluateLeaf(env)
 		if problem != nil {
 			err = problem
 			return ""
@@ -160,7 +161,7 @@ func (b *xmlBody) expand(text string, env map[string]any) (expanded string, isNi
 			problem = errors.New("the value has a control character, which XML cannot have")
 		}
 		if e := b.expressions[number].parts[0].expression; problem != nil && e != nil {
-			err = e.fail(problem)
+			err = e.newValueError(problem)
 		}
 		return part
 	})
