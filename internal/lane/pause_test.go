@@ -69,7 +69,7 @@ func TestPause_ComesAndGoes(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.paused(":great fire", "a:odd")
 		b.resume("")
-		b.resume("") // what is not paused stays so
+		b.resume("") // no pause: no change
 		b.paused("a:odd")
 		b.resume("a")
 		b.paused()

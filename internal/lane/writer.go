@@ -155,7 +155,7 @@ func isUncertain(err error) bool {
 	return false
 }
 
-// findOutcome reads tail until it can say whether next was written.
+// findOutcome reads tail until it is known whether next was written.
 func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
 		c, err := w.store.ReadControl(ctx, w.lane)
