@@ -85,13 +85,13 @@ func randomSuffix() string {
 }
 
 func toColumns(e Entry) map[string]any {
-	return map[string]any{"At": e.At, "Action": truncate(e.Action), "Subject": truncate(e.Subject),
-		"Detail": truncate(e.Detail), "Function": e.Function, "Status": int64(e.Status),
-		"Principal": truncate(e.Principal), "KeyID": e.KeyID, "From": truncate(e.From),
-		"Invocation": truncate(e.Invocation)}
+	return map[string]any{"At": e.At, "Action": truncateText(e.Action), "Subject": truncateText(e.Subject),
+		"Detail": truncateText(e.Detail), "Function": e.Function, "Status": int64(e.Status),
+		"Principal": truncateText(e.Principal), "KeyID": e.KeyID, "From": truncateText(e.From),
+		"Invocation": truncateText(e.Invocation)}
 }
 
-func truncate(text string) string {
+func truncateText(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "")

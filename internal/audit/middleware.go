@@ -78,7 +78,7 @@ func (w Wrapper) entryOf(r *http.Request, function, action string, status int, b
 		from = r.RemoteAddr
 	}
 	e := Entry{Action: action, Subject: r.PathValue("id") + r.PathValue("name"), Function: function, Status: status,
-		KeyID: Fingerprint(key), From: from, Invocation: httpio.InvocationID(r), Detail: body.describe(r)}
+		KeyID: Fingerprint(key), From: from, Invocation: httpio.InvocationID(r), Detail: body.describeParameters(r)}
 	if w.HasSignIn {
 		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
 	}
@@ -102,9 +102,9 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describe returns the parameters of a request as JSON: those of the query, and the fields of a JSON body. It
+// describeParameters returns the parameters of a request as JSON: those of the query, and the fields of a JSON body. It
 // leaves out the function key and a message's body.
-func (b *capturedBody) describe(r *http.Request) string {
+func (b *capturedBody) describeParameters(r *http.Request) string {
 	detail := map[string]any{}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	isJSON := kind == "application/json" || r.Method == http.MethodPatch

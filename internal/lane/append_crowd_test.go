@@ -18,15 +18,15 @@ func chances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table that takes a time between least and most for each request, half of it on the
-// way there.
+// uneven is a table whose requests take between least and most. Half of that time passes before the request
+// arrives.
 type uneven struct {
 	storage.Table
 	least, most time.Duration
 	chance      func() float64
 }
 
-// travel lets the time of one way pass.
+// travel waits for the time of one direction.
 func (u uneven) travel() {
 	time.Sleep((u.least + time.Duration(u.chance()*float64(u.most-u.least))) / 2)
 }
@@ -49,8 +49,8 @@ func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op
 	return u.Table.Transact(ctx, partition, ops)
 }
 
-// Several instances write one lane's head. Each loses races, and none may lose so many that its
-// posts are refused or late, however long storage takes.
+// Several instances write the head of one lane. Each loses races, but none may lose so many that its posts are
+// refused or late, however slow storage is.
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 	const instances, seconds = 4, 10
 	for _, c := range []struct {

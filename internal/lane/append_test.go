@@ -29,7 +29,7 @@ type bench struct {
 	account *memory.Account
 	faults  *storagetest.Faults
 	store   *lane.Store // with faults
-	eyes    *lane.Store // without
+	eyes    *lane.Store // without faults
 }
 
 // simulate runs a test in virtual time.
@@ -53,7 +53,7 @@ func message(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// log reads the whole log, and checks that it has no gap and fits head.
+// log reads the whole log, and checks that it has no gap and matches head.
 func (b *bench) log() []*lane.Entry {
 	b.t.Helper()
 	entries, err := b.eyes.ReadLog(b.t.Context(), 0, 1, 1000)
@@ -206,7 +206,7 @@ func TestAppender_Append(t *testing.T) {
 	})
 }
 
-// slowTable holds the first transaction until told, and counts them.
+// slowTable holds the first transaction until it is released, and counts transactions.
 type slowTable struct {
 	storage.Table
 	hold  chan struct{}

@@ -11,8 +11,7 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// BenchmarkAppend compares an append, with its checks and its gathering, with the bare
-// transaction it comes down to, on the same storage in the same run.
+// BenchmarkAppend compares an append with its bare transaction, on the same storage in the same run.
 func BenchmarkAppend(b *testing.B) {
 	open := func(b *testing.B) *lane.Store {
 		account := memory.New(time.Now)

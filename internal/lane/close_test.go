@@ -99,7 +99,7 @@ func TestClose_Waits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*lane.Tail)
 		batch  *lane.Batch
-		until  time.Duration // when it can be closed; 0 = not by itself
+		until  time.Duration // when it can be closed; 0 = never without a change
 	}{
 		"Empty":        {func(*lane.Tail) {}, nil, time.Nanosecond},
 		"Held":         {func(*lane.Tail) {}, oneMore(lane.KeyBlock{ID: "b", HeldCount: 2, NextAt: t0(time.Hour)}), 0},

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// cutTable cuts so many answers about control rows behind their first row, as storage may.
+// cutTable cuts answers about control rows behind their first row, as storage may.
 type cutTable struct {
 	storage.Table
 	cuts    int
@@ -88,7 +88,7 @@ func (b *bench) touchBoth() {
 	}
 }
 
-// next opens an epoch behind the bench's.
+// next opens the epoch after that of the bench.
 func (b *bench) next(table storage.Table) *lane.Store {
 	b.t.Helper()
 	meta, err := b.eyes.UpdateEpochRecord(b.t.Context(), func(m *lane.EpochRecord) error {
@@ -110,7 +110,7 @@ func (b *bench) next(table storage.Table) *lane.Store {
 	return &next
 }
 
-// A short answer about the control rows of an earlier epoch's lane drops nothing.
+// A short answer about the control rows of an earlier epoch's lane deletes nothing.
 func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	for _, cuts := range []int{1, 2, 1000} {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
@@ -136,8 +136,7 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	}
 }
 
-// A lane whose control rows a query does not find is dropped only if there are none, and no
-// messages.
+// A lane without control rows is deleted only if it has no messages.
 func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 	remove := func(keys ...string) []storage.Op {
 		var ops []storage.Op
@@ -181,7 +180,7 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 	}
 }
 
-// An earlier epoch whose messages lost their d_ rows is dropped in the end.
+// An earlier epoch whose messages lost their d_ rows is deleted in the end.
 func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)

@@ -88,7 +88,7 @@ type copiedMessage struct {
 	id        weir.ID // in the old epoch
 	index     storage.Row
 	row       storage.Row // its m_ row; no key = the row is gone
-	blockedBy string      // see Entry.late
+	blockedBy string      // see Entry.replayBlockedBy
 }
 
 // listMessages reads the index rows of the messages to copy, in the order of the log and of releases.

@@ -23,7 +23,7 @@ func TestStore_Open(t *testing.T) {
 	})
 }
 
-// A start waits for Open, which reads only the record, however many lanes there are.
+// Each start waits for Open, so Open reads only the record, however many lanes there are.
 func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)
@@ -44,7 +44,7 @@ func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	}
 }
 
-// A first use that breaks off at any of its writes leaves no record without its lanes.
+// A first use that fails at any of its writes leaves no record without its lanes.
 func TestStore_OpenBreaksOff(t *testing.T) {
 	t.Parallel()
 	const lanes = 12

@@ -11,8 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// An appender files messages in the log of their key's lane. The same submission twice is one
-// message.
+// An appender files messages in the log of their key's lane. A repeated submission is the same message.
 func ExampleAppender() {
 	ctx := context.Background()
 	account := memory.New(time.Now)
@@ -48,7 +47,7 @@ func ExampleAppender() {
 	// 2 /news/1 <article>two</article>
 }
 
-// Whoever takes a lane raises its fence. A former holder can then commit nothing more.
+// A process that takes a lane raises its fence. Then a former holder cannot commit.
 func ExampleStore_RaiseFence() {
 	ctx := context.Background()
 	account := memory.New(time.Now)

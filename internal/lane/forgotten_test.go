@@ -64,7 +64,7 @@ func (b *bench) putBody(partition, name string) string {
 	return name
 }
 
-// forget runs the look for forgotten bodies.
+// forget runs the search for forgotten bodies.
 func (b *bench) forget(r *lane.Retention) time.Time {
 	b.t.Helper()
 	next, err := r.RemoveForgottenBodies(b.t.Context())
@@ -74,7 +74,7 @@ func (b *bench) forget(r *lane.Retention) time.Time {
 	return next
 }
 
-// countLists counts the listings of blobs.
+// countLists counts the requests that list blobs.
 func (b *bench) countLists() (lists *int) {
 	lists = new(int)
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -110,7 +110,7 @@ func TestForgotten_ListsADayOnce(t *testing.T) {
 			})
 		}
 		processes.Wait()
-		// A page for the first day there is, five for the day, one for each of the two after it.
+		// One page for the first day, five for the day, one for each of the two following days.
 		if *lists > 8 {
 			t.Errorf("%d bodies were listed with %d requests, want at most 8", bodies, *lists)
 		}
@@ -138,7 +138,7 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		r := b.retention(b.eyes)
 		b.forget(r)
-		for i := range 20 { // no process looks
+		for i := range 20 { // no process searches
 			b.putBody("1.0", fmt.Sprint(i))
 			time.Sleep(oneDay)
 		}
@@ -184,7 +184,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 				time.Sleep(oneDay / 10)
 			}
 			if day == 1 {
-				b.forget(b.retention(b.eyes)) // the first look: from then on names are known
+				b.forget(b.retention(b.eyes)) // the first search: from then on names are known
 			}
 		}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
@@ -211,7 +211,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	})
 }
 
-// A forgotten body that storage refuses to remove holds up no other, and is tried again each day.
+// A forgotten body that storage refuses to remove does not block others, and is tried again each day.
 func TestForgotten_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		stuck := b.putBody("1.0", "a")
@@ -241,7 +241,7 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A look that is cut off goes on from its place, in any process, and in one at a time.
+// A search that is cut off continues at its position, in any process, but in one at a time.
 func TestForgotten_CutOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 3000 {

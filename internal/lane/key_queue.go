@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// KeyBlock is the stored row of a key that waits, with the messages held behind its failed one.
+// KeyBlock is the row of a blocked key. Messages of the key are held behind the failed one.
 type KeyBlock struct {
 	ID        string    // see Entry.BlockID
 	KeyHash   string    // of the ordering key
@@ -26,9 +26,8 @@ type KeyBlock struct {
 	ReleasedAt time.Time
 }
 
-// Rank orders the blocks of a key that go ahead, and its log, in which a message has twice its number. A
-// released message goes before the message that LogWaitsFrom names. That message, if it was parked itself,
-// goes before those behind it.
+// Rank orders the blocks of a key and its log; a message of the log has twice its number as rank. A released
+// message goes before message LogWaitsFrom. If that message was parked itself, it goes before the later ones.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1
@@ -64,14 +63,14 @@ func blockFrom(r storage.Row) KeyBlock {
 	}
 }
 
-// HeldMessage is a message in a block's queue.
+// HeldMessage is a held message of a block.
 type HeldMessage struct {
 	Seq      int64
 	OrderPos string
 	Contract string // if it supersedes; otherwise empty
 	Version  string
-	Tried    bool // it was tried, and waits for its next attempt
-	Replayed bool // it was replayed
+	Tried    bool // a retry: its last attempt failed
+	Replayed bool
 	Callback string
 }
 
@@ -100,10 +99,10 @@ func (h HeldMessage) heldValues() map[string]any {
 	return v
 }
 
-// AsHeld returns the row of the entry among the held messages of its key.
+// AsHeld returns the entry as a held message of its key.
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
-// ReadHeld reads the first messages of a block's queue, up to limit.
+// ReadHeld reads the first held messages of a block, at most limit.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, nil), limit)
@@ -122,7 +121,7 @@ func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int)
 
 func heldFromRow(r storage.Row) HeldMessage {
 	v := r.Values
-	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // behind the block
+	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the key ends in block and position
 	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
 		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
 }

@@ -9,12 +9,11 @@ import (
 	"weir/internal/weir"
 )
 
-// OrderPos returns the position, in the order of its key, of a message that came through the log.
-// Positions sort as strings.
+// OrderPos returns the position of a message of the log in the order of its key. Positions sort as strings.
 func OrderPos(seq int64) string { return rows.SeqPos(seq) }
 
-// hashParts shortens parts to 128 bits in hex: too many for two of a lane ever to collide.
-// Each part goes in with its length, so ("a", "bc") and ("ab", "c") differ.
+// hashParts returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible. It
+// includes the length of each part, so ("a", "bc") and ("ab", "c") differ.
 func hashParts(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -29,8 +28,8 @@ func hashParts(parts ...string) string {
 // KeyHash returns the hash by which row keys name an ordering key.
 func KeyHash(key string) string { return hashParts("key", key) }
 
-// blockIDOf names the block a failed message of this key makes: the key's own, or, when the
-// later ones may go ahead, one for this message alone.
+// blockIDOf returns the block of a failed message: that of its key, or one of its own if later messages of the
+// key may go ahead.
 func blockIDOf(key string, seq int64, skip bool) string {
 	if skip {
 		return hashParts("skip", key, rows.SeqPos(seq))

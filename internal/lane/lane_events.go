@@ -9,17 +9,16 @@ import (
 	"weir/internal/storage"
 )
 
-// EventState is the marker row with the events that were sent about the lane's own state, so that
+// EventState is the marker row with the events that were sent about the lane's own state. Because of it,
 // neither a restart nor another process sends them again.
 type EventState struct {
-	ETag        storage.ETag // empty = there is no note
-	PausedSince time.Time    // since when the lane has been seen paused; zero = it is not
+	ETag        storage.ETag // empty = there is no row
+	PausedSince time.Time    // since when the lane is paused; zero = it is not
 	PausedReceivers,
-	BehindReceivers []string // receivers that know of it
+	BehindReceivers []string // receivers to which the event was sent
 }
 
-// LaneEventState is the marker row with the events that were sent about the lane's own state, so that
-// neither a restart nor another process sends them again.
+// LaneEventState returns the state of the events about the lane's own state.
 func (c Control) LaneEventState() EventState {
 	r, ok := c.markerRow(rows.LaneEventsKey)
 	if !ok {
@@ -55,8 +54,8 @@ func (s *Store) SaveLaneEvents(ctx context.Context, lane int, t EventState, mail
 	return err == nil, err
 }
 
-// EnqueueEvents puts events into the outbox that belong to no message and to no state of the lane. To put
-// the same event again while it is there changes nothing.
+// EnqueueEvents puts events into the outbox that are not about a message or the state of the lane. Putting an
+// event again that is still there changes nothing.
 func (s *Store) EnqueueEvents(ctx context.Context, lane int, mail []Event) error {
 	_, err := s.Table.Transact(ctx, s.partitionOf(lane), eventOps(mail...))
 	return err

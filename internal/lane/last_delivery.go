@@ -9,17 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// A replayed message goes in front of the waiting messages of its key, but it must not follow a later
-// message that was delivered. So the holder writes the position of the last delivery of each key that has
-// dead messages (l_ rows), in the commit of that delivery. These rows are never removed; keys whose
-// messages do not die have none.
+// A replayed message goes before the waiting messages of its key, but it must not follow a later message that
+// was delivered. So for each key with dead messages the holder writes the position of the last delivery (l_
+// rows), in the commit of that delivery. These rows are never removed. Keys without dead messages have none.
 //
-// A holder of an earlier version did not write them, and writes a tail without HistoryFence. Then
-// deliveries after a death are unknown.
+// A holder of an earlier version does not write them, and writes a tail without HistoryFence. Then it is not
+// known whether a later message was delivered.
 
-// LastDelivery is the delivered message of a key that is last in the key's order.
+// LastDelivery is the delivered message with the last position in the order of a key.
 type LastDelivery struct {
-	OrderPos string // "" = none is known
+	OrderPos string // "" = none was recorded
 	ID       weir.ID
 }
 
@@ -41,8 +40,7 @@ func (s *Store) lastDeliveryFrom(lane int, v map[string]any) LastDelivery {
 	return l
 }
 
-// SaveLastDelivery writes that this message, which is being delivered, is the last one in its key's order
-// that was.
+// SaveLastDelivery records the delivery of a message as the last one in the order of its key.
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash,
@@ -53,13 +51,13 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 // unknownHistory replaces an id if it is not known whether a later message was delivered.
 const unknownHistory = "unknown"
 
-// replayBlockedBy names the later message of its key that was delivered after a dead one; "" = there
-// is none, or the contract lets them go ahead anyway. watched is tail's.
+// replayBlockedBy returns the id of the later message of the key that was delivered after this one died; "" =
+// there is none, or the contract lets later messages go ahead. watched is Tail.HistoryFence.
 func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
 		return ""
-	case known != "" && known != unknownHistory: // before the message was moved here
+	case known != "" && known != unknownHistory: // recorded before the message was copied here
 		return known
 	case l.OrderPos > e.orderPos():
 		return l.ID.String()
@@ -69,11 +67,11 @@ func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 	return ""
 }
 
-// isHistoryUnknown reports whether deliveries of this key went unrecorded at any time since the message
-// died: its holder, or a later one, ran a version that kept no record.
+// isHistoryUnknown reports whether deliveries of the key were not recorded at any time since the message died,
+// because a holder ran a version that kept no record.
 func (e *Entry) isHistoryUnknown(watched int64) bool { return watched == 0 || e.lastFence() < watched }
 
-// lastFence is the fence of the last attempt.
+// lastFence returns the fence of the last attempt.
 func (e *Entry) lastFence() int64 {
 	if len(e.Attempts) == 0 {
 		return 0
@@ -81,7 +79,8 @@ func (e *Entry) lastFence() int64 {
 	return e.Attempts[len(e.Attempts)-1].Fence
 }
 
-// ReplayObstacle returns why a dead message must not be replayed; "" = it may be. historyFence is tail's.
+// ReplayObstacle returns why a dead message must not be replayed; "" = it may be. historyFence is
+// Tail.HistoryFence.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (string, error) {
 	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {

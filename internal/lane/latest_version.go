@@ -35,7 +35,7 @@ func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey strin
 	return l, err
 }
 
-// originFrom reads a column that names a message of another epoch.
+// originFrom returns the message of an earlier epoch that the column Origin names.
 func originFrom(text string) weir.ID {
 	id, err := weir.ParseID(text)
 	if err != nil {
@@ -44,8 +44,7 @@ func originFrom(text string) weir.ID {
 	return id
 }
 
-// originText returns the column that names a message of an earlier epoch; "" = it was accepted in this
-// one.
+// originText returns the value of the column Origin; "" = the message was accepted in this epoch.
 func originText(m *weir.Message) string {
 	if m.Origin.IsZero() {
 		return ""
@@ -53,7 +52,7 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion writes that a message is the newest delivered version of its SupersedeKey.
+// SaveLatestVersion records a message as the newest delivered version of its SupersedeKey.
 func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 	id := e.Message.ID
 	v := rows.Sparse(rows.Version.Is(e.Message.Version), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce),
@@ -63,7 +62,7 @@ func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
 	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public()}
 }
 
-// Supersede makes a message final that need not be delivered any more.
+// Supersede makes a message final that a newer delivered version supersedes.
 func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time.Time) {
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Superseded) })
 	c.final = append(c.final, seq)

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// oldestPage bounds the rows of the log and of held messages that OldestWaitingSince reads.
+// oldestPage limits the rows of the log and of held messages that OldestWaitingSince reads.
 const oldestPage = 100
 
 // OldestWaitingSince returns when the oldest waiting message became deliverable: when it was accepted, or
@@ -43,8 +43,8 @@ func (s *Store) oldestOfLog(ctx context.Context, lane int, c Control) (time.Time
 	return time.Time{}, nil
 }
 
-// oldestHeld looks at those that were filed first among the first rows of held messages: one
-// that was replayed may wait for less time than a later one that was not.
+// oldestHeld compares the message that was filed first with the replayed message that was filed first: a
+// replayed message may have waited for less time than a later one.
 func (s *Store) oldestHeld(ctx context.Context, lane int) (time.Time, error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix,
 		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})

@@ -9,9 +9,8 @@ import (
 	"weir/internal/storage"
 )
 
-// TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff holds the note in place if a sender that stood
-// still removes more mail than one transaction takes, and another sender has put off some of it
-// meanwhile. Without the note no sender would look for the mail that was put off.
+// If a sender that was suspended removes more events than one transaction takes, and another sender has
+// postponed some of them meanwhile, the marker stays. Without it no sender would look for the postponed events.
 func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		seen := b.fillOutbox(storage.MaxOps + 20)
@@ -36,7 +35,7 @@ func TestMailed_LeavesTheNoteIfAnotherSenderPutMailOff(t *testing.T) {
 	})
 }
 
-// fillOutbox puts mail into the outbox and returns it as a sender reads it.
+// fillOutbox puts events into the outbox, and returns them as a sender reads them.
 func (b *bench) fillOutbox(count int) []lane.Event {
 	b.t.Helper()
 	for n := range count {

@@ -115,8 +115,7 @@ func (s *Store) readPackedRows(ctx context.Context, lane int, low, high int64) (
 	return found, nil
 }
 
-// fillFromPacked completes an entry that was delivered at its first attempt, and whose delivery only a
-// packed row has.
+// fillFromPacked completes an entry whose delivery only a d_ row has.
 func (s *Store) fillFromPacked(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil

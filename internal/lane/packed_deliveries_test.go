@@ -9,8 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// deliver makes messages delivered at their first attempt, in one commit that moves the
-// cursor.
+// deliver commits deliveries at the first attempt, with a new cursor.
 func (b *bench) deliver(w *lane.Writer, cursor int64, seqs ...int64) {
 	b.t.Helper()
 	batch := &lane.Batch{}
@@ -97,7 +96,7 @@ func TestFirsts(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			ids, w := setup(t, b, 250)
 			b.deliver(w, 90, upTo(1, 89)...)
-			b.deliver(w, 180, upTo(90, 179)...) // over the end of retention's first page
+			b.deliver(w, 180, upTo(90, 179)...) // across the end of retention's first page
 			r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: 2 * time.Hour, TimeShare: time.Minute}
 			time.Sleep(2 * time.Hour)
 			for range 4 {
@@ -148,7 +147,7 @@ func TestFirsts(t *testing.T) {
 	})
 }
 
-// noise is text that hardly compresses.
+// noise returns text that hardly compresses.
 func noise(n, seed int) string {
 	b := make([]byte, n)
 	x := uint32(seed + 1)

@@ -12,13 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// The pauses of an operator are markers of the lane: the holder reads them with the control rows each
-// second, and so does each process that looks for work. They are written under the ETag of head, with a
-// higher request number. So none is written in a sealed lane, no two writers overlook each other, and a
-// process that sleeps until the end of a pause is woken when it ends earlier. A pause that is over counts
-// as absent; the next writer removes it.
+// An operator's pauses are markers of the lane: the holder reads them with the control rows each second, and so
+// does each process that looks for work. They are written under the ETag of head, with a higher request number.
+// So none is written in a sealed lane, no writer overwrites another's, and a process that sleeps until the end
+// of a pause is woken if the pause ends earlier. A pause whose time is over is ignored; the next writer removes
+// it.
 
-// maxKeyPauses bounds the keys that are paused in a lane: every look reads them all.
+// maxKeyPauses limits the paused keys of a lane, because each reader of the control rows reads them.
 const maxKeyPauses = 200
 
 const (
@@ -46,7 +46,7 @@ func pauseValues(p weir.Pause) map[string]any {
 	return rows.Sparse(rows.Key.Is(p.Key), rows.Reason.Is(p.Reason), rows.Since.Is(p.Since), rows.Until.Is(p.Until))
 }
 
-// Pauses are the operator's pauses in force, the lane's own first.
+// Pauses returns the operator's pauses in force, the lane's own first.
 func (c Control) Pauses(now time.Time) []weir.Pause {
 	var pauses []weir.Pause
 	for _, r := range c.markers {
@@ -68,7 +68,7 @@ func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	return weir.Pause{}, false
 }
 
-// KeyPauses are the pauses in force of single keys.
+// KeyPauses returns the pauses in force of single keys.
 func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
@@ -142,9 +142,8 @@ func (s *Store) expiredPauseOps(c Control, but string) []storage.Op {
 	return ops
 }
 
-// changeLane makes the change that ask returns for a lane as it is stored, together with a higher request
-// number in head. If another process was faster, it asks again. No operations mean that there is
-// nothing to change.
+// changeLane makes the change that ask returns for the stored lane, and raises the request number in head with
+// it. If another process was faster, it calls ask again. No operations mean that there is nothing to change.
 func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()

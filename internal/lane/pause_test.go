@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// pauses are the pauses in force, as text.
+// pauses returns the pauses in force as text.
 func (b *bench) pauses() []string {
 	b.t.Helper()
 	c, err := b.eyes.ReadControl(b.t.Context(), 0)
@@ -113,7 +113,7 @@ func TestPause_SealedLane(t *testing.T) {
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v", err)
 		}
-		b.resume("a") // else the lane would never run empty
+		b.resume("a") // without this the lane would never become empty
 		b.paused()
 	})
 }
@@ -133,7 +133,7 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 	})
 }
 
-// No pause is written into a lane that is sealed between the look and the write.
+// No pause is written into a lane that was sealed after it was read.
 func TestPause_SealedMeanwhile(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(func(c storagetest.Call) bool {

@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// LoadMessage reads a message with its body, as accepted. NotFound as with Status.
+// LoadMessage reads a message with its body, as accepted. NotFound: as for Status.
 func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.loadVersion(ctx, id, false)
 }
@@ -36,7 +36,7 @@ func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.
 	return e.Message, nil
 }
 
-// useAccepted makes the entry one of the message before it was edited.
+// useAccepted replaces the edited message in the entry by the accepted one.
 func (e *Entry) useAccepted() {
 	e.isEdited = false
 	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), int(rows.Size.Of(e.row)), 0

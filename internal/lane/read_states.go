@@ -9,15 +9,15 @@ import (
 	"weir/internal/weir"
 )
 
-// MessageState is the stage of a message that was read by its sequence number alone.
+// MessageState is the stage of a message that was read by its sequence number.
 type MessageState struct {
-	Stage      weir.Stage // "" = it is gone, by its retention
+	Stage      weir.Stage // "" = retention has removed the message
 	FinishedAt time.Time
-	Refused    bool // the holder did not do the replay that was asked for last
+	Refused    bool // the holder has refused the last requested replay
 }
 
-// statesPage is how many rows one query of Fates reads: those between two wanted ones cost
-// little, another query more.
+// statesPage is how many rows one query of ReadStates reads. Unwanted rows between two wanted ones cost less
+// than another query.
 const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)

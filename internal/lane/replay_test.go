@@ -34,7 +34,7 @@ func (b *bench) grantReplays(w *lane.Writer) {
 	}
 }
 
-// died files a message and lets it die.
+// died files a message and makes it dead.
 func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
 	b.t.Helper()
 	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), message(key, body), "")
@@ -292,8 +292,8 @@ func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 	})
 }
 
-// A replay that comes while retention removes its message is refused, or keeps it, with its
-// body.
+// If a replay is requested while retention removes its message, either the request is refused, or the message
+// stays with its body.
 func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, replayed := range map[string]func(storagetest.Call) bool{

@@ -22,7 +22,7 @@ func seqsTo(from, to int64) (seqs []int64) {
 	return seqs
 }
 
-// These tests hold which rows retention must keep, and that no refusal holds it up.
+// These tests show which rows retention must keep, and that a refusal does not stop it.
 
 func (b *bench) retention(store *lane.Store) *lane.Retention {
 	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
@@ -64,7 +64,7 @@ func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	return ids
 }
 
-// A delivered message stays delivered until it is gone, whenever retention looks.
+// A delivered message has the stage delivered until it is removed, whenever retention runs.
 func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond,
 		time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
@@ -117,8 +117,8 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 	})
 }
 
-// refuses lets each transaction fail that has such an operation, as storage would: by an error
-// of its own kind, with the operation's number.
+// refuses fails each transaction with a matching operation, as storage would: with an error that names the
+// operation.
 func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
 	return func(c storagetest.Call) storagetest.Fault {
 		for i, op := range c.Ops {
@@ -132,7 +132,7 @@ func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fau
 	}
 }
 
-// A d_ row that two processes empty at once is left to neither: the next walk removes it.
+// Two processes that each remove one of the last messages of a d_ row leave the row: the next walk removes it.
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -150,7 +150,7 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	})
 }
 
-// Earlier versions removed the d_ row of messages that were left.
+// Earlier versions removed a d_ row before the last of its messages.
 func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)
@@ -174,7 +174,7 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 	})
 }
 
-// If storage refuses to remove a body, its message stays, and no other one; retention logs it.
+// If storage refuses to remove a body, only its message stays, and retention logs it.
 func TestRetention_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.eyes, quiet)
@@ -217,7 +217,7 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A row that storage refuses to remove, or one that lacks rows of its message, holds up no other.
+// A row that storage refuses to remove, or that lacks other rows of its message, does not block others.
 func TestRetention_ARowThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(150, 0)
@@ -246,7 +246,7 @@ func values(t *testing.T, b *bench, key string) map[string]any {
 	return row.Values
 }
 
-// While storage is away the walk stays at its place.
+// While storage is unavailable, the walk stays at its position.
 func TestRetention_StorageAway(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(120, 0)
@@ -270,7 +270,7 @@ func TestRetention_StorageAway(t *testing.T) {
 	})
 }
 
-// A receiver whose clock is ahead keeps its own messages, and no others.
+// A message whose receiver's clock was ahead does not delay the removal of others.
 func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
@@ -287,7 +287,7 @@ func TestRetention_AClockAhead(t *testing.T) {
 	})
 }
 
-// Of several processes one at a time has work.
+// Only one of several processes has work at a time.
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// distantTable takes a while for each operation, and counts them.
+// distantTable delays each operation, and counts them.
 type distantTable struct {
 	storage.Table
 	each       time.Duration
@@ -41,14 +41,13 @@ func (s *distantTable) Get(ctx context.Context, p, k string) (storage.Row, error
 	return s.Table.Get(ctx, p, k)
 }
 
-// fileDelivered files messages with idempotency keys in each lane, as if a second held so many,
-// and delivers them in commits of thirty.
+// fileDelivered files messages with idempotency keys in each lane, and delivers them in commits of thirty.
 func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	t.Helper()
 	a := lane.NewAppender(store, quiet)
 	var wg sync.WaitGroup
 	filed := make([]atomic.Int64, store.Lanes)
-	turns := make(chan struct{}, 1000) // posts at a time: more than about 16,000 are refused
+	turns := make(chan struct{}, 1000) // concurrent posts: more than about 16,000 are refused
 	for i := 0; i < 2*perLane*store.Lanes; i++ {
 		key := fmt.Sprint(i)
 		if n := lane.Of(key, store.Lanes); filed[n].Add(1) > int64(perLane) {
@@ -91,8 +90,8 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	}
 }
 
-// Eight lanes of 200 messages a second leave 1,000 in each lane in five seconds. Removal
-// keeps up if half of that time suffices for them, at 10 ms an operation.
+// Eight lanes with 200 messages a second get 1,000 each in five seconds. Removal keeps up if it needs half of
+// that time, at 10 ms for an operation.
 func TestRetention_KeepsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +136,7 @@ func TestRetention_KeepsUp(t *testing.T) {
 	})
 }
 
-// Twenty thousand dead messages that stay cost a walk half a second.
+// Twenty thousand dead messages that stay delay a walk by half a second only.
 func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const dead = 20_000

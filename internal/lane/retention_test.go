@@ -29,7 +29,7 @@ func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
 	}
 }
 
-// hold puts a message aside, as its holder would.
+// hold puts a message among the held ones, as its holder would.
 func (b *bench) hold(w *lane.Writer, seq int64) {
 	b.t.Helper()
 	e, err := b.eyes.ReadMessage(b.t.Context(), 0, seq)

@@ -51,7 +51,7 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*Entry, error) {
 		return nil, err
 	}
 	entries, err := p.store.entriesFrom(ctx, p.lane, found)
-	p.Queries++ // for the first deliveries, mostly
+	p.Queries++ // for the deliveries in d_ rows, usually
 	slices.Reverse(entries)
 	return entries, err
 }
@@ -152,7 +152,7 @@ func (s *Store) entriesFrom(ctx context.Context, lane int, found []storage.Row) 
 	return entries, err
 }
 
-// findInPacked looks the entry up in d_ rows.
+// findInPacked looks for the entry's delivery in d_ rows.
 func (e *Entry) findInPacked(found []packedRow) {
 	for _, f := range found {
 		if one, ok := f.bySeq[e.Seq()]; ok {
@@ -161,11 +161,11 @@ func (e *Entry) findInPacked(found []packedRow) {
 	}
 }
 
-// manyGap is how far apart numbers may be that ReadMany reads in one query.
+// manyGap is the largest distance of two sequence numbers that ReadMany reads with one query.
 const manyGap = 32
 
-// ReadMany reads messages by their numbers, which must fall, without bodies. It returns those that still
-// exist, and the number of queries.
+// ReadMany reads messages without bodies, by falling sequence numbers. It returns those that still exist, and
+// the number of queries.
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
@@ -183,7 +183,7 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 	return slices.Concat(found...), len(groups), err
 }
 
-// readGroup reads messages that stand near each other.
+// readGroup reads messages with neighbouring sequence numbers.
 func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
 	found, _, err := rows.ReadPages(ctx, s.Table,
 		rows.Messages(s.partitionOf(lane), seqs[len(seqs)-1], seqs[0]+1, scanColumns), maxChunk)
@@ -205,10 +205,9 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FindAcceptedAfter returns about the lowest number from which on the messages of a log were accepted after
-// at: no earlier message was, and some hundreds behind it may not have been. Copies from an earlier epoch
-// come first in a log, and count as accepted before. The log ends before next. looks is the number of
-// queries.
+// FindAcceptedAfter returns a sequence number from which on all messages of a log were accepted after at. Up to
+// some hundreds before it may have been, too. Copies from an earlier epoch come first in a log, and count as
+// accepted before. The log ends before next. looks is the number of queries.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
 	err error) {
 	low, high := int64(1), next

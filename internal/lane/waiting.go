@@ -10,15 +10,15 @@ import (
 	"weir/internal/storage"
 )
 
-// WaitingMessages are the messages that wait and have left the log: held ones and scheduled ones.
+// WaitingMessages are the waiting messages outside the log: held ones and scheduled ones.
 type WaitingMessages struct {
-	Held       []HeldMessage // line by line
+	Held       []HeldMessage // by block, then by position
 	DueTimes   []DueTime     // by time
-	IsComplete bool          // these are all
+	IsComplete bool          // there are no others
 }
 
-// ReadWaiting reads the held and the scheduled messages of a lane: one page if that is enough, else up to
-// so many pages of each kind.
+// ReadWaiting reads the held and the scheduled messages of a lane: one page if that is enough, otherwise at
+// most the given number of pages of each kind.
 func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessages, error) {
 	found, more, err := rows.ReadPages(ctx, s.Table,
 		storage.Query{Partition: s.partitionOf(lane), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix),
@@ -43,8 +43,8 @@ func (s *Store) ReadWaiting(ctx context.Context, lane, pages int) (WaitingMessag
 
 var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
-// ReadKeyQueue reads up to so many pages of a block's held messages, in order, and reports whether these
-// are all.
+// ReadKeyQueue reads the held messages of a block in order, at most the given number of pages, and reports
+// whether these are all.
 func (s *Store) ReadKeyQueue(ctx context.Context, lane int, block string, pages int) (line []HeldMessage, whole bool,
 	err error) {
 	prefix := rows.HeldKey(block, "")
@@ -68,7 +68,7 @@ func (s *Store) readWaitingPages(ctx context.Context, lane, pages int) (all []st
 	return all, more, nil
 }
 
-// ReleasedAt returns when a scheduled message was released into its queue; zero = it came through the log.
+// ReleasedAt returns when a scheduled message was released; zero = it came through the log.
 func (h HeldMessage) ReleasedAt() time.Time {
 	_, due, released := strings.Cut(h.OrderPos, "_")
 	at, _, _ := strings.Cut(due, "_")

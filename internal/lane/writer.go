@@ -13,7 +13,7 @@ import (
 // ErrFenced means that another holder has taken the lane: this process cannot commit any more.
 var ErrFenced = errors.New("fenced: another holder has the lane")
 
-// resendPause is the pause before an unanswered commit is asked about again.
+// resendPause is the pause before tail is read after an unanswered commit.
 const resendPause = 100 * time.Millisecond
 
 // Writer commits to a lane as its holder. It is for one goroutine at a time.
@@ -21,7 +21,7 @@ type Writer struct {
 	store       *Store
 	lane        int
 	tail        Tail
-	lostCommits int64 // commits refused since the last one: a copy may arrive yet, and must not be taken for the next
+	lostCommits int64 // refused since the last commit: a copy may still arrive, and must not be taken for the next commit
 }
 
 // RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
@@ -42,11 +42,11 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 	return w, err
 }
 
-// raiseFence is Take of closed lanes too; change may refuse.
+// raiseFence is RaiseFence for closed lanes, too. It writes nothing if change returns false.
 func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tail,
 	change func(*Tail) bool) (*Writer, error) {
 	for {
-		if seen.ETag == "" { // as a condition it would match any tail
+		if seen.ETag == "" { // as a condition, "" would match any tail
 			c, err := s.ReadControl(ctx, lane)
 			if err != nil {
 				return nil, err
@@ -65,8 +65,8 @@ func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tai
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
-		// Somebody wrote tail between that read and our write: a former holder's last
-		// commit. The lease is ours, so it cannot go on doing so.
+		// A former holder has committed between our read and our write. The lease is ours, so it can do so only
+		// a few times.
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -74,12 +74,12 @@ func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tai
 	}
 }
 
-// Tail is the control row as last committed.
+// Tail returns tail as last committed.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes a batch's rows and the tail that it makes of the last one, in one
-// transaction. ErrFenced: another holder is at work, and nothing was written. Any other
-// error: not known to be written; the caller must not go on as if it were or were not.
+// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: another holder has the
+// lane, and nothing was written. After any other error the caller must assume neither that the commit was done
+// nor that it was not.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
@@ -91,9 +91,8 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	return w.writeTail(ctx, next, ops)
 }
 
-// writeTail sends one transaction until its fate is known: my nonce and this commit's number
-// in tail mean done; the tail it was built on means send it again unchanged; anything
-// else means fenced.
+// writeTail sends one transaction until its result is known. If tail has our nonce and this commit's number, it
+// was done. If tail is unchanged, it is sent again unchanged. Otherwise another holder has the lane.
 func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) error {
 	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag,
 		Values: next.tailValues()}}, ops...)
@@ -116,7 +115,7 @@ func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) err
 	}
 }
 
-// rowRefusal is the refusal of a transaction for the sake of one row.
+// rowRefusal is the error of a transaction that was refused because of one row.
 type rowRefusal struct {
 	row string
 	err error
@@ -125,7 +124,7 @@ type rowRefusal struct {
 func (r *rowRefusal) Error() string { return r.err.Error() }
 func (r *rowRefusal) Unwrap() error { return r.err }
 
-// refusalOf adds the key of the row that a transaction was refused for, if storage names it.
+// refusalOf adds the key of the refused row to the error, if storage names that row.
 func refusalOf(err error, ops []storage.Op) error {
 	switch i := storage.FailedAt(err); {
 	case i <= 0 || i >= len(ops):
@@ -135,7 +134,7 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow returns the row for which a commit was refused. Nothing of such a commit was written.
+// refusedRow returns the row because of which a commit was refused. Nothing of that commit was written.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {

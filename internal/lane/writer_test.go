@@ -19,7 +19,7 @@ func isCommit(c storagetest.Call) bool {
 
 func keep(*lane.Tail) {}
 
-// oneMore is a batch that counts one more as delivered, and writes blocks.
+// oneMore returns a batch that counts one more delivered message and writes blocks.
 func oneMore(blocks ...lane.KeyBlock) *lane.Batch {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
@@ -67,7 +67,7 @@ func TestWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.RemoveBlock("test") // which is not there
+			ch.RemoveBlock("test") // a row that does not exist
 			batch := &lane.Batch{}
 			batch.TryAdd(ch)
 			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})

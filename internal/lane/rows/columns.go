@@ -3,8 +3,8 @@ package rows
 // Columns of a message, m_.
 const (
 	Nonce                Text         = "Nonce"  // drawn by its receiver; part of its id
-	Origin               Text         = "Origin" // its id in the epoch in which it was accepted; also in k_ and l_ rows
-	CopiedFrom           Text         = "From"   // its position in the epoch before, as in the key of its o_ row
+	Origin               Text         = "Origin" // id in the epoch in which it was accepted; also in k_ and l_ rows
+	CopiedFrom           Text         = "From"   // position in the previous epoch, as in the key of its o_ row
 	Contract             Text         = "Contract"
 	Key                  Text         = "Key" // ordering key; in b_ rows its hash
 	Version              Text         = "Version"
@@ -35,7 +35,7 @@ const (
 	ReplayAskedAt        ErasableTime = "ReplayAskedAt"
 	ReplayForced         Bool         = "ReplayForced"
 	ReplayRefused        Text         = "ReplayRefused" // the reason
-	ReplayNonce          Text         = "ReplayNonce"   // of the last call that asked for a replay
+	ReplayNonce          Text         = "ReplayNonce"   // of the last request for a replay
 	ReplayBlockedBy      Text         = "Late"          // a later delivery of its key, in an earlier epoch
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
@@ -45,8 +45,8 @@ const (
 	EditedSize           Int          = "EditedSize"
 	EditNote             Text         = "EditNote"
 	Edition              Int          = "Edition"
-	CancelNonce          Text         = "CancelNonce" // of the call that cancelled it
-	MoveNonce            Text         = "MoveNonce"   // of the call that gave it another due time
+	CancelNonce          Text         = "CancelNonce" // of the request that cancelled it
+	MoveNonce            Text         = "MoveNonce"   // of the request that changed its due time
 	IsBeingRemoved       Bool         = "Removing"    // retention removes its body
 )
 

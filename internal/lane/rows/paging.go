@@ -15,7 +15,7 @@ func Pages(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[
 			if !yield(page, err) || err != nil || !page.More {
 				return
 			}
-			q.From, q.After = "", page.Rows[len(page.Rows)-1].Key // a page that has successors has a row
+			q.From, q.After = "", page.Rows[len(page.Rows)-1].Key // a page with successors has a row
 		}
 	}
 }
@@ -37,7 +37,7 @@ func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[s
 	}
 }
 
-// ReadPages reads up to so many pages, and reports whether there are more.
+// ReadPages reads at most the given number of pages, and reports whether there are more.
 func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool,
 	err error) {
 	read := 0
@@ -53,8 +53,8 @@ func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit 
 	return found, more, nil
 }
 
-// ReadFirst reads the first rows of a query, up to limit. Fewer rows mean that there are no more;
-// storage may return a page that is not full, and still have more rows.
+// ReadFirst reads the first rows of a query, at most limit. Fewer rows mean that there are no more. Storage may
+// return a page that is not full although there are more rows.
 func ReadFirst(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, err error) {
 	for more := true; more && len(found) < limit; {
 		q.Limit = limit - len(found)
