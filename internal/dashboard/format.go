@@ -15,7 +15,8 @@ import (
 
 // functions are the functions that templates can call.
 var functions = template.FuncMap{
-	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn, "moment": formatTime, "fraction": formatFraction,
+	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn,
+	"moment": formatTime, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
 	"clip": truncateText, "money": formatMoney, "bytes": bytesText, "stage": stageBadge,
 	"pair":  func(root, v any) pairOf { return pairOf{root, v} },

@@ -133,7 +133,8 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 
 // templates are parsed at the first request for a page. That takes 5 ms, which would delay every cold start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "audit", "failed")
+	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "audit",
+		"failed")
 })
 
 // parseTemplates returns the template of each page: the layout, the shared parts, and its own part.

@@ -96,7 +96,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	d := dashboardtest.NewBusy().Dashboard()
 	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400,
 		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404,
-		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404, "/errors/none": 200, "?span=all&theme=%22": 200} {
+		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404, "/errors/none": 200,
+		"?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -142,7 +143,8 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	f := faulty{dashboardtest.NewBusy()}
 	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Now: f.Now,
 		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
-	for path, unread := range map[string]string{"/pauses": "the lanes", "/messages/" + dashboardtest.MessageID(1): "the body"} {
+	for path, unread := range map[string]string{"/pauses": "the lanes",
+		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
 			t.Errorf("%s: %d, %s is not said to be unread", path, w.Code, unread)
 		}
@@ -235,7 +237,8 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 	t.Parallel()
 	d := dashboardtest.NewBusy().Dashboard()
 	for path, bodies := range map[string]bool{
-		"/messages/" + dashboardtest.MessageID(1): true, "/messages/" + dashboardtest.MessageID(1) + "?known=accepted": false,
+		"/messages/" + dashboardtest.MessageID(1):                      true,
+		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {

@@ -148,7 +148,8 @@ func TestDraw(t *testing.T) {
 func TestStory(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m := wire.Message{Stage: weir.Delivered, AcceptedAt: at, DeliverAt: at.Add(time.Hour), Edited: wire.Edit{At: at.Add(3 * time.Hour), Note: "note"}, FinishedAt: at.Add(4 * time.Hour), Replays: 1,
+	m := wire.Message{Stage: weir.Delivered, AcceptedAt: at, DeliverAt: at.Add(time.Hour),
+		Edited: wire.Edit{At: at.Add(3 * time.Hour), Note: "note"}, FinishedAt: at.Add(4 * time.Hour), Replays: 1,
 		AttemptLog: []wire.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
 			{Number: 7, At: at.Add(2 * time.Hour), Outcome: weir.OutcomeRejected},
 			{Number: 8, At: at.Add(4 * time.Hour), Outcome: weir.OutcomeDelivered}}}
@@ -187,14 +188,17 @@ func TestStory_Replays(t *testing.T) {
 			AttemptLog: []wire.Attempt{used, {Number: 6, At: at(4), Outcome: weir.OutcomeRejected}}, FinishedAt: at(4),
 			Replays: 1},
 			begins + "failed, to be tried again | Replayed | Attempt 6: rejected | Dead"},
-		"Edited": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, Edited: wire.Edit{At: at(3)}},
+		"Edited": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1,
+			Edited: wire.Edit{At: at(3)}},
 			begins + "failed, to be tried again | Edited, to be replayed | Waits, having been replayed"},
 		"Forced": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, ReplayForced: true},
 			begins + "failed, to be tried again | Replayed, by force | Waits, having been replayed"},
-		"EditForced": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1, Edited: wire.Edit{At: at(3)},
+		"EditForced": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1,
+			Edited:       wire.Edit{At: at(3)},
 			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed, by force | Waits, having been replayed"},
-		"ForcedAfterAnEdit": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 2, Edited: wire.Edit{At: at(2)},
+		"ForcedAfterAnEdit": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 2,
+			Edited:       wire.Edit{At: at(2)},
 			ReplayForced: true},
 			begins + "failed, to be tried again | Edited, to be replayed | Replayed, by force | Waits, having been replayed"},
 	} {

@@ -139,7 +139,8 @@ func (a *Appender) wakeLane(lane int) {
 
 func errAbandoned(ctx context.Context) error {
 	return &weir.Error{Kind: weir.Unavailable, Op: "append",
-		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second, Err: context.Cause(ctx)}
+		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second,
+		Err: context.Cause(ctx)}
 }
 
 // maxHeldBytes limits the memory of all waiting submissions. Without it, they would grow with every post while

@@ -174,9 +174,12 @@ func (t *batchAppend) buildOps() {
 func (sub *submission) messageValues() map[string]any {
 	m := sub.message
 	v := rows.Sparse(
-		rows.Nonce.Is(sub.nonce), rows.Stage.Is(string(stageOf(&m))), rows.Contract.Is(m.Contract), rows.Key.Is(m.Key), rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede),
-		rows.Skip.Is(m.Skip), rows.ContentType.Is(m.ContentType), rows.TraceParent.Is(m.TraceParent), rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback),
-		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)), rows.IdempotencyRow.Is(sub.idempotencyRow),
+		rows.Nonce.Is(sub.nonce), rows.Stage.Is(string(stageOf(&m))), rows.Contract.Is(m.Contract), rows.Key.Is(m.Key),
+		rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede),
+		rows.Skip.Is(m.Skip), rows.ContentType.Is(m.ContentType), rows.TraceParent.Is(m.TraceParent),
+		rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback),
+		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)),
+		rows.IdempotencyRow.Is(sub.idempotencyRow),
 	)
 	for name, value := range sub.columns {
 		v[name] = value

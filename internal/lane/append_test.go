@@ -261,7 +261,8 @@ func TestAppender_Idempotency(t *testing.T) {
 				kind      weir.Kind
 			}{{message("a", "x"), true, 0}, {message("a", "y"), false, weir.Invalid}, {message("b", "x"), false, 0}} {
 				r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), c.m, "k")
-				if (err != nil) != (c.kind != 0) || (err != nil && weir.KindOf(err) != c.kind) || r.Duplicate != c.duplicate {
+				if (err != nil) != (c.kind != 0) || (err != nil && weir.KindOf(err) != c.kind) ||
+					r.Duplicate != c.duplicate {
 					t.Errorf("%+v: %+v %v", c, r, err)
 				}
 				if c.duplicate && r.Message.ID != first.Message.ID {

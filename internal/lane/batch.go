@@ -92,7 +92,8 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	}
 	v := rows.Values(
 		rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(attempts), rows.AttemptCount.Is(int64(e.AttemptCount)),
-		rows.LastError.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)), rows.NextAttemptAt.Is(e.status.NextAttemptAt),
+		rows.LastError.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)),
+		rows.NextAttemptAt.Is(e.status.NextAttemptAt),
 		rows.IsHeld.Is(e.IsHeld && !e.Stage.Final()),
 	)
 	if e.Stage.Final() {

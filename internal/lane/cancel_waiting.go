@@ -234,7 +234,9 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 		for _, e := range group {
 			counts.countCancelled(e.Stage == weir.Scheduled)
 		}
-		if slices.ContainsFunc(group, func(e *Entry) bool { return e.Stage == weir.Scheduled && e.Message.Callback != "" }) && s.Notifier != nil {
+		if slices.ContainsFunc(group, func(e *Entry) bool {
+			return e.Stage == weir.Scheduled && e.Message.Callback != ""
+		}) && s.Notifier != nil {
 			s.Notifier.WakeOutbox(lane)
 		}
 		return nil

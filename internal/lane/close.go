@@ -63,7 +63,8 @@ func (s *Store) RecordMoved(ctx context.Context, lane int) error {
 	_, err = s.updateControl(ctx, lane, func(c Control) (bool, storage.Op) {
 		return c.Tail.MovedRecorded, storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: c.Tail.ETag,
 			Values: rows.Values(
-				rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))), rows.Moved.Is(int64(len(dead)+len(scheduled))))}
+				rows.MovedRecorded.Is(true), rows.Dead.Is(c.Tail.Counts.Dead-int64(len(dead))),
+				rows.Moved.Is(int64(len(dead)+len(scheduled))))}
 	})
 	return err
 }

@@ -138,7 +138,8 @@ func TestClose_Waits(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				took := time.Since(began)
-				if c.until == 0 && b.tail().IsClosed || c.until > 0 && (!b.tail().IsClosed || took < c.until || took > c.until+time.Second) && name != "Empty" {
+				if c.until == 0 && b.tail().IsClosed ||
+					c.until > 0 && (!b.tail().IsClosed || took < c.until || took > c.until+time.Second) && name != "Empty" {
 					t.Errorf("closed %v after %s", b.tail().IsClosed, took)
 				}
 				if _, err := b.eyes.RaiseFence(t.Context(), 0, "late", lane.Tail{},

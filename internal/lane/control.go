@@ -193,26 +193,34 @@ func (t Tail) tailValues() map[string]any {
 		rows.Delivered.Is(t.Counts.Delivered), rows.Dead.Is(t.Counts.Dead),
 		rows.Cancelled.Is(t.Counts.Cancelled), rows.Superseded.Is(t.Counts.Superseded), rows.Moved.Is(t.Counts.Moved),
 		rows.NextDueAt.Is(t.NextDueAt), rows.LastReleasedAt.Is(t.LastReleasedAt), rows.RequestsSeen.Is(t.RequestsSeen),
-		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason), rows.PauseCount.Is(t.PauseCount), rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
+		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason), rows.PauseCount.Is(t.PauseCount),
+		rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
 		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
 		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError), rows.LastErrorAt.Is(t.LastErrorAt),
-		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq), rows.InFlightCrashes.Is(t.InFlightCrashes),
-		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow), rows.HistoryFence.Is(t.HistoryFence),
+		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
+		rows.InFlightCrashes.Is(t.InFlightCrashes),
+		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
+		rows.HistoryFence.Is(t.HistoryFence),
 	)
 }
 
 func tailFrom(r storage.Row) Tail {
 	v := r.Values
 	return Tail{
-		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v), CommitSeq: rows.CommitSeq.Of(v), Cursor: rows.Cursor.Of(v),
+		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v), CommitSeq: rows.CommitSeq.Of(v),
+		Cursor: rows.Cursor.Of(v),
 		Counts: Counts{rows.Delivered.Of(v), rows.Dead.Of(v), rows.Cancelled.Of(v), rows.Superseded.Of(v),
 			rows.Moved.Of(v)},
-		NextDueAt: rows.NextDueAt.Of(v), LastReleasedAt: rows.LastReleasedAt.Of(v), RequestsSeen: rows.RequestsSeen.Of(v),
-		PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v), PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v),
+		NextDueAt: rows.NextDueAt.Of(v), LastReleasedAt: rows.LastReleasedAt.Of(v),
+		RequestsSeen: rows.RequestsSeen.Of(v),
+		PausedUntil:  rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v), PauseCount: rows.PauseCount.Of(v),
+		RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v),
 		SettleUntil: rows.SettleUntil.Of(v), NextAllowedAt: rows.NextAllowedAt.Of(v),
 		Holder: rows.Holder.Of(v), LastError: rows.LastError.Of(v), LastErrorAt: rows.LastErrorAt.Of(v),
-		IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v), InFlightSeq: rows.InFlightSeq.Of(v), InFlightCrashes: rows.InFlightCrashes.Of(v),
-		IsClosed: rows.IsClosed.Of(v), MovedRecorded: rows.MovedRecorded.Of(v), SentBelow: rows.SentBelow.Of(v), HistoryFence: rows.HistoryFence.Of(v),
+		IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v), InFlightSeq: rows.InFlightSeq.Of(v),
+		InFlightCrashes: rows.InFlightCrashes.Of(v),
+		IsClosed:        rows.IsClosed.Of(v), MovedRecorded: rows.MovedRecorded.Of(v), SentBelow: rows.SentBelow.Of(v),
+		HistoryFence: rows.HistoryFence.Of(v),
 	}
 }
 

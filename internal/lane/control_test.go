@@ -169,7 +169,8 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 				}
 				_, err := b.retention(next).RunEarlierEpochs(t.Context())
 				meta, metaErr := next.ReadEpochRecord(t.Context())
-				if metaErr != nil || (len(meta.Earlier) == 0) != test.forgets || (err != nil) != (test.gone != nil && test.file) {
+				if metaErr != nil || (len(meta.Earlier) == 0) != test.forgets ||
+					(err != nil) != (test.gone != nil && test.file) {
 					t.Errorf("earlier epochs %v, want forgotten %v; %v %v", meta.Earlier, test.forgets, err, metaErr)
 				}
 				if want := map[bool]int{true: 3}[test.file]; b.count("m_") != want {

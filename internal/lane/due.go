@@ -152,7 +152,9 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 
 // Releases reports whether the change releases the scheduled message with that due time.
 func (c *Change) Releases(d DueTime) bool {
-	return slices.ContainsFunc(c.ops, func(op storage.Op) bool { return op.Kind == storage.Delete && op.Key == dueKey(d) })
+	return slices.ContainsFunc(c.ops, func(op storage.Op) bool {
+		return op.Kind == storage.Delete && op.Key == dueKey(d)
+	})
 }
 
 // NoLongerDue returns the message whose release was refused because its s_ row is gone: it was cancelled or

@@ -70,7 +70,8 @@ func metaFrom(r storage.Row) (EpochRecord, error) {
 func (m EpochRecord) recordValues() (map[string]any, error) {
 	v := rows.Sparse(
 		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
-		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)), rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin),
+		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)),
+		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin),
 	)
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)

@@ -123,5 +123,6 @@ func heldFromRow(r storage.Row) HeldMessage {
 	v := r.Values
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the key ends in block and position
 	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
-		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
+		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v),
+		Replayed: rows.WasReplayed.Of(v)}
 }

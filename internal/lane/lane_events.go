@@ -26,7 +26,8 @@ func (c Control) LaneEventState() EventState {
 	}
 	v := r.Values
 	return EventState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v),
-		PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)), BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
+		PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)),
+		BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
 // SaveLaneEvents writes the marker row, and puts events into the outbox in the same transaction. It returns

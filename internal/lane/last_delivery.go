@@ -45,7 +45,8 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash,
 		Values: rows.Sparse(
-			rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce), rows.Origin.Is(originText(&e.Message)))})
+			rows.OrderPos.Is(e.orderPos()), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce),
+			rows.Origin.Is(originText(&e.Message)))})
 }
 
 // unknownHistory replaces an id if it is not known whether a later message was delivered.

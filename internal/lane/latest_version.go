@@ -68,5 +68,6 @@ func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time
 	c.final = append(c.final, seq)
 	c.addCallback(seq, callback, weir.Superseded, at)
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: rows.Values(
-		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at), rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))})
+		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at),
+		rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))})
 }

@@ -64,7 +64,8 @@ func TestFirsts(t *testing.T) {
 			b.deliver(w, 11, upTo(1, 10)...)
 			b.deliver(w, 12, append([]int64{30}, upTo(11, 11)...)...) // too few for a row, and one above the cursor
 			b.deliver(w, 30, upTo(12, 29)...)
-			if got := len(b.keys()) - before; got != 2 || !b.keys()["d_"+lane.OrderPos(10)] || !b.keys()["d_"+lane.OrderPos(29)] {
+			if got := len(b.keys()) - before; got != 2 || !b.keys()["d_"+lane.OrderPos(10)] ||
+				!b.keys()["d_"+lane.OrderPos(29)] {
 				t.Errorf("%d found more", got)
 			}
 			for i, id := range ids {
@@ -76,7 +77,8 @@ func TestFirsts(t *testing.T) {
 				if err != nil || st.Stage != want {
 					t.Fatalf("message %d: %s, %v", id.Seq, st.Stage, err)
 				}
-				if want == weir.Delivered && (st.CMSStatus != 200+int(id.Seq) || st.AttemptCount != 1 || len(st.Attempts) != 1 || st.Attempts[0].Fence != 7 || st.FinishedAt.IsZero() || st.Version == "") {
+				if want == weir.Delivered && (st.CMSStatus != 200+int(id.Seq) || st.AttemptCount != 1 ||
+					len(st.Attempts) != 1 || st.Attempts[0].Fence != 7 || st.FinishedAt.IsZero() || st.Version == "") {
 					t.Errorf("message %d: %+v", id.Seq, st)
 				}
 			}

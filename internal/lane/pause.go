@@ -100,9 +100,11 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
 		switch {
 		case c.Head.IsSealed:
-			return nil, errConflict("pause", "the number of lanes is being changed: nothing can be paused until that is over")
+			return nil, errConflict("pause",
+				"the number of lanes is being changed: nothing can be paused until that is over")
 		case p.Key != "" && len(others) >= maxKeyPauses:
-			return nil, errConflict("pause", fmt.Sprintf("%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
+			return nil, errConflict("pause", fmt.Sprintf(
+				"%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
 		}
 		return append(s.expiredPauseOps(c, row),
 			storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil

@@ -57,7 +57,8 @@ func TestPause_ComesAndGoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, ok := c.LanePause(time.Now()); !ok || p.Reason != "great fire" || !p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
+		if p, ok := c.LanePause(time.Now()); !ok || p.Reason != "great fire" ||
+			!p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
 			t.Errorf("the lane's pause is %+v", p)
 		}
 		if at, ok := c.NextWorkAt(time.Now()); !ok || at.After(time.Now()) {

@@ -39,5 +39,7 @@ func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.
 // useAccepted replaces the edited message in the entry by the accepted one.
 func (e *Entry) useAccepted() {
 	e.isEdited = false
-	e.Message.Version, e.Message.ContentType, e.Message.Size, e.Message.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), int(rows.Size.Of(e.row)), 0
+	m := &e.Message
+	m.Version, m.ContentType, m.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), 0
+	m.Size = int(rows.Size.Of(e.row))
 }

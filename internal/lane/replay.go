@@ -79,7 +79,8 @@ func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, er
 	maps.Copy(wish, a.edit)
 	return []storage.Op{
 		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(
-			rows.ReplayNonce.Is(a.nonce), rows.ReplayAskedAt.Is(a.Now().UTC().Truncate(time.Microsecond)), rows.ReplayForced.Is(a.Force), rows.ReplayRefused.Is(""))},
+			rows.ReplayNonce.Is(a.nonce), rows.ReplayAskedAt.Is(a.Now().UTC().Truncate(time.Microsecond)),
+			rows.ReplayForced.Is(a.Force), rows.ReplayRefused.Is(""))},
 		{Kind: storage.Insert, Key: a.requestRowKey(e), Values: wish},
 	}, nil
 }

@@ -297,9 +297,13 @@ func TestWishes_ForcedBehindTheLimit(t *testing.T) {
 func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, replayed := range map[string]func(storagetest.Call) bool{
-		"BeforeItIsMarked":     func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Values["Removing"] == true },
-		"BeforeItsBodyIsGone":  func(c storagetest.Call) bool { return c.Port == "blobs" && c.Op == "Delete" },
-		"BeforeItsRowsAreGone": func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete },
+		"BeforeItIsMarked": func(c storagetest.Call) bool {
+			return c.Op == "Transact" && c.Ops[0].Values["Removing"] == true
+		},
+		"BeforeItsBodyIsGone": func(c storagetest.Call) bool { return c.Port == "blobs" && c.Op == "Delete" },
+		"BeforeItsRowsAreGone": func(c storagetest.Call) bool {
+			return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {

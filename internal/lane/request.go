@@ -204,7 +204,8 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 // judgeRequest reports whether a change that returned err is finished, with success or with a lasting error.
 func judgeRequest(err error) (done bool, _ error) {
 	switch storage.KindOf(err) {
-	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled, storage.Unavailable:
+	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled,
+		storage.Unavailable:
 		return false, err
 	}
 	if err != nil {

@@ -167,7 +167,8 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 			t.Errorf("%d of 22 messages are left before their time", n)
 		}
 		b.runEach(r, 25*time.Hour, 60)
-		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.OrderPos(21)] || !keys["m_"+lane.OrderPos(22)] {
+		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.OrderPos(21)] ||
+			!keys["m_"+lane.OrderPos(22)] {
 			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor",
 				b.count("m_"), b.count("i_"))
 		}
@@ -256,7 +257,9 @@ func TestRetention_StorageAway(t *testing.T) {
 		r, refused := b.retention(b.store), 0
 		r.OnRemoved = func(_, n int) { refused += n }
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
-			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete }, storagetest.Fault{Kind: kind})
+			b.faults.Once(func(c storagetest.Call) bool {
+				return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete
+			}, storagetest.Fault{Kind: kind})
 			if _, err := r.RunLane(t.Context(), 0); err == nil {
 				t.Error("a transaction failed, and the run did not")
 			}

@@ -41,7 +41,8 @@ var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.
 // returns when that message may be removed.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
-		Partition: t.Store.partitionOf(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor), Columns: expiringColumns})
+		Partition: t.Store.partitionOf(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor),
+		Columns: expiringColumns})
 	if err != nil {
 		return time.Time{}, err
 	}

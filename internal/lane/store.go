@@ -128,7 +128,8 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: rows.Nonce.Of(v)},
 		Origin:   originFrom(rows.Origin.Of(v)),
 		Contract: rows.Contract.Of(v), Key: rows.Key.Of(v), Version: rows.Version.Of(v),
-		Supersede: rows.Supersede.Of(v), Skip: rows.Skip.Of(v), ContentType: rows.ContentType.Of(v), TraceParent: rows.TraceParent.Of(v), TraceState: rows.TraceState.Of(v), Callback: rows.Callback.Of(v),
+		Supersede: rows.Supersede.Of(v), Skip: rows.Skip.Of(v), ContentType: rows.ContentType.Of(v),
+		TraceParent: rows.TraceParent.Of(v), TraceState: rows.TraceState.Of(v), Callback: rows.Callback.Of(v),
 		DueAt: rows.DueAt.Of(v), AcceptedAt: rows.AcceptedAt.Of(v), Size: int(rows.Size.Of(v)),
 	}
 	attempts, err := unpackAttempts(rows.Attempts.Of(v))
@@ -137,17 +138,21 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	}
 	edited := !rows.EditedAt.Of(v).IsZero()
 	if edited {
-		m.Version, m.ContentType, m.Size, m.Edition = rows.EditedVersion.Of(v), rows.EditedType.Of(v), int(rows.EditedSize.Of(v)), int(rows.Edition.Of(v))
+		m.Version, m.ContentType = rows.EditedVersion.Of(v), rows.EditedType.Of(v)
+		m.Size, m.Edition = int(rows.EditedSize.Of(v)), int(rows.Edition.Of(v))
 	}
 	st := weir.Status{
 		Message: m, Stage: weir.Stage(rows.Stage.Of(v)), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
 		LastError: rows.LastError.Of(v), CMSStatus: int(rows.CMSStatus.Of(v)), NextAttemptAt: rows.NextAttemptAt.Of(v),
 		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
-		Replays: int(rows.Replays.Of(v)), ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v), ReplayRefused: rows.ReplayRefused.Of(v), EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
+		Replays: int(rows.Replays.Of(v)), ReplayAskedAt: rows.ReplayAskedAt.Of(v),
+		ReplayForced: rows.ReplayForced.Of(v), ReplayRefused: rows.ReplayRefused.Of(v),
+		EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
 	}
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount,
 		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st, row: v,
-		replayAskedAt: rows.ReplayAskedAt.Of(v), attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), isEdited: edited}, nil
+		replayAskedAt: rows.ReplayAskedAt.Of(v), attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)),
+		isEdited: edited}, nil
 }
 
 // Status returns the status of a message, whichever epoch has it now. It returns NotFound for an id with an
@@ -181,7 +186,10 @@ func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]
 
 // headerColumns are a message's columns except for body and attempts.
 var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede,
-	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt, rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos, rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType, rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
+	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt,
+	rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos,
+	rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType,
+	rows.EditedSize, rows.Edition, rows.ReplayAskedAt)
 
 // ScanLog is ReadLog without bodies. It is for reading far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {

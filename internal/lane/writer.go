@@ -18,10 +18,11 @@ const resendPause = 100 * time.Millisecond
 
 // Writer commits to a lane as its holder. It is for one goroutine at a time.
 type Writer struct {
-	store       *Store
-	lane        int
-	tail        Tail
-	lostCommits int64 // refused since the last commit: a copy may still arrive, and must not be taken for the next commit
+	store *Store
+	lane  int
+	tail  Tail
+	// refused since the last commit: a copy may still arrive, and must not be taken for the next commit
+	lostCommits int64
 }
 
 // RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From

@@ -178,8 +178,9 @@ func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message})                                               // two rows
-			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()}) // one shared row
+			ch.Hold("block", &lane.Entry{Message: r.Message}) // two rows
+			// one shared row
+			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()})
 			if !batch.TryAdd(ch) {
 				break
 			}
