@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// This file is part of a build for measurements only (make profile). A SIGUSR2 begins a CPU
-// profile, and the next one writes it to the folder WEIR_PROFILE. A file gets its name when it is
-// complete.
+// init is only in the build for measurements (make profile). The first SIGUSR2 begins a CPU profile, and
+// the next one writes it to the folder WEIR_PROFILE. The file gets its final name when it is complete.
 func init() {
 	folder := os.Getenv("WEIR_PROFILE")
 	if folder == "" {

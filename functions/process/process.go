@@ -2,8 +2,8 @@
 // starts the lane's drain if there is work. The drain itself is never part of an invocation.
 //
 // The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
-// the state of the lane. One invocation stays with all lanes that this process drains or claims, so
-// that the platform sees that this instance is at work. See stay.go.
+// the state of the lane. One invocation stays while this process drains or claims lanes, because the
+// host may end a process that has no invocation in flight. See stay.go.
 package process
 
 import (
@@ -35,7 +35,8 @@ type Drainer interface {
 	Claim(ctx context.Context, lane int) drain.Report
 }
 
-// Holder drains lanes. It is told whether an invocation stays with them, and hands them over.
+// Holder drains lanes. Attend is called when an invocation begins to stay with them, Yield when it
+// ends or is about to. HandOver hands a lane over to another process.
 type Holder interface {
 	Attend()
 	Yield()
@@ -84,7 +85,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	_, number, err := ticket.Decode(text)
 	if err != nil || number >= f.Lanes {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)
-		return nil // a repeat would not make it one
+		return nil // an error would make the host send the same text again
 	}
 	f.Tickets.MarkReceived(number)
 	if number == ticket.AllLanes {
@@ -96,8 +97,8 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	case report.Err == nil && report.State == drain.Working:
 		return f.stayWith(ctx, []followedLane{{lane: number, isDrained: true}})
 	case report.Err == nil && report.State == drain.Busy && f.Tickets.AwaitsRequeued(number):
-		// The holder kept the lane through a claim of this process a moment ago. To claim it again
-		// now would take a third ticket of this lane.
+		// This process claimed the lane shortly before, and its holder kept it. Another claim now would
+		// need a third ticket of this lane.
 		return f.stayWith(ctx, nil)
 	case report.Err == nil && report.State == drain.Busy:
 		return f.stayWith(ctx, []followedLane{{lane: number}})
@@ -105,7 +106,8 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
 }
 
-// answerAll answers a ticket for all lanes. For lanes that are busy or wait it puts another one.
+// answerAll answers a ticket for all lanes. If lanes are busy or wait, it enqueues another such ticket for
+// each of these two states.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -133,7 +135,8 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// enqueueTicket enqueues a ticket if work is left that no other ticket leads to.
+// enqueueTicket enqueues a ticket if the lane has or will soon have work. It returns the error of the report, if
+// there is one.
 func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

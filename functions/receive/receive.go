@@ -16,7 +16,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Accepter turns a body into a message, or reports every problem.
+// Accepter parses a body into a message, or returns an error with every problem.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
@@ -30,14 +30,14 @@ type Appender interface {
 // answer for the CPU.
 type Drain interface{ WakeOffered(lane int) }
 
-// Tickets enqueues a ticket for a lane without blocking the caller. The message is durable, and the sweep
-// covers a ticket that cannot be enqueued.
+// Tickets enqueues a ticket for a lane without blocking the caller. It returns no error: the message is
+// durable, and if the ticket cannot be enqueued, the next sweep wakes the lane.
 type Tickets interface{ EnqueueAsync(lane int) }
 
 // Observer is called for each refused post.
 type Observer interface{ Refused(err error) }
 
-// Callbacks checks the address of a callback; Invalid, with the reason, if it is not allowed.
+// Callbacks checks the address of a callback. It returns Invalid with the reason if the address is not allowed.
 type Callbacks interface{ Check(address string) error }
 
 // Intake reads bodies within a limit of memory; see httpio.Intake.
@@ -156,8 +156,8 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked *re
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	// From here on a disconnect of the client does not end the append: a cancelled append may be
-	// durable, and then only the sweep would wake its lane.
+	// From here on a disconnect of the client does not end the append. A cancelled append may be durable
+	// all the same, and then only the sweep would wake its lane.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
 	m, err := f.Contracts.Accept(ctx, r.Header.Get("Content-Type"), body)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// definitionJSON is the body of PUT. Name and State are part of GET's answer, and ignored here, so that
-// the answer can be sent back.
+// definitionJSON is the body of a PUT or of a POST to preview. A client may send the answer of a GET back:
+// State is ignored, and Name, if set, must be the name in the address.
 type definitionJSON struct {
 	Name        string          `json:"name"`
 	Cron        string          `json:"cron"`
@@ -29,13 +29,13 @@ type definitionJSON struct {
 	State       json.RawMessage `json:"state"`
 }
 
-// maxOverhead limits the bytes of a definition beside its message.
+// maxOverhead limits the bytes of a definition without its message.
 const maxOverhead = 64 << 10
 
-// readDefinition parses the body of a PUT.
+// readDefinition parses the body of a PUT, or of a POST to preview.
 func (f *Function) readDefinition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
 	var in definitionJSON
-	// In JSON a character of XML can take six bytes.
+	// An escaped byte of XML can take six bytes in JSON.
 	if err := httpio.ReadLargeJSON(w, r, 6*f.MaxBody+maxOverhead, &in); err != nil {
 		return recur.Definition{}, err
 	}
@@ -57,7 +57,7 @@ func malformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: message}
 }
 
-// addMessage adds the message: the given one, or a copy of a stored one.
+// addMessage adds the message to the definition: the one in the body, or a copy of a stored message.
 func (f *Function) addMessage(r *http.Request, d recur.Definition, in definitionJSON) (recur.Definition, error) {
 	if (in.Message == nil) == (in.MessageID == "") {
 		return d, missingMessageError("message", "give either message or messageId")

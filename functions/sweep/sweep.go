@@ -41,7 +41,7 @@ type Schedules interface {
 	Load(ctx context.Context) error
 }
 
-// Function sweeps. All exported fields are required.
+// Function looks at all lanes. All exported fields are required.
 type Function struct {
 	Log       Reader
 	Waker     Waker
@@ -62,8 +62,8 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep looks at all lanes, a few at a time; a lane that fails does not stop the others. It
-// returns when it has looked at every lane, or when its time is over.
+// Sweep looks at all lanes, a few at a time. If one lane cannot be read, it still looks at the others. It
+// returns when it has looked at every lane, or when sweepLimit is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
@@ -76,7 +76,7 @@ func (f *Function) Sweep(ctx context.Context) error {
 	}
 	defer f.Cleaner.BeginRound()
 	errs := make([]error, f.Lanes+1)
-	if err := f.Schedules.Load(ctx); err != nil { // first, because they are due at a time
+	if err := f.Schedules.Load(ctx); err != nil { // before the lanes, because a schedule is due at a certain time
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
 	_ = lane.ForEach(f.Lanes, func(number int) error {

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Accepter turns a body into a message, or reports every problem.
+// Accepter parses a body into a message, or returns an error with every problem.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }

@@ -8,12 +8,11 @@ import (
 	"weir/internal/weir"
 )
 
-// holderLingers is how long a holder stays with an empty lane after a ticket. Another ticket within that
-// time is not needed.
+// holderLingers is how long a holder stays with an empty lane after a ticket. During that time the lane needs no
+// other ticket.
 const holderLingers = 2 * time.Second
 
-// laneWaker wakes drainers: that of this process, and through the queue that of the process that holds the
-// lane.
+// laneWaker wakes the drainer of this process, and by a ticket the drainer of the process that holds the lane.
 type laneWaker struct {
 	drainer     *drain.Drainer
 	tickets     *ticket.Sender
@@ -28,7 +27,7 @@ func (w laneWaker) Call(lane int) {
 	w.tickets.EnqueueAsync(lane)
 }
 
-// Wake wakes one drainer: that of this process if it may deliver, otherwise another one by a ticket. It
+// Wake wakes the drainer of this process if it may deliver without a ticket. Otherwise it enqueues a ticket. It
 // returns at once.
 func (w laneWaker) Wake(lane int) {
 	if w.ticketsOnly {
@@ -38,8 +37,8 @@ func (w laneWaker) Wake(lane int) {
 	w.drainer.Wake(lane)
 }
 
-// OfferAppended hands messages that this process has just appended over to its drainer. It enqueues no ticket: the
-// receiver does.
+// OfferAppended hands messages that this process has just appended over to its drainer. It enqueues no ticket,
+// because functions/receive does.
 func (w laneWaker) OfferAppended(lane int, messages []weir.Message) {
 	if !w.ticketsOnly {
 		w.drainer.OfferAppended(lane, messages)

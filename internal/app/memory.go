@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// outsideGo is the memory that Go's limit does not count: the mapped binary, mostly.
+	// outsideGo is the memory that Go's limit does not include. Most of it is the mapped binary.
 	outsideGo = 32 << 20
-	// leastMemory is the lowest limit: below it the collector would be at work all the time.
+	// leastMemory is the lowest limit, because below it the collector would run all the time.
 	leastMemory = 64 << 20
-	// mostMemory is the most that budgets are shares of. Larger budgets do not make intake
-	// faster.
+	// mostMemory is the most memory that is shared out to budgets. Larger budgets do not make
+	// intake faster.
 	mostMemory = 1 << 30
 )
 
@@ -59,12 +59,12 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit returns the lowest limit of a cgroup and of those above it. In a container the path
-// may be that of the machine, of which only the root is visible.
+// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = none. In a container the
+// path may be the machine's path to the cgroup, of which only the root is visible.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
-		// "max" is no number; without a limit, version 1 has a number that is larger than any machine.
+		// Without a limit, version 2 has the word "max", and version 1 a number above the memory of any machine.
 		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
 			least = n
@@ -75,7 +75,8 @@ func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	}
 }
 
-// machineMemory reads the first line of /proc/meminfo: MemTotal: 8123456 kB.
+// machineMemory returns the machine's memory by the first line of /proc/meminfo, such as "MemTotal: 8123456 kB";
+// 0 = not known.
 func machineMemory(root fs.FS) int64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	first, _, _ := strings.Cut(string(text), "\n")
@@ -90,23 +91,23 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory, in bytes; the rest is for the drains and the collector.
+// budgets are shares of the memory in bytes. The rest is for the drains and the collector.
 type budgets struct {
-	limit  int64 // of all
-	intake int64 // bodies that are received and filed
-	parse  int64 // documents
-	waits  int   // answers that are held, at a time
+	limit  int64 // the limit of the collector
+	intake int64 // for bodies from their receipt until they are stored
+	parse  int64 // for documents that are parsed
+	waits  int   // the number of answers that may wait for an outcome at a time
 }
 
 const (
-	// bodyFactor is how many times its size a body takes in memory at most: while it is received
-	// and filed, and while it is parsed.
+	// bodyFactor times its size is the most memory that a body takes, both while it is received and
+	// stored and while it is parsed.
 	bodyFactor = 8
-	// waitBytes is the memory of one held answer, with its connection.
+	// waitBytes is the memory of one waiting answer, with its connection.
 	waitBytes = 64 << 10
 )
 
-// currentBudgets shares out the limit of the collector.
+// currentBudgets returns the budgets under the collector's present limit.
 func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 
 func shareMemory(limit int64) budgets {

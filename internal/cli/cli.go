@@ -62,8 +62,8 @@ func (s *console) serveHost(ctx context.Context) error {
 	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
-// failure is the error of a command that was called correctly. A silent one has been printed already.
-// All other errors are wrong usage.
+// failure is the error of a command that was called correctly. A silent failure has been printed already.
+// Every error of another type means wrong usage.
 type failure struct {
 	err    error
 	silent bool
@@ -72,7 +72,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// asFailure returns a failure with an error; nil for nil.
+// asFailure returns err as a failure; nil if err is nil.
 func asFailure(err error, silent bool) error {
 	if err == nil {
 		return nil
@@ -122,7 +122,7 @@ func (s *console) printError(err error) {
 	}
 }
 
-// newRootCommand returns the handler's command with all others below it. Itself it serves a Functions host.
+// newRootCommand returns the command `handler` with all its subcommands. Without one it serves a Functions host.
 func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
 		Use: "handler", Short: "Weir's handler", Long: rootHelp, Args: cobra.NoArgs,

@@ -274,7 +274,7 @@ func decodeBody(body []byte) string {
 	return strings.TrimLeft(text, " ")
 }
 
-// printText prints the beginning of a text of others; more says how to read the rest.
+// printText prints the beginning of a foreign text. If it is cut, more is printed as the way to read the rest.
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {

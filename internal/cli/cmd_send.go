@@ -72,7 +72,7 @@ type sendRun struct {
 	mu    sync.Mutex
 	sent  []*sentFile // accepted files, in no order
 	count sendCounts
-	fatal error // that stopped all; nil = none
+	fatal error // the error that stopped the run; nil = none
 }
 
 // sentFile is the result for a file, and its line with --json.
@@ -92,10 +92,10 @@ type sentFile struct {
 type sendCounts struct {
 	Files      int                `json:"files"`
 	Accepted   int                `json:"accepted"`
-	Duplicates int                `json:"duplicates"` // were accepted before
+	Duplicates int                `json:"duplicates"` // accepted before
 	Refused    int                `json:"refused"`
 	Unread     int                `json:"unread"`  // could not be read
-	NotSent    int                `json:"notSent"` // or without an answer
+	NotSent    int                `json:"notSent"` // not sent, or sent without an answer
 	Stages     map[weir.Stage]int `json:"stages,omitempty"`
 }
 
@@ -108,13 +108,13 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.reportFile(r) // if the wait ended before the message was final
+		s.reportFile(r) // those whose messages were not final when the wait ended
 	}
 	return s.printSummary(ctx)
 }
 
-// runParallel calls do for each item, several at a time, until ctx ends or isStopped. Calls in flight go on:
-// their context finishing ends a grace period after ctx.
+// runParallel calls do for each item, several at a time. It starts no more calls when ctx ends or isStopped
+// returns true. Calls in flight continue: their context finishing ends a grace period after ctx.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -179,7 +179,7 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal records why a file was not accepted. An error that every file would get stops all.
+// recordRefusal records why a file was not accepted. An error that would concern every file stops the run.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
@@ -197,7 +197,7 @@ func (s *sendRun) recordRefusal(file string, err error) {
 	s.recordResult(result, func(c *sendCounts) { c.Refused++ })
 }
 
-// stopCause returns the error that stopped all; nil if none did.
+// stopCause returns the error that stopped the run; nil = none.
 func (s *sendRun) stopCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -71,7 +71,7 @@ type refusals struct {
 	probedBelow   int64     // see lane.Tail
 }
 
-// suspicion is what a breaker remembers of a message whose failure it did not count.
+// suspicion is a breaker's record of a message whose failure it did not count.
 type suspicion struct {
 	verdicts int  // the number of verdicts at that time
 	isProven bool // the CMS took another message between two refusals of this one

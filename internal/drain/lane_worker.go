@@ -63,7 +63,7 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 		laneReports: laneReports{reported: make(chan struct{})}}
 }
 
-// foreignHolder is what this process knows of another holder of the lane.
+// foreignHolder is this process's knowledge of another holder of the lane.
 type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
 	tail         storage.ETag // as last seen
@@ -77,9 +77,9 @@ func (t *laneWorker) wakeUp() {
 	}
 }
 
-// joinDrain waits for the report of a look that begins after now, unless a new one says that the
-// lane is busy elsewhere or paused: then a look could change nothing. A lane that only waits for a
-// due time is looked at, because it may have got a message since.
+// joinDrain waits for the report of a look that begins after now. If a fresh report has the lane as
+// busy elsewhere or paused, it returns that report, because a look could change nothing. It does
+// look at a lane that only waits for a due time, because the lane may have a new message.
 func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	t.mu.Lock()
 	isBlocked := t.report.Paused || t.report.State == Busy

@@ -15,7 +15,7 @@ type candidate struct {
 	lastPos string    // position of the key's last delivery, if it may be behind this one; see readLastPos
 }
 
-// dueQueue is what the choice of a message needs to know of due messages.
+// dueQueue has the state of due messages that determines the choice of the next message.
 type dueQueue interface {
 	isShut(keyHash string) bool
 	awaitsMove(e *lane.Entry) bool

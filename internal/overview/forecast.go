@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Forecast is the forecast of a waiting message. A zero field is not known.
+// Forecast is the forecast of a waiting message. A field is zero if its value is not known.
 type Forecast struct {
 	Position   int       // in the queue of its key, from 1
 	ExpectedAt time.Time // estimated time of sending
@@ -51,16 +51,16 @@ type forecaster struct {
 	control  lane.Control
 	now      time.Time
 	position int         // in its key's queue; 0 = not known
-	first    weir.Status // message of that queue, unless it is this one
+	first    weir.Status // of the first message of that queue; zero if that is this message
 }
 
-// findPosition finds the message's position. Held messages were read from the log earlier, so they
-// precede those in the log.
+// findPosition finds the message's position. The key's held messages are before its messages in the log,
+// because the holder has read them from the log earlier.
 func (v *forecaster) findPosition(ctx context.Context) error {
 	id := v.st.Message.ID
 	pages := 1
 	if v.st.Held {
-		pages = maxQueuePages // the log need not be read then
+		pages = maxQueuePages // affordable, because the log is not read then
 	}
 	line, whole, err := v.Store.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
@@ -115,8 +115,8 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	return err
 }
 
-// estimateSendTime returns zero if an operator has to act first, the lane's pace is not known, or the time
-// is after the last year.
+// estimateSendTime returns when the message will probably be sent. It returns zero if an operator has to act
+// first, the lane's pace is not known, or the time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
@@ -134,7 +134,7 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	if v.st.Stage != weir.Scheduled { // the messages in front of it wait for the same
+	if v.st.Stage != weir.Scheduled { // the messages before it wait for the same pauses
 		if ahead := v.messagesAhead(); ahead > 0 {
 			pace := v.readPace(ctx, v.st.Message.ID.Lane)
 			if !pace.Known {
@@ -152,8 +152,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	return at
 }
 
-// messagesAhead estimates how many messages are sent before it: those of its key's queue, and, if it is in the log,
-// all of the lane's log.
+// messagesAhead estimates how many messages are sent before it: the messages before it in its key's queue or, if
+// they are more and it is in the log, those before it in the log.
 func (v *forecaster) messagesAhead() int64 {
 	ahead := int64(max(v.position-1, 0))
 	if !v.st.Held {
@@ -169,7 +169,7 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// describeWait names the first condition that the message waits for.
+// describeWait returns the first condition that the message waits for, for users.
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
 	if v.st.Stage == weir.Scheduled && due.After(v.now) {

@@ -70,9 +70,9 @@ type scheduleTimer struct {
 	failures   int           // in a row; owned by the holder of firingLock
 }
 
-// firingOrder says when a process fires. The process that filed the last occurrence fires at its
-// due time; all others fire a little later and mostly find it filed. So an occurrence costs each of
-// them one read, and none waits for another.
+// firingOrder is the order in which processes fire. The process that filed the last occurrence fires
+// at the due time. All others fire a little later, and usually find the occurrence filed. So an
+// occurrence costs each of them one read, and none waits for another.
 type firingOrder bool
 
 const (

@@ -32,13 +32,13 @@ type Resharder struct {
 }
 
 const (
-	// commandLeaseName is the lease that keeps two commands apart.
+	// commandLeaseName is the lease that prevents two commands at a time.
 	commandLeaseName = "lanes"
 	// pollInterval is the pause between two reads of lanes that are being emptied.
 	pollInterval = time.Second
 	// progressInterval is the time between two progress reports while the command waits.
 	progressInterval = 10 * time.Second
-	// releaseTimeout bounds closing and releasing after the end.
+	// releaseTimeout limits the time to close drainers and release leases when the command ends.
 	releaseTimeout = 10 * time.Second
 )
 
@@ -171,7 +171,7 @@ func (c Resharder) Undo(ctx context.Context) error {
 		case lane.StepDrain, lane.StepCopy:
 			m.Step = lane.StepUndo
 		}
-		return nil // write the row even without a change to undo: the write of a beginning may be on its way
+		return nil // writes the row in any case, so that a delayed write of beginChange fails by its ETag
 	})
 	if storage.Is(err, storage.NotFound) {
 		c.Progress("There is no change to undo.")
@@ -221,8 +221,8 @@ func (c Resharder) undoChange(ctx context.Context) error {
 	return err
 }
 
-// reopenLane makes sure that a lane can be held, and that no closing of it is on its way: it raises
-// the fence, or sees that another process wrote tail since.
+// reopenLane makes sure that a lane can be held, and that a delayed write cannot close it any more. It
+// reopens the lane under a new fence, or waits until another process has written an open tail.
 func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	first, err := c.Store.ReadControl(ctx, number)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c Resharder) ReadEpochRecord(ctx context.Context) (lane.EpochRecord, error
 	return c.Store.ReadEpochRecord(ctx)
 }
 
-// withCommandLease calls do under the lease that keeps two commands apart.
+// withCommandLease calls do under the lease that prevents two commands at a time.
 func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context) error) error {
 	for reported := false; ; reported = true {
 		l, err := c.acquireLease(ctx, commandLeaseName)

@@ -32,7 +32,7 @@ type ReplayRequest struct {
 	Reason          string       `json:"reason,omitempty"`
 }
 
-// WaitingFilter selects messages that wait. It needs a condition, or All.
+// WaitingFilter selects waiting messages. It needs All or at least one condition.
 type WaitingFilter struct {
 	All       bool       `json:"all,omitempty"`
 	Key       *string    `json:"key,omitempty"`
@@ -44,7 +44,7 @@ type WaitingFilter struct {
 	To        *time.Time `json:"to,omitempty"`
 }
 
-// Cancellation asks for messages to be cancelled.
+// Cancellation asks Weir to cancel waiting messages.
 type Cancellation struct {
 	Filter   WaitingFilter `json:"filter"`
 	DryRun   bool          `json:"dryRun,omitempty"`
@@ -56,21 +56,21 @@ type Cancellation struct {
 type Cancelled struct {
 	Selected  int       `json:"selected"`
 	Cancelled int       `json:"cancelled"` // scheduled ones
-	Asked     int       `json:"asked"`     // left to their lanes' holders
+	Asked     int       `json:"asked"`     // requested from the holders of their lanes
 	TooLate   int       `json:"tooLate"`
 	To        time.Time `json:"to"`
 	Complete  bool      `json:"complete"`
 	Continue  string    `json:"continue,omitempty"`
 }
 
-// Target is the target of a pause or its end: exactly one of the fields.
+// Target is the target of a pause or a resume. Exactly one of its fields is set.
 type Target struct {
 	All  bool    `json:"all,omitempty"`
 	Lane *int    `json:"lane,omitempty"`
 	Key  *string `json:"key,omitempty"`
 }
 
-// PauseRequest asks for a pause. Neither Until nor For means until it is resumed.
+// PauseRequest asks for a pause. Without Until and For, the pause ends when an operator resumes the target.
 type PauseRequest struct {
 	Target
 	Reason string `json:"reason"`

@@ -8,13 +8,13 @@ import (
 	"weir/internal/lane"
 )
 
-// checkpoint is the progress of a job as stored, so that another process can continue. Its field
-// names are stored, too.
+// checkpoint is the stored progress of a job, from which another process can continue. The JSON has the
+// names of its fields.
 type checkpoint struct {
 	Until int64         // time of the last death when Job.Matched was counted; 0 = not counted yet
 	Lane  int           // index of the lane that the walk has reached
-	Seq   int64         // in that lane: all keys whose first message is up to here have begun
-	Next  []deadMessage // the present batch: some of them may have been requested
+	Seq   int64         // in that lane: keys whose first dead message is at or before it have begun
+	Next  []deadMessage // the present batch; the replay of some may already have been requested
 	Open  []deadMessage // replayed, and not final when last polled; sorted
 }
 
@@ -22,19 +22,20 @@ type checkpoint struct {
 type deadMessage struct {
 	lane   int
 	seq    int64
-	diedAt int64 // see diedAtMicros; a message that died again has another
+	diedAt int64 // see diedAtMicros; it changes if the message dies again
 }
 
 // diedAtMicros returns a time of death in microseconds of the Unix epoch.
 func diedAtMicros(d lane.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
-// includes reports whether a dead message belongs to the job. One that died later does not: it may
-// be one of its own that died again.
+// includes reports whether a dead message belongs to the job. A message that died after Until does not,
+// because the job may have replayed it before.
 func (p *checkpoint) includes(f Filter, d lane.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }
 
-// MarshalJSON implements json.Marshaler. The form is short, because five hundred stand in a row.
+// MarshalJSON implements json.Marshaler. The form is short, because a table row has up to five hundred
+// messages.
 func (i deadMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal([3]int64{int64(i.lane), i.seq, i.diedAt})
 }

@@ -103,8 +103,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody names the kind of a body that is no JSON. A web page instead of JSON has a common cause: a
-// sign-in, a firewall, or a CMS that is starting.
+// kindOfBody returns a hint if the body is an HTML page instead of JSON; otherwise "". The usual causes are a
+// sign-in page, a firewall, and a CMS that is starting.
 func (a *answer) kindOfBody() string {
 	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
 	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
@@ -184,7 +184,7 @@ func errorWords(value any) string {
 	return ""
 }
 
-// errorPath returns the name of the field that an error is about.
+// errorPath returns the path in an error object, in brackets; empty = it has none.
 func errorPath(object map[string]any) string {
 	switch where := object["path"].(type) {
 	case string:

@@ -312,7 +312,8 @@ func isHeaders(n ast.Node) bool {
 	return false
 }
 
-// visitComparison handles find == nil, which asks if a step ran, and reads no part of its answer.
+// visitComparison handles comparisons such as find == nil. They ask whether the step find ran, and do not read
+// its answer as a whole.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return

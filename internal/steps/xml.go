@@ -82,7 +82,7 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records expressions in names and comments as mistakes.
+// checkMarks records expressions in names, comments and processing instructions as mistakes.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {

@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender makes two spans of each attempt, in the message's trace: wait, from its earliest possible start
-// to its start, and deliver. The CMS gets the trace context of the second. Method and address are those
-// of the settings.
+// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait"
+// lasts from the earliest possible start of the attempt to its start, and the span "deliver" follows. The CMS
+// receives the trace context of "deliver". Method and address are those of the settings.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
@@ -36,7 +36,7 @@ func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender 
 	return s
 }
 
-// schemePorts are the ports of addresses without one.
+// schemePorts are the default ports by scheme.
 var schemePorts = map[string]string{"http": "80", "https": "443"}
 
 type sender struct {
@@ -46,10 +46,10 @@ type sender struct {
 	fixed  []attribute.KeyValue // of every attempt
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // ends of attempts that are not in a message's record
+	ended map[weir.ID]time.Time // when attempts without a stored record ended
 }
 
-// maxEnded limits the entries of ended; without an entry, a wait span begins earlier.
+// maxEnded limits the entries of ended. If an entry is missing, the next wait span begins too early.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
@@ -97,8 +97,8 @@ func belongTo(ctx context.Context, m *weir.Message) {
 	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
-// recordWait makes the span of the time before the attempt. It returns the parent's context, or, if the
-// message has no trace, the context of this span as its root.
+// recordWait records the span before the attempt. It returns the parent's context. If the message has no trace,
+// it returns the context of the new span, which is then the root.
 func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
 	attrs []attribute.KeyValue) context.Context {
 	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
@@ -125,7 +125,7 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// rememberEnd notes the end of an attempt that counts for nobody, and so is not recorded.
+// rememberEnd keeps the end of an attempt with the outcome unavailable, because its message does not record it.
 func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,8 +43,8 @@ type Export struct {
 }
 
 // Open starts the export that the standard variables (OTEL_EXPORTER_OTLP_ENDPOINT and others) configure,
-// and returns nil if they configure none. A signal that cannot be exported is logged to log and left
-// out, because it is no reason not to deliver.
+// and returns nil if they configure none. If a signal cannot be exported, Open logs that and leaves the
+// signal out, because Weir must deliver without it, too.
 func Open(ctx context.Context, env func(string) string, b Build, log slog.Handler) *Export {
 	if !isExportWanted(env) {
 		return nil
@@ -136,8 +136,8 @@ func (e *Export) atEnd(end func(context.Context) error) {
 	e.ends = append(e.ends, end)
 }
 
-// sampler traces everything. With Application Insights on, the host adds a traceparent to each call
-// that has none, and marks it as not sampled: by the flag alone no message would be traced.
+// sampler samples every trace. With Application Insights, the host adds a traceparent to each call without
+// one, and marks it as not sampled. A sampler that followed this mark would sample no message.
 var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
 	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
@@ -153,7 +153,7 @@ func (e *Export) startTraces(ctx context.Context) {
 	options := []tracesdk.TracerProviderOption{tracesdk.WithBatcher(exporter), tracesdk.WithResource(e.resource)}
 	if e.env("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, tracesdk.WithSampler(sampler))
-	} // else the SDK reads it
+	} // otherwise the SDK reads the sampler from the variable
 	provider := tracesdk.NewTracerProvider(options...)
 	e.atEnd(provider.Shutdown)
 	e.tracer = provider.Tracer(scope)
@@ -221,7 +221,7 @@ func (e *Export) Close(ctx context.Context) {
 	}
 }
 
-// complaints logs the SDK's errors, at most one a minute: while a collector is unreachable there is one
+// complaints logs the SDK's errors, at most one a minute, because an unreachable collector causes an error
 // each second.
 type complaints struct {
 	log *slog.Logger

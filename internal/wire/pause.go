@@ -29,7 +29,7 @@ func NewPauses(pauses []weir.Pause) []Pause {
 	return out
 }
 
-// PauseList has the operators' pauses, and where it is asked for, the calendar.
+// PauseList has the operators' pauses, and the calendar if the client asked for it.
 type PauseList struct {
 	Pauses   []Pause   `json:"pauses"`
 	Calendar *Calendar `json:"calendar,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// runDueLane measures how late messages come that are due in one lane, so many a second at random
-// times. Their releases and commits share the lane's one sender.
+// runDueLane measures how late scheduled messages of one lane are sent, at several rates. They are due at random
+// times. One worker of the lane releases, sends and commits them all.
 func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, rate := range b.sizes.crowds.due.rates {

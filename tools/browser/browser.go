@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Tab is a tab of a browser, and all its pages complained of.
+// Tab is a tab of a browser. It collects the problems of the pages that it opens.
 type Tab struct {
 	T   *testing.T
 	URL string // prefix of all paths
@@ -27,8 +27,8 @@ type Tab struct {
 	problems []string
 }
 
-// Open starts a browser, which ends with the test. The profile is chromedp's, which knows how
-// to remove it: Chromium's children may write to it for a while when Chromium is gone.
+// Open starts a browser, which ends with the test. chromedp makes the profile folder and can remove it
+// even if child processes of Chromium still write to it after Chromium has ended.
 func Open(t *testing.T, url string) *Tab {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -57,8 +57,8 @@ func Open(t *testing.T, url string) *Tab {
 	return b
 }
 
-// collectProblem keeps the events that our pages must never cause: dialogs of scripts, exceptions, and violations of
-// the content security policy refused.
+// collectProblem keeps the events that Weir's pages must never cause: script dialogs, exceptions, and entries of the
+// browser's log, such as violations of the content security policy.
 func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,13 +68,13 @@ func (b *Tab) collectProblem(event any) {
 	case *runtime.EventExceptionThrown:
 		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
 	case *log.EventEntryAdded:
-		if e.Entry.Source != log.EntrySourceNetwork { // a page that is not there is no harm
+		if e.Entry.Source != log.EntrySourceNetwork { // a missing page is no problem
 			b.problems = append(b.problems, "log: "+e.Entry.Text)
 		}
 	}
 }
 
-// Clean fails the test if a page caused a problem.
+// Clean fails the test if a page has caused a problem so far.
 func (b *Tab) Clean() {
 	b.T.Helper()
 	b.mu.Lock()
@@ -84,7 +84,7 @@ func (b *Tab) Clean() {
 	}
 }
 
-// Do acts.
+// Do runs actions in the tab, and fails the test if one fails.
 func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
@@ -116,14 +116,14 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until waits for a condition of the page. chromedp's own way to wait makes a function from
-// a text in the page, which the page's policy forbids.
+// Until waits until a script in the page is true. It does not use chromedp's own way to wait, which makes a
+// function from a text: the content security policy of the page forbids that.
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
 	defer ticker.Stop()
 	for {
-		// Between two pages there is no document to ask.
+		// An error is not final: while one page replaces another, there is no document.
 		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); err == nil && holds {
 			return
 		}
@@ -159,10 +159,10 @@ func (b *Tab) Type(selector, text string) {
 	b.Do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// Enter is the key.
+// Enter is the Enter key, for Type.
 const Enter = kb.Enter
 
-// Picture is one of the whole page, as PNG.
+// Picture returns a screenshot of the whole page as PNG.
 func (b *Tab) Picture() []byte {
 	b.T.Helper()
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))

@@ -1,6 +1,6 @@
 // Funchost stands in for `func start`: it runs the functions of a script root on this
-// machine, for development and end-to-end tests. Package host lists which behaviour of
-// the real host it keeps.
+// machine, for development and end-to-end tests. The documentation of package host lists
+// the behaviour of the real host that it reproduces.
 //
 //	funchost --script-root build/app [--port 7071] [--instances 2 | --instances http=2,process=1]
 package main

@@ -26,11 +26,11 @@ type changeset struct {
 	boundary string
 }
 
-// tableAddress has the parts of a row's address: url, the row's path, and a query.
+// tableAddress has the parts of the address of a row: the table's url, then the row's path, then a query.
 type tableAddress struct {
 	url         string
-	query       string // with its ?; empty unless a SAS is in the query
-	formatQuery string // query with the format of the answer
+	query       string // with its "?"; empty without a SAS
+	formatQuery string // query, and the parameter for the format of the answer
 }
 
 // newTableAddress returns the table's address, from that of the transaction's request.

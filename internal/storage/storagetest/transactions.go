@@ -63,7 +63,7 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 	wantKind(t, "ETag of the row's former life", err, storage.Precondition)
 }
 
-// transactETags: the ETags given are those of the rows, in order, and good for the next write.
+// transactETags: a transaction returns the new ETags of its rows, in order, and the next write can use them.
 func transactETags(t *testing.T, table storage.Table) {
 	insertRows(t, table, "gone", "merged", "replaced")
 	seen := map[storage.ETag]bool{}
@@ -165,7 +165,7 @@ func transactRefused(t *testing.T, table storage.Table) {
 	wantKeys(t, "nothing done", queryPage(t, table, storage.Query{}).Rows)
 }
 
-// transactLargest: 100 operations, and as many bytes as fit with their wrapping.
+// transactLargest: a transaction can have 100 operations and nearly 4 MiB: base64 and HTTP headers take some of it.
 func transactLargest(t *testing.T, table storage.Table) {
 	ops := make([]storage.Op, storage.MaxOps)
 	for i := range ops {
@@ -180,7 +180,7 @@ func transactLargest(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactTwice: sent again unchanged, a transaction shows that it was done before.
+// transactTwice: a transaction that is sent again fails, by its ETag, if it succeeded the first time.
 func transactTwice(t *testing.T, table storage.Table) {
 	head := putRow(t, table, insertOp("!head", nil))
 	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insertOp("m_1", nil)}
@@ -192,7 +192,7 @@ func transactTwice(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactOneWins: of writers with the same ETag exactly one gets through each time.
+// transactOneWins: of several concurrent writers with the same ETag exactly one succeeds.
 func transactOneWins(t *testing.T, table storage.Table) {
 	const writers = 8
 	tag := putRow(t, table, insertOp("!head", nil))
@@ -223,7 +223,7 @@ func transactOneWins(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactSeenWhole: a range reads neighbours in one snapshot.
+// transactSeenWhole: Range never reads a part of a transaction on neighbouring rows.
 func transactSeenWhole(t *testing.T, table storage.Table) {
 	write := func(kind storage.OpKind, n int64) error {
 		values := map[string]any{"N": n}

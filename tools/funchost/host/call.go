@@ -20,10 +20,10 @@ const (
 	headerVersion = "X-Azure-Functions-HostVersion"
 )
 
-// timeoutGrace is how long a timed-out call may still come to its end before the kill.
+// timeoutGrace is how long a timed-out call may continue before the host kills the handler.
 const timeoutGrace = 2 * time.Second
 
-// maxAnswer is how much of an answer is buffered.
+// maxAnswer is the number of bytes that are read of an answer.
 const maxAnswer = 100 << 20
 
 func newHandlerClient(forwarding bool) *http.Client {
@@ -41,7 +41,7 @@ func newHandlerClient(forwarding bool) *http.Client {
 // caller sends invocations to the handler of an instance, by payload or as HTTP requests.
 type caller struct{ *instance }
 
-// invokeFunction sends one invocation's payload and judges the answer. An error is a failed invocation.
+// invokeFunction sends one invocation's payload. It returns an error if the invocation failed.
 func (c caller) invokeFunction(id string, f *function, body []byte) (*invocationResult, error) {
 	var out *invocationResult
 	start := c.host.console.now()
@@ -74,11 +74,12 @@ func (c caller) invokeFunction(id string, f *function, body []byte) (*invocation
 	return out, err
 }
 
-// unsized hides the length, so that the body goes out in chunks as in Azure.
+// unsized hides the length of a body, so that the client sends it in chunks, as the host on Azure does.
 type unsized struct{ io.Reader }
 
-// callWithTimeout runs one call under functionTimeout. When that has passed the whole process is
-// killed, and with it everything else in flight. The call itself is cancelled only with the instance.
+// callWithTimeout runs one call under functionTimeout. If the call does not end within timeoutGrace after
+// that, it kills the handler process and so ends all other calls in flight. The context of the call ends
+// only with the instance.
 func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
 	p, client, err := c.awaitCallable()
 	if err != nil {
@@ -108,7 +109,7 @@ func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) 
 	return errTimeout
 }
 
-// awaitCallable waits for a process that can be called.
+// awaitCallable waits until the instance's handler process can be called.
 func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	limit := time.NewTimer(4 * c.host.app.initTimeout)
 	defer limit.Stop()

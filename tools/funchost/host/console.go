@@ -74,7 +74,7 @@ func (l *lineWriter) writeThrough(line string) {
 	}
 }
 
-// flushPartial writes the rest that has no line end.
+// flushPartial writes the last line if it has no line end.
 func (l *lineWriter) flushPartial() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// boundSocket is a port that is taken and not listened on yet. The real host listens only after it has
-// started the handler; a port that is only found free could be lost to another program until then.
+// boundSocket is a socket that is bound to its port and does not listen yet. The real host listens only after
+// it has started the handler. Until then the bound socket keeps other programs from taking the port.
 type boundSocket struct {
 	fd      int
 	address string
@@ -21,7 +21,7 @@ func bindPort(port int) (*boundSocket, error) {
 	}
 	s := &boundSocket{fd: fd}
 	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
-		1) // connections of a host before may linger
+		1) // connections of an earlier host may linger
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 	}

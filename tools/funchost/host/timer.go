@@ -13,7 +13,7 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// timerSchedule is when a timer fires.
+// timerSchedule is the schedule of a timer.
 type timerSchedule struct {
 	cron.Schedule
 	isCron bool // otherwise a time span
@@ -21,7 +21,7 @@ type timerSchedule struct {
 
 var cronParser = cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// parseSchedule reads NCRONTAB with six fields, or five (second 0), or a time span.
+// parseSchedule parses an NCRONTAB expression of six fields, or of five (second 0), or a time span.
 func parseSchedule(s string) (timerSchedule, error) {
 	fields := strings.Fields(s)
 	if len(fields) == 1 {
@@ -45,13 +45,14 @@ type interval time.Duration
 
 func (e interval) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
-// isMonitored reports whether the status is kept: not for a timer that fires more than once a minute.
+// isMonitored reports whether the host stores the status of a timer. It does not if the trigger turns that off,
+// or if the timer fires more than once a minute.
 func (s timerSchedule) isMonitored(f *function, now time.Time) bool {
 	first := s.Next(now)
 	return (f.trigger.UseMonitor == nil || *f.trigger.UseMonitor) && s.Next(first).Sub(first) >= time.Minute
 }
 
-// timerRunner runs one timer function: once over all instances, never over itself.
+// timerRunner runs one timer function, on one instance at a time. A run never begins before the last one ended.
 type timerRunner struct {
 	host       *Host
 	function   *function
@@ -66,7 +67,7 @@ func (h *Host) startTimers() {
 		if !f.hasTrigger("timerTrigger") || f.isDisabled || !h.listensFor(f) {
 			continue
 		}
-		s, _ := parseSchedule(f.trigger.pattern) // it parsed before
+		s, _ := parseSchedule(f.trigger.pattern) // cannot fail: it was parsed at the start
 		t := &timerRunner{host: h, function: f, schedule: s}
 		if s.isMonitored(f, h.console.now()) {
 			t.statusFile = filepath.Join(timerStateDir(h), "timers", "Host.Functions."+f.name+".json")
@@ -86,7 +87,7 @@ func timerStateDir(h *Host) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("funchost-%x", sha256.Sum256([]byte(h.app.root)))[:25])
 }
 
-// runUntil fires until ctx ends. Missed times count once, and only when the timer starts.
+// runUntil fires until ctx ends. If times were missed before the start, it fires once for all of them.
 func (t *timerRunner) runUntil(ctx context.Context) {
 	now := t.host.console.now()
 	if t.isPastDue(now) {
@@ -112,7 +113,8 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// isPastDue looks at the recorded status. A schedule that was changed since is never past due.
+// isPastDue reports whether a time was missed according to the stored status. If the schedule has changed since,
+// none was.
 func (t *timerRunner) isPastDue(now time.Time) bool {
 	if t.statusFile == "" {
 		return false
@@ -145,7 +147,7 @@ func (t *timerRunner) loadStatus() *scheduleStatus {
 	return s
 }
 
-// saveStatus keeps the status. That it cannot be written is only logged, as by the real host.
+// saveStatus stores the status. Like the real host, it only logs an error.
 func (t *timerRunner) saveStatus(s *scheduleStatus) {
 	t.status = s
 	raw, _ := json.Marshal(s)
@@ -173,7 +175,7 @@ func (t *timerRunner) fireOnce(pastDue bool) {
 			t.status.Next.Format("2006-01-02T15:04:05.0000000-07:00"))
 	}
 	_, _ = caller{i}.invokeFunction(id, t.function, timerPayload(t.function, t.schedule.isCron, t.status, pastDue,
-		began)) // reported there
+		began)) // invokeFunction reports the error
 	if t.statusFile != "" && i.lifetime.Err() == nil {
 		t.saveStatus(&scheduleStatus{Last: began, Next: t.schedule.Next(began), LastUpdated: began})
 	}
