@@ -112,19 +112,10 @@ func (t Tail) DueAt() time.Time {
 	return time.Time{}
 }
 
-// HasUntried reports whether an untried message may wait while the CMS refuses others. The pause is for the
-// refused messages; a message of another key must not wait until it ends. A scheduled message counts as soon as
-// a holder takes the lane for it.
+// HasUntried reports whether a message may wait that had no turn yet, while the CMS refuses those
+// that had one: the pause is for these, and a message of another key must not wait for its end.
 func (c Control) HasUntried(now time.Time) bool {
-	return c.Tail.ProbedBelow > 0 &&
-		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextDueAt, now) ||
-			c.isDueInPause() && isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime())))
-}
-
-// isDueInPause reports whether a message falls due before the pause for refused messages ends. Refused messages
-// are due after the pause, so it is another one.
-func (c Control) isDueInPause() bool {
-	return c.Tail.ProbedBelow > 0 && !c.Tail.NextDueAt.IsZero() && c.Tail.NextDueAt.Before(c.Tail.PausedUntil)
+	return c.Tail.ProbedBelow > 0 && (c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextDueAt, now))
 }
 
 // HasRequests reports whether a request waits, or the due time of a scheduled message was changed.
@@ -148,11 +139,8 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 		paused = p.Ends()
 	}
 	refused := ignoreFarFuture(c.Tail.PausedUntil, now.Add(longestPause))
-	switch {
-	case c.HasUntried(now):
+	if c.HasUntried(now) {
 		refused = time.Time{}
-	case c.isDueInPause():
-		refused = c.Tail.NextDueAt.Add(-c.Tail.leadTime())
 	}
 	for _, shut := range []time.Time{paused, refused, ignoreFarFuture(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {

@@ -204,37 +204,3 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 		}
 	})
 }
-
-// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that falls due
-// meanwhile must not wait for the end of the pause.
-func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
-	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
-	for name, c := range map[string]struct {
-		due, want time.Time
-		next      int64 // of head; the log is read up to 9
-		untried   bool
-	}{
-		"OnlyRefused":        {at(60).Add(time.Microsecond), at(60), 9, false},
-		"DueInThePause":      {at(30), at(30).Add(-lane.DueLead), 9, false},
-		"DueBeforeTheLead":   {at(1), now, 9, true},
-		"DueAfterThePause":   {at(90), at(90).Add(-lane.DueLead), 9, false},
-		"NewMessage":         {at(60).Add(time.Microsecond), now, 10, true},
-		"NothingIsScheduled": {time.Time{}, at(60), 9, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			control := lane.Control{Head: lane.Head{Next: c.next},
-				Tail: lane.Tail{Cursor: 5, ProbedBelow: 9, PausedUntil: at(60), NextDueAt: c.due}}
-			if c.due.After(at(60).Add(time.Second)) { // no refused message is left in the log
-				control.Tail.Cursor = c.next
-			}
-			got, ok := control.NextWorkAt(now)
-			if !ok || !got.Equal(c.want) || control.HasUntried(now) != c.untried {
-				t.Errorf("NextWorkAt = %s, %t, HasUntried = %t; want %s, true, %t",
-					got, ok, control.HasUntried(now), c.want, c.untried)
-			}
-		})
-	}
-}
